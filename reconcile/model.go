@@ -393,6 +393,12 @@ func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
 	}
 }
 
+// Orders are what a worker learns when it writes its run.
+type Orders struct {
+	Stop     string // why a pass asked the run to stop, such as "terminal"; empty if none did
+	Messages bool   // whether messages of operators wait for the agent of the issue
+}
+
 // Run is a worker process for an issue (the specification's run attempt, 4.1.5 and 4.1.6).
 type Run struct {
 	ID                   string

@@ -200,7 +200,7 @@ func (l *launcher) launch(
 		defer close(g.gone)
 		<-g.session.Done()
 	}()
-	l.processes.observe(host.ObserveRequest{})
+	l.processes.observe()
 	return g, nil
 }
 
@@ -482,7 +482,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	warn(g.log, "turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
 	g.rec.storeTokens(ctx, g.session)
-	g.processes.observe(host.ObserveRequest{})
+	g.processes.observe()
 	warn(g.log, "agent's stdin", g.session.Close())
 	stdin := stdinBound
 	term := termBound

@@ -82,17 +82,17 @@ func (m *memory) failure(method string) error {
 	return &reconcile.Error{Code: "disk_full", Message: "no room"}
 }
 
-func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (string, error) {
+func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (reconcile.Orders, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopRead = m.stopRead || m.stop != ""
 	if m.refuse != nil {
 		if err := m.refuse(run); err != nil {
-			return m.stop, err
+			return reconcile.Orders{Stop: m.stop}, err
 		}
 	}
 	m.updates = append(m.updates, run)
-	return m.stop, nil
+	return reconcile.Orders{Stop: m.stop, Messages: len(m.untold) > 0}, nil
 }
 
 func (m *memory) Finish(_ context.Context, _ time.Time, run reconcile.Run) error {

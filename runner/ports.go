@@ -28,9 +28,9 @@ type Journal interface {
 
 // RunJournal stores the row of the run, and reads how many tokens runs used.
 type RunJournal interface {
-	// UpdateRun writes the run and returns the stop reason that a pass set, such as
-	// "terminal", or "" if there is none. It may return both a reason and an error.
-	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
+	// UpdateRun writes the run, and returns what passes and operators want of its worker. It
+	// may return both orders and an error.
+	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (reconcile.Orders, error)
 	// Finish records the outcome, once and durably.
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
 	// SaveRemote stores the state of a run on another machine that was taken only to be ended:

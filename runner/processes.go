@@ -22,7 +22,7 @@ type processes struct {
 // killAll ends all processes of the run: processes with the marker of the run or its thread,
 // recorded processes, and the descendants of this worker.
 func (p *processes) killAll(ctx context.Context) error {
-	p.observe(host.ObserveRequest{})
+	p.observe()
 	run := p.rec.get()
 	answer, err := p.site.host.Kill(context.WithoutCancel(ctx), host.KillRequest{
 		ThreadID: run.ThreadID,
@@ -46,11 +46,11 @@ func (p *processes) ended(answer host.LeftAnswer, err error) error {
 
 // observe records the descendants of the worker, so that a later pass finds even descendants
 // that removed their marker. It ends descendants that hold a lock of symphony.
-func (p *processes) observe(q host.ObserveRequest) {
+func (p *processes) observe() {
 	if p.site.host == nil {
 		return // the run could not start
 	}
-	answer, err := p.site.host.Observe(context.Background(), q)
+	answer, err := p.site.host.Observe(context.Background())
 	for _, holder := range answer.LockHolders {
 		p.log.Warn(
 			"ended a process of the agent that held a lock of symphony",
@@ -63,9 +63,9 @@ func (p *processes) observe(q host.ObserveRequest) {
 	warn(p.log, "processes of the run", err)
 }
 
-// startObserving scans for new processes of the run until stop is called, even after ctx ends,
-// and at each heartbeat for new locks. It does so beside the heartbeats, because meanwhile a
-// process of the agent may keep the database locked.
+// startObserving scans for new processes and locks of the run until stop is called, even after
+// ctx ends: at each heartbeat, or at every fourth while the agent is silent. It does so beside
+// the heartbeats, because meanwhile a process of the agent may keep the database locked.
 func (p *processes) startObserving(ctx context.Context) (stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -74,13 +74,13 @@ func (p *processes) startObserving(ctx context.Context) (stop func()) {
 		quiet := quietBeats
 		repeat(beats, heartbeat, func() {
 			last := p.rec.get().LastEventAt
-			silent := quiet < quietBeats && last.Equal(heard)
-			p.observe(host.ObserveRequest{Silent: silent})
-			if !silent {
-				heard = last
-				quiet = 0
-			}
 			quiet++
+			if quiet < quietBeats && last.Equal(heard) {
+				return
+			}
+			p.observe()
+			heard = last
+			quiet = 0
 		})
 	})
 	return func() {

@@ -57,6 +57,9 @@ type record struct {
 	count sync.Mutex                  // held from reading token totals until they are stored
 	base  map[string]reconcile.Tokens // use of resumed threads before this run
 	used  map[string]reconcile.Tokens // use of this run, by thread
+	// messages gets a value when a write finds messages of operators that the agent did not
+	// get yet.
+	messages chan struct{}
 	// unstored is the session whose totals could not be stored; nil if all are stored.
 	unstored   agent.Session
 	overBudget atomic.Bool // whether the issue used up maxTokens
@@ -77,6 +80,7 @@ func (w *Worker) newRecord(run reconcile.Run, cancel context.CancelCauseFunc) *r
 		row:       run,
 		base:      map[string]reconcile.Tokens{},
 		used:      map[string]reconcile.Tokens{},
+		messages:  make(chan struct{}, 1),
 	}
 }
 
@@ -111,7 +115,7 @@ func (r *record) store(ctx context.Context) error {
 	defer r.write.Unlock()
 	now := r.now()
 	r.change(func(run *reconcile.Run) { r.setTimes(run, now) })
-	reason, err := r.runs.UpdateRun(context.WithoutCancel(ctx), now, r.get())
+	orders, err := r.runs.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
 		return nil
@@ -125,8 +129,14 @@ func (r *record) store(ctx context.Context) error {
 		r.cancel(errNotOurs)
 		return err
 	}
-	if reason != "" { // possibly together with an error of the write
-		r.cancel(runEnd{reconcile.Canceled, reason, reconcile.StoppedText(reason)})
+	if orders.Stop != "" { // possibly together with an error of the write
+		r.cancel(runEnd{reconcile.Canceled, orders.Stop, reconcile.StoppedText(orders.Stop)})
+	}
+	if orders.Messages {
+		select {
+		case r.messages <- struct{}{}:
+		default: // the turn has not looked since the last write
+		}
 	}
 	return err
 }

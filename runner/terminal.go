@@ -36,7 +36,7 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	}
 	h.started = true
 	code, err = h.job.site.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
-		repeat(ctx, heartbeat, func() { h.job.processes.observe(host.ObserveRequest{}) })
+		repeat(ctx, heartbeat, func() { h.job.processes.observe() })
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, host.ErrNotStarted) {

@@ -228,20 +228,24 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 	return t.watch.worked.Load(), err
 }
 
-const tellStep = time.Second // how often to look during a turn for messages of operators
-
-// steer passes on messages of operators to the agent during a turn, until stop is called.
-// Messages that the turn does not take are in the next turn.
+// steer passes on messages of operators to the agent during a turn, until stop is called. The
+// heartbeat finds them within 5 s. Messages that the turn does not take are in the next turn.
 func (t *turnRunner) steer(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		repeat(ctx, tellStep, func() {
-			if err := t.guide.tell(context.WithoutCancel(ctx), t.agent.process.session); err != nil {
-				t.log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
-				cancel()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.rec.messages:
 			}
-		})
+			err := t.guide.tell(context.WithoutCancel(ctx), t.agent.process.session)
+			if err != nil {
+				t.log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
+				return
+			}
+		}
 	})
 	return func() {
 		cancel()

@@ -624,17 +624,17 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 func (w *workerProcess) beat(a *actor, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
 	a.step("write the row")
-	reason, err := a.db.Journal.UpdateRun(ctx, a.now, *run)
+	orders, err := a.db.Journal.UpdateRun(ctx, a.now, *run)
 	switch {
 	case errors.Is(err, reconcile.ErrConflict):
 		return false, false
-	case reason != "":
+	case orders.Stop != "":
 		run.Outcome = reconcile.Canceled
-		run.ErrorCode = reason
+		run.ErrorCode = orders.Stop
 	case w.terminated:
 		run.Outcome = reconcile.InterruptedRun
 		run.ErrorCode = "terminated"
 	}
 	a.must(err)
-	return true, reason == "" && !w.terminated
+	return true, orders.Stop == "" && !w.terminated
 }

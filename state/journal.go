@@ -199,21 +199,20 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 }
 
 // UpdateRun writes the worker's knowledge of its run: phase, workspace, thread, turns,
-// progress, tokens, rate limits, last event and heartbeat. It returns the reason for which a
-// pass asked the run to stop, empty if none did; together with an error, of a full disk for
-// example, if it could at least read it. If the run already ended with an outcome or was never
+// progress, tokens, rate limits, last event and heartbeat. It returns the orders for the
+// worker; together with an error, of a full disk for example, if it could at least read them.
+// If the run already ended with an outcome or was never
 // taken, UpdateRun writes nothing and returns reconcile.ErrConflict: the worker lost the run
 // and ends. A run does not begin on a host while another run of its issue may be at work on a
 // host: the error is host_unverified.
 //
 // A heartbeat alone survives the death of any process, but perhaps not a power failure. Every
 // other change is on disk when UpdateRun returns.
-func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
+func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (orders reconcile.Orders, err error) {
 	doing := "update run " + run.ID
 	write := func(statement string) func(tx) error {
 		return func(t tx) error {
-			stopReason, err = row(t, itself[string], statement+` RETURNING coalesce(stop_reason, '')`,
-				workerValues(now, run)...)
+			orders, err = row(t, ordersFields, statement+` RETURNING `+ordersColumns, workerValues(now, run)...)
 			if errors.Is(err, sql.ErrNoRows) {
 				return reconcile.ErrConflict
 			}
@@ -235,16 +234,22 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 		}
 	}
 	if err == nil {
-		return stopReason, nil
+		return orders, nil
 	}
 	if isDuplicate(err) {
 		message := "an earlier run of " + run.Identifier + " may still be at work on a host"
 		err = reconcile.NewError("host_unverified", message, "the next pass tries again")
 	}
-	stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string],
-		`SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)
-	return stopReason, err
+	orders, _, _ = readOne(ctx, j.conn, doing, ordersFields,
+		`SELECT `+ordersColumns+` FROM runs WHERE id = ?`, run.ID)
+	return orders, err
 }
+
+// ordersColumns are the orders for the worker of a run, in the order of ordersFields.
+const ordersColumns = `coalesce(stop_reason, ''),
+	EXISTS (SELECT 1 FROM calls WHERE verb = 'tell' AND agent = runs.issue_id AND ended_at IS NULL)`
+
+func ordersFields(o *reconcile.Orders) []any { return []any{&o.Stop, &o.Messages} }
 
 // Finish records how a run ended: its last counters, its outcome and its errors. If the run
 // already ended with an outcome or was never taken, Finish writes nothing and returns

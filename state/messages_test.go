@@ -26,10 +26,13 @@ func TestMessages(t *testing.T) {
 		Words:   reconcile.Words{By: "ann", Text: "no, blue"},
 		At:      epoch.Add(time.Second),
 	}
-	for _, m := range []reconcile.Message{two, one, {ID: "m3", IssueID: "other", At: epoch}} {
+	test.OK(t, db.Operator.AddMessage(ctx, reconcile.Message{ID: "m3", IssueID: "other", At: epoch}))
+	test.Equal(t, "none wait", test.Must(db.Journal.UpdateRun(ctx, epoch, run)).Messages, false)
+	for _, m := range []reconcile.Message{two, one} {
 		test.OK(t, db.Operator.AddMessage(ctx, m))
 	}
 	test.Equal(t, "durability", synchronous(t, db), full)
+	test.Equal(t, "some wait", test.Must(db.Journal.UpdateRun(ctx, epoch, run)).Messages, true)
 	test.Equal(
 		t,
 		"waiting",

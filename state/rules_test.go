@@ -107,8 +107,8 @@ func TestStopIsRequestedUntilTheOutcome(t *testing.T) {
 		Boot: "boot",
 		Mono: 7,
 	}))
-	stop := test.Must(db.Journal.UpdateRun(ctx, epoch, r))
-	test.Equal(t, "stop reason", stop, reconcile.StopTerminal)
+	orders := test.Must(db.Journal.UpdateRun(ctx, epoch, r))
+	test.Equal(t, "stop reason", orders.Stop, reconcile.StopTerminal)
 
 	test.Equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{
 		Boot: "boot",

@@ -343,7 +343,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			test.Equal(
 				t,
 				"the stop reason",
-				test.Must(db.Journal.UpdateRun(ctx, epoch, run)),
+				test.Must(db.Journal.UpdateRun(ctx, epoch, run)).Stop,
 				reconcile.StopOperator,
 			)
 			settled(t, db, 2)

@@ -91,9 +91,9 @@ func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 		Mono: 7,
 	}))
 	test.OK(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
-	reason, err := db.Journal.UpdateRun(ctx, epoch, run)
+	orders, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_missing")
-	test.Equal(t, "the reason", reason, reconcile.StopTerminal)
+	test.Equal(t, "the reason", orders.Stop, reconcile.StopTerminal)
 }
 
 func acquire(t *testing.T, dir string, timeout time.Duration) (release func() error, held *Holder) {

@@ -194,7 +194,7 @@ func TestHosts(t *testing.T) {
 			remote.Machine{
 				Client: c.Client,
 			}.Run(l.Incarnation.RunID).
-				Observe(t.Context(), host.ObserveRequest{}),
+				Observe(t.Context()),
 		)
 		test.OK(t, unix.Kill(daemon, unix.SIGKILL))
 		<-c.Done()

@@ -69,7 +69,8 @@ func readThroughLinks(path string) (resolved string, data []byte, err error) {
 }
 
 // A process of the account that holds a lease on a file lets nobody open it. The worker of an
-// agent ends such a process within 5 s, so that an open is tried again for a little longer.
+// agent that is at work ends such a process within 5 s, so that an open is tried again for a
+// little longer.
 const (
 	leaseWait = 8 * time.Second
 	leaseStep = 100 * time.Millisecond

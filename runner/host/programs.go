@@ -37,7 +37,7 @@ type Programs interface {
 	) (code int, err error)
 	// Observe records the processes of the run, so that they are found if its worker dies, and
 	// ends processes that hold a lock of symphony.
-	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
+	Observe(ctx context.Context) (ObserveAnswer, error)
 	// Kill ends the processes of the run. If none is left, it also removes the locks that
 	// their git commands have left in the workspace, such as .git/index.lock.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
@@ -127,10 +127,6 @@ type Exit struct {
 	Code int // negative for a signal
 	Text string
 }
-
-// ObserveRequest says how closely to look. Silent: the agent sent nothing since the last call,
-// so that only the holders of new locks are looked for.
-type ObserveRequest struct{ Silent bool }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
 type ObserveAnswer struct{ LockHolders []reconcile.Process }

@@ -187,7 +187,7 @@ func (d *daemon) wait(ctx context.Context) (end string) {
 		case <-ctx.Done():
 			return EndTerminated
 		case <-observe.C:
-			if _, err := d.server.Run.Observe(ctx, host.ObserveRequest{}); err != nil {
+			if _, err := d.server.Run.Observe(ctx); err != nil {
 				d.Log.Warn("processes of the run", "error", err)
 			}
 		case <-ticks.C:

@@ -27,7 +27,7 @@ func TestObserveAtOnce(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			for range 100 {
-				test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
+				test.Must(run.Observe(t.Context()))
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func TestObserveAtOnce(t *testing.T) {
 		children = append(children, child)
 	}
 	both.Wait()
-	test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
+	test.Must(run.Observe(t.Context()))
 	recorded := test.Must(tree.ReadProcs(filepath.Join(dir, procsFile))).Processes
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }
@@ -48,7 +48,7 @@ func TestObserveAtOnce(t *testing.T) {
 		test.Must(child.Close())
 	}
 	test.OK(t, run.Finish(t.Context()))
-	test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
+	test.Must(run.Observe(t.Context()))
 }
 
 // What an agent has put in the place of a file of git keeps no later run from its workspace.

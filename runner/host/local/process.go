@@ -91,13 +91,10 @@ func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnsw
 }
 
 // Observe implements host.Run. A run that is not open started nothing.
-func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.ObserveAnswer, err error) {
+func (r *run) Observe(ctx context.Context) (answer host.ObserveAnswer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.procs == nil {
-		return answer, nil
-	}
-	if q.Silent && !r.locks.New() {
 		return answer, nil
 	}
 	list, err := proc.Descendants(os.Getpid())

@@ -158,8 +158,8 @@ func (run) RunInTerminal(
 	)
 }
 
-func (r run) Observe(ctx context.Context, q host.ObserveRequest) (host.ObserveAnswer, error) {
-	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", q)
+func (r run) Observe(ctx context.Context) (host.ObserveAnswer, error) {
+	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", nothing{})
 }
 
 func (r run) Kill(ctx context.Context, q host.KillRequest) (host.LeftAnswer, error) {

@@ -235,7 +235,7 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		"GuardGit":       methodOf(withoutResult(run.GuardGit)),
 		"Kill":           methodOf(run.Kill),
 		"RestoreGit":     methodOf(withoutParameters(run.RestoreGit)),
-		"Observe":        methodOf(run.Observe),
+		"Observe":        methodOf(withoutParameters(run.Observe)),
 		"Finish":         methodOf(withoutBoth(run.Finish)),
 		"PrepareRemoval": methodOf(run.PrepareRemoval),
 		"Remove":         methodOf(withoutParameters(run.Remove)),

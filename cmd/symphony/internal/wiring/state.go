@@ -161,7 +161,7 @@ func LockProject(ctx context.Context, w *environ.Env, stateDir string) (release 
 func LockedError(h *state.Holder) *reconcile.Error {
 	if h.Name != "" {
 		return reconcile.NewError("locked", "the lock of the project is held by "+h.Name,
-			"a worker ends what its agent holds within 5 s: try again, or end that process")
+			"a worker ends what its agent holds within 20 s: try again, or end that process")
 	}
 	return reconcile.NewError(
 		"locked",

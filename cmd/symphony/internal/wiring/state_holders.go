@@ -50,7 +50,7 @@ func nameLease(err error, path string) error {
 		return err
 	}
 	named := *known
-	named.Hint = "a worker ends what its agent holds within 5 s: try again, or end that process"
+	named.Hint = "a worker ends what its agent holds within 20 s: try again, or end that process"
 	if who := holders(path); who != "" {
 		named.Message += ": " + who
 	}

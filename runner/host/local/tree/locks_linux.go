@@ -55,21 +55,6 @@ type LockWatch struct {
 	Files func() map[string][]Span
 
 	harmless map[lock]bool // locks on other files that were found before
-	known    map[string]bool
-}
-
-// New reports whether the system lists a lock that it did not list at the last call. It reads
-// a single file, while Holders looks at every process.
-func (w *LockWatch) New() bool {
-	list := systemLocks()
-	known := map[string]bool{}
-	found := false
-	for _, line := range list {
-		known[line] = true
-		found = found || !w.known[line]
-	}
-	w.known = known
-	return found
 }
 
 // systemLocks are the lines of /proc/locks without their numbers: "FLOCK ADVISORY WRITE 1234

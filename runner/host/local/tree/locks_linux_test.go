@@ -211,14 +211,11 @@ func TestLockHoldersInAContainer(t *testing.T) {
 	)
 }
 
-// A lock is new once. The processes that hold one are found by the file, whoever they are.
-func TestNewLocks(t *testing.T) {
+// The processes that hold a lock are found by its file, whoever they are.
+func TestHoldersOf(t *testing.T) {
 	path := lockFile(t, "file")
-	w := &LockWatch{}
 	h := proctest.Start(t, nil, "locker", "lease", path)
 	p := h.Up()
-	test.Equal(t, "new", w.New(), true)
-	test.Until(t, "the list stays the same", func() bool { return !w.New() })
 	got := test.Must(HoldersOf(path))
 	test.Equal(t, "holders", len(got), 1)
 	test.Equal(t, "holder", got[0].PID, p.PID)

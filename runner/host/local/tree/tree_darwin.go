@@ -27,9 +27,6 @@ type LockWatch struct {
 	Files func() map[string][]Span
 }
 
-// New reports nothing.
-func (w *LockWatch) New() bool { return false }
-
 // Holders returns none.
 func (w *LockWatch) Holders([]reconcile.Process) ([]reconcile.Process, error) { return nil, nil }
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	tellPatience = 3 * time.Second // for the worker to tell a running agent
+	tellPatience = 8 * time.Second // for the worker to tell a running agent
 	tellStep     = 100 * time.Millisecond
 )
 
