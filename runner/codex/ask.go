@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 const filesLength = 16 << 10 // characters of the names of files in a summary
@@ -22,7 +23,7 @@ func newRequest(p demand, kind agent.RequestKind, summary string) agent.Request 
 		ItemID:   p.itemID(),
 		Cwd:      p.Cwd,
 		Summary:  summary,
-		Reason:   oneLine(p.Reason, summaryLength),
+		Reason:   wire.Short(p.Reason, summaryLength),
 	}
 }
 
@@ -42,12 +43,12 @@ func commandRequest(p *commandAsked, place workplace) approval {
 	command := shellText(commandText(p.Command))
 	summary := cmp.Or(command, "a command that codex did not name")
 	if p.Kind == "writeStdin" {
-		summary = join("input to a running command", cmp.Or(command, "something that codex did not name"))
+		summary = wire.Join("input to a running command", cmp.Or(command, "something that codex did not name"))
 	}
 	if n := p.NetworkApprovalContext; n != nil {
-		summary = join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
+		summary = wire.Join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
 	}
-	r := newRequest(p.demand, agent.RequestCommand, oneLine(summary, summaryLength))
+	r := newRequest(p.demand, agent.RequestCommand, wire.Short(summary, summaryLength))
 	r.Command = command
 	r.OutsideSandbox = true
 	if isEmpty(p.AdditionalPermissions) {
@@ -55,7 +56,7 @@ func commandRequest(p *commandAsked, place workplace) approval {
 	}
 	more := readPermissions(p.AdditionalPermissions, p.Cwd)
 	r.Permissions = p.AdditionalPermissions
-	r.Summary = join("with "+uncut(more.text()), r.Summary)
+	r.Summary = wire.Join("with "+uncut(more.text()), r.Summary)
 	return newApproval(r, place, more.files)
 }
 
@@ -99,7 +100,7 @@ func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 		Tool   string          `json:"tool_name"`
 		Params json.RawMessage `json:"tool_params"`
 	}
-	unmarshal(p.Meta, &meta)
+	wire.Unmarshal(p.Meta, &meta)
 	named := toolInMessage().FindStringSubmatch(p.Message)
 	if meta.Tool == "" && named != nil { // up to codex 0.166
 		meta.Tool = named[1]
@@ -107,14 +108,14 @@ func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 	r = newRequest(p.demand, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server = p.ServerName
 	r.Permissions = p.Meta
-	r.Reason = oneLine(p.Message, summaryLength)
+	r.Reason = wire.Short(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside the sandbox
 	return r, meta.Kind == "mcp_tool_call"
 }
 
 // uncut folds a text into a single line without cutting it, because an approval grants all of
 // it.
-func uncut(text string) string { return oneLine(text, len(text)+1) }
+func uncut(text string) string { return wire.Short(text, len(text)+1) }
 
 // permissions are a request of codex, such as
 // {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}.
@@ -142,7 +143,7 @@ func readPermissions(raw json.RawMessage, dir string) permissions {
 	strict.DisallowUnknownFields()
 	p := permissions{raw: raw, known: strict.Decode(&asked) == nil}
 	if !p.known {
-		unmarshal(raw, &asked)
+		wire.Unmarshal(raw, &asked)
 	}
 	p.network = asked.Network.Enabled
 	for _, path := range asked.FileSystem.Read {
@@ -203,7 +204,7 @@ func patchRequest(p *patchAsked, changes []agent.FileChange, place workplace) ap
 		files = append(files, root)
 		summary += " (and more below " + p.GrantRoot + root.leadsTo() + ")"
 	}
-	r := newRequest(p.demand, agent.RequestFileChange, oneLine(summary, filesLength))
+	r := newRequest(p.demand, agent.RequestFileChange, wire.Short(summary, filesLength))
 	r.Changes = changes
 	r.GrantRoot = p.GrantRoot
 	r.OutsideSandbox = outside
@@ -225,7 +226,7 @@ func questionsRequest(p *inputAsked) agent.Request {
 			Secret:  q.IsSecret,
 		})
 	}
-	r.Summary = oneLine(
+	r.Summary = wire.Short(
 		cmp.Or(strings.TrimPrefix(r.Summary, " / "), "a question without text"),
 		summaryLength,
 	)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // form is a form of an MCP server. A form without fields asks for agreement.
@@ -41,9 +42,9 @@ func readForm(p *elicitation) (form, error) {
 	switch p.Mode {
 	case "", "form", "openai/form", "openaiForm":
 	case "url":
-		return nil, errors.New("it wants to open a web page (" + oneLine(p.URL, 100) + ")")
+		return nil, errors.New("it wants to open a web page (" + wire.Short(p.URL, 100) + ")")
 	default:
-		return nil, fmt.Errorf("it has the unknown mode %q", oneLine(p.Mode, 40))
+		return nil, fmt.Errorf("it has the unknown mode %q", wire.Short(p.Mode, 40))
 	}
 	var schema struct {
 		Type       string
@@ -57,7 +58,7 @@ func readForm(p *elicitation) (form, error) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		f, ok := readField(name, schema.Properties[name])
 		if !ok {
-			return nil, fmt.Errorf("its field %q can't be read", oneLine(name, 40))
+			return nil, fmt.Errorf("its field %q can't be read", wire.Short(name, 40))
 		}
 		f.Optional = !slices.Contains(schema.Required, name)
 		if f.Optional {

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time
@@ -115,7 +116,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 	for _, e := range events {
 		if _, err := json.Marshal(e); err != nil || e.Name == "" || e.At.IsZero() ||
 			!utf8.ValidString(e.Message) ||
-			len([]rune(e.Message)) > messageLength {
+			len([]rune(e.Message)) > wire.MessageLength {
 			t.Errorf("event %+v: %v", e, err)
 		}
 	}

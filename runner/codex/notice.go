@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // showsProgress reports whether a notification resets the stall clock. Retries do not, because
@@ -39,13 +40,13 @@ var needless = []string{
 }
 
 // eventOf returns the event for a notification.
-func eventOf(m *message, p notification) agent.Event {
+func eventOf(m *wire.Message, p notification) agent.Event {
 	e := agent.Event{
 		Name:     agent.EventNotification,
 		ThreadID: p.from().threadID(),
 		TurnID:   p.from().turnID(),
 		Message:  p.line(m.Method),
-		Raw:      m.raw,
+		Raw:      m.Raw,
 		Fragment: strings.HasSuffix(strings.ToLower(m.Method), "delta") || m.Method == "turn/diff/updated",
 		Routine:  slices.Contains(routine, m.Method),
 	}
@@ -85,20 +86,20 @@ func describeItem(i *wireItem, ended bool) string {
 	case "fileChange":
 		if len(i.Changes) > 0 {
 			names := text.Map(i.Changes, func(c wireChange) string { return path.Base(c.Path) })
-			return join(text.Plural(len(i.Changes), "file change")+" "+state, strings.Join(names, ", "))
+			return wire.Join(text.Plural(len(i.Changes), "file change")+" "+state, strings.Join(names, ", "))
 		}
 	case "dynamicToolCall":
 		return "tool " + i.Tool + " " + state
 	case "mcpToolCall":
-		return join("MCP tool "+i.Server+"/"+i.Tool+" "+state, errorText(i.Error))
+		return wire.Join("MCP tool "+i.Server+"/"+i.Tool+" "+state, errorText(i.Error))
 	case "collabAgentToolCall":
 		return "sub-agent " + i.Tool + " " + state
 	case "userMessage":
 		return "prompt"
 	case "reasoning":
-		return join("reasoning", strings.Join(i.Summary, " "))
+		return wire.Join("reasoning", strings.Join(i.Summary, " "))
 	}
-	return join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, text.FirstLine(i.Text)))
+	return wire.Join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, text.FirstLine(i.Text)))
 }
 
 // words turns thread/readState/changed into "thread read state changed".

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // Warnings about which an operator can do nothing are not shown.
@@ -21,9 +22,9 @@ func TestNeedlessWarnings(t *testing.T) {
 		test.Equal(
 			t,
 			said,
-			eventOf(&message{Method: "configWarning"}, &remark{Summary: said}).Routine,
+			eventOf(&wire.Message{Method: "configWarning"}, &remark{Summary: said}).Routine,
 			routine,
 		)
-		test.Equal(t, said, eventOf(&message{Method: "warning"}, &remark{Message: said}).Routine, routine)
+		test.Equal(t, said, eventOf(&wire.Message{Method: "warning"}, &remark{Message: said}).Routine, routine)
 	}
 }

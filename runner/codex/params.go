@@ -9,13 +9,14 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // read decodes as much of a JSON object as fits into a T. Members are matched by name
 // regardless of case.
 func read[T any](raw json.RawMessage) *T {
 	v := new(T)
-	unmarshal(raw, v)
+	wire.Unmarshal(raw, v)
 	return v
 }
 
@@ -52,7 +53,7 @@ type notification interface {
 }
 
 // readNotification reads the parameters of a notification.
-func readNotification(m *message) notification {
+func readNotification(m *wire.Message) notification {
 	switch m.Method {
 	case "turn/completed", "turn/failed", "turn/cancelled":
 		return read[turnEnded](m.Params)
@@ -85,8 +86,8 @@ type remark struct {
 }
 
 func (p *remark) line(method string) string {
-	said := join(words(strings.TrimPrefix(method, "item/")), words(p.statusWord()))
-	return join(said, cmp.Or(join(p.Summary, p.Details), p.Message))
+	said := wire.Join(words(strings.TrimPrefix(method, "item/")), words(p.statusWord()))
+	return wire.Join(said, cmp.Or(wire.Join(p.Summary, p.Details), p.Message))
 }
 
 // statusWord returns the status, which is a word or an object such as
@@ -94,8 +95,8 @@ func (p *remark) line(method string) string {
 func (p *remark) statusWord() string {
 	var word string
 	var object struct{ Type string }
-	unmarshal(p.Status, &word)
-	unmarshal(p.Status, &object)
+	wire.Unmarshal(p.Status, &word)
+	wire.Unmarshal(p.Status, &object)
 	return cmp.Or(word, object.Type)
 }
 
@@ -135,7 +136,7 @@ func (p *turnEnded) ending(method string) (status string, err *turnError) {
 
 func (p *turnEnded) line(method string) string {
 	status, err := p.ending(method)
-	return join("turn "+status, errorText(err))
+	return wire.Join("turn "+status, errorText(err))
 }
 
 // errorReported are the parameters of error.
@@ -149,7 +150,7 @@ type errorReported struct {
 func (p *errorReported) line(string) string {
 	line := cmp.Or(errorText(p.Error), p.Message, "error")
 	if p.Error != nil {
-		line = join(line, p.Error.Details)
+		line = wire.Join(line, p.Error.Details)
 	}
 	if p.WillRetry {
 		return "retrying: " + line
@@ -198,7 +199,7 @@ type modelRerouted struct {
 }
 
 func (p *modelRerouted) line(string) string {
-	return join("model "+p.ToModel+" instead of "+p.FromModel, words(p.Reason))
+	return wire.Join("model "+p.ToModel+" instead of "+p.FromModel, words(p.Reason))
 }
 
 // serverStarts are the parameters of mcpServer/startupStatus/updated.
@@ -209,7 +210,7 @@ type serverStarts struct {
 }
 
 func (p *serverStarts) line(string) string {
-	return join("MCP server "+p.Name+" is "+words(p.statusWord()), errorText(p.Error))
+	return wire.Join("MCP server "+p.Name+" is "+words(p.statusWord()), errorText(p.Error))
 }
 
 // demand are the members that requests have in common.

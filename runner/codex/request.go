@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // requests answers all of codex's requests, because without an answer the turn would wait
@@ -39,12 +40,12 @@ type request struct {
 }
 
 // serve handles a request without blocking. The reader calls it.
-func (q *requests) serve(m *message) {
+func (q *requests) serve(m *wire.Message) {
 	from := read[origin](m.Params)
 	r := &request{
 		origin: from,
 		id:     m.ID,
-		event:  agent.Event{ThreadID: from.threadID(), TurnID: from.turnID(), Raw: m.raw},
+		event:  agent.Event{ThreadID: from.threadID(), TurnID: from.turnID(), Raw: m.Raw},
 	}
 	switch m.Method {
 	case "item/tool/call":
@@ -74,9 +75,9 @@ func (q *requests) serve(m *message) {
 		q.reply(r, agent.EventNotification, "codex asks for the time", now)
 	default: // unknown, or for clients that manage codex's login
 		text := "symphony does not support " + m.Method
-		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
+		refusal := object{"id": m.ID, "error": object{"code": wire.MethodNotFound, "message": text}}
 		reason := read[demand](m.Params).Reason
-		q.send(r, agent.EventRequestRefused, join("refused: "+text, reason), refusal, nil)
+		q.send(r, agent.EventRequestRefused, wire.Join("refused: "+text, reason), refusal, nil)
 	}
 }
 
@@ -88,7 +89,7 @@ func (q *requests) reply(r *request, event, line string, result object) {
 // send sends an answer, and then emits an event about it. sent, which may be nil, is called
 // after the answer is written.
 func (q *requests) send(r *request, event, line string, answer object, sent func()) {
-	if err := q.conn.send(answer, sent); err != nil {
+	if err := q.conn.Send(answer, sent); err != nil {
 		line += " (not answered: " + err.Error() + ")"
 	}
 	q.emit(r, event, line)
@@ -101,7 +102,7 @@ func (q *requests) emit(r *request, name, line string) {
 	e.Name = name
 	e.Message = line
 	r.event.Raw = nil
-	q.conn.emit(e)
+	q.conn.Emit(e)
 }
 
 // begin records a request whose answer takes time. Its context ends with the turn, the request
@@ -264,7 +265,7 @@ var acceptForSession = object{
 // out, because codex refuses them in an answer.
 func permissionAnswers(asked json.RawMessage) answers {
 	var wanted map[string]map[string]any
-	unmarshal(asked, &wanted)
+	wire.Unmarshal(asked, &wanted)
 	granted := object{}
 	for name, fields := range wanted {
 		if fields != nil {
@@ -286,11 +287,11 @@ func permissionAnswers(asked json.RawMessage) answers {
 // serveApproval answers a request for approval according to the policy, or passes it to an
 // operator.
 func (q *requests) serveApproval(r *request, asked approval, a answers) {
-	line := join("approve "+kindText(&asked.Request), asked.Summary)
+	line := wire.Join("approve "+kindText(&asked.Request), asked.Summary)
 	if asked.OutsideSandbox {
 		line += " (outside the sandbox)"
 	}
-	line = join(line, asked.Reason)
+	line = wire.Join(line, asked.Reason)
 	switch q.o.OnApproval {
 	case agent.ApprovalApprove:
 		q.reply(r, agent.EventApprovalAutoApproved, line, a.automatic)
@@ -328,7 +329,7 @@ func (q *requests) askApproval(r *request, asked approval, line string, a answer
 		case d.Expired:
 			return response{agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied}
 		case !d.Approve:
-			return response{agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied}
+			return response{agent.EventApprovalDenied, wire.Join("denied"+by(d)+": "+line, d.Reason), a.denied}
 		case slices.ContainsFunc(asked.targets(), target.moved):
 			line = "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line
 			return response{agent.EventApprovalDenied, line, a.denied}
@@ -381,14 +382,14 @@ func (q *requests) serveElicitation(r *request, p *elicitation) {
 		if err != nil {
 			line += ", " + err.Error()
 		}
-		line += ": " + join("a form of MCP server "+p.ServerName, p.Message)
+		line += ": " + wire.Join("a form of MCP server "+p.ServerName, p.Message)
 		q.reply(r, agent.EventQuestionDeclined, line, toolAnswers.denied)
 		return
 	}
-	summary := oneLine("MCP server "+p.ServerName+": "+cmp.Or(p.Message, "a form"), summaryLength)
+	summary := wire.Short("MCP server "+p.ServerName+": "+cmp.Or(p.Message, "a form"), summaryLength)
 	what := newRequest(p.demand, agent.RequestQuestion, summary)
 	what.Server = p.ServerName
-	what.Reason = oneLine(p.Message, summaryLength)
+	what.Reason = wire.Short(p.Message, summaryLength)
 	what.Questions = f.questions()
 	q.askQuestions(r, what, toolAnswers.denied, func(given map[string][]string) (object, error) {
 		content, err := f.content(given)
@@ -411,7 +412,7 @@ func (q *requests) askQuestions(
 		}
 		shown := withoutSecrets(what.Questions, d.Answers)
 		if len(shown) == 0 {
-			line := join("not answered"+by(d)+": "+what.Summary, d.Reason)
+			line := wire.Join("not answered"+by(d)+": "+what.Summary, d.Reason)
 			return response{agent.EventQuestionDeclined, line, nothing}
 		}
 		answer, err := encode(d.Answers)

@@ -1,22 +1,15 @@
-// Package codex is the client of a `codex app-server`: JSON messages, each on a line, over two
-// pipes (specification 10). It implements agent.Session, and it is the only package that knows
-// codex's methods. It starts no process.
+// Package codex is the client of a `codex app-server` (specification 10), on a connection of
+// package wire. It implements agent.Session, and it is the only package that knows codex's
+// methods. It starts no process.
 //
-//	stdout ─► reader ─┬─► session, thread, turn    state
-//	                  ├─► event queue ─► OnEvent
-//	                  └─► write queue ─► stdin
-//
-// A conn is the connection: it reads, writes, matches answers to our requests and delivers
-// events. A thread runs turns: a prompt, and all messages until turn/completed. requests
+// A thread runs turns: a prompt, and all messages until turn/completed. requests
 // answers the requests of codex. A Session opens the conversation and passes each line to
-// these. Both sides number their requests independently, so the ids overlap.
+// these.
 //
 // # Decisions
 //
-// The reader handles each line before it reads the next. It sets the turn's id when it sees
-// the answer to turn/start, so that a turn/completed on the next line is matched with that
-// turn. The reader never waits for stdin: answers are queued, so that a full pipe in one
-// direction can't block the other.
+// The reader sets the turn's id when it sees the answer to turn/start, so that a
+// turn/completed on the next line is matched with that turn.
 //
 // Only its own turn/completed ends a turn. Other threads on the stream are sub-agents: their
 // items, tokens and requests count, the ends of their turns do not. Goals, with which codex
@@ -50,11 +43,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier
@@ -68,6 +63,27 @@ const clientName = "symphony"
 // release of codex gets no other method, and no parameter that the specification does not
 // name: a peer that was written from its text may end at anything else.
 var specified = []string{"initialize", "thread/start", "turn/start"}
+
+// conn is the connection to an app-server.
+type conn struct {
+	*wire.Conn
+
+	limited atomic.Bool // the agent names no codex release: see specified
+}
+
+func newConn(streams agent.Streams, o *agent.Options) *conn {
+	c := &conn{Conn: wire.NewConn(streams, o)}
+	c.Refuse = func(method string) error {
+		if !c.limited.Load() || slices.Contains(specified, method) {
+			return nil
+		}
+		return &wire.Error{
+			Code:    wire.MethodNotFound,
+			Message: "the agent names no codex release, and the specification has no such method",
+		}
+	}
+	return c
+}
 
 // Session is a conversation with an app-server. It implements agent.Session.
 type Session struct {
@@ -112,25 +128,24 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	s.pending = s.requests.pending
 	s.close = sync.OnceValue(func() error {
 		end()
-		return s.conn.close()
+		return s.conn.Close()
 	})
 	go func() {
-		s.conn.read(s.handle)
+		s.conn.Read(s.handle)
 		end()
-		s.conn.end()
-		s.conn.events.add(func() { close(s.conn.drained) })
+		s.conn.Finish()
 	}()
 	return s
 }
 
 func (s *Session) Close() error { return s.close() }
 
-func (s *Session) Done() <-chan struct{} { return s.conn.drained }
+func (s *Session) Done() <-chan struct{} { return s.conn.Drained }
 
 // handle handles a line. The reader calls it.
-func (s *Session) handle(m *message) {
+func (s *Session) handle(m *wire.Message) {
 	switch {
-	case m.Method != "" && m.hasID():
+	case m.Method != "" && m.HasID():
 		s.progressed()
 		s.requests.serve(m)
 	case m.Method != "":
@@ -142,28 +157,28 @@ func (s *Session) handle(m *message) {
 		s.notice(m)
 	default:
 		s.heard()
-		if !s.conn.answer(m) {
-			s.conn.emit(unexpected(m))
+		if !s.conn.Answer(m) {
+			s.conn.Emit(unexpected(m))
 		}
 	}
 }
 
 // unexpected is the event for a line that is no message of codex, or an answer to a request
 // that we did not send.
-func unexpected(m *message) agent.Event {
-	e := agent.Event{Name: agent.EventMalformed, Message: string(m.raw)}
-	if !json.Valid(m.raw) {
+func unexpected(m *wire.Message) agent.Event {
+	e := agent.Event{Name: agent.EventMalformed, Message: string(m.Raw)}
+	if !json.Valid(m.Raw) {
 		return e
 	}
-	e.Raw = m.raw
-	if m.raw[0] == '{' {
+	e.Raw = m.Raw
+	if m.Raw[0] == '{' {
 		e.Name = agent.EventOtherMessage
 	}
 	return e
 }
 
 // notice handles a notification: it updates the session's state and emits an event.
-func (s *Session) notice(m *message) {
+func (s *Session) notice(m *wire.Message) {
 	p := readNotification(m)
 	e := eventOf(m, p)
 	switch p := p.(type) {
@@ -203,7 +218,7 @@ func (s *Session) notice(m *message) {
 			s.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+e.Message)
 		}
 	}
-	s.conn.emit(e)
+	s.conn.Emit(e)
 }
 
 // summary describes a call of a tool of the client, "" if the tool provides no summary.
@@ -215,28 +230,28 @@ func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
 	if at < 0 {
 		return ""
 	}
-	return oneLine(s.o.Tools[at].Summary(args), summaryLength)
+	return wire.Short(s.o.Tools[at].Summary(args), summaryLength)
 }
 
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
-	result, err := s.conn.request(ctx, &call{
-		method:  method,
-		timeout: s.o.InitializeTimeout,
-		params: object{
+	result, err := s.conn.Request(ctx, &wire.Call{
+		Method:  method,
+		Timeout: s.o.InitializeTimeout,
+		Params: object{
 			"clientInfo": object{"name": clientName, "version": cmp.Or(s.o.ClientVersion, "0")},
 			// dynamic tools and permission profiles need it
 			"capabilities": object{"experimentalApi": true},
 		},
 	})
-	if refusal := new(wireError); errors.As(err, &refusal) {
+	if refusal := new(wire.Error); errors.As(err, &refusal) {
 		// whatever the refusal is, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)
 	}
 	if err != nil {
 		s.awaitLastWords(ctx, err)
-		return agent.Server{}, insteadOfAnswer(err, s.conn.noise.said())
+		return agent.Server{}, insteadOfAnswer(err, s.conn.Said())
 	}
 	var answer struct{ UserAgent, CodexHome string }
 	if err := json.Unmarshal(result, &answer); err != nil {
@@ -249,7 +264,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, oldestVersion))
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
-	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
+	return server, s.conn.Send(object{"method": "initialized", "params": object{}}, nil)
 }
 
 // lastWordsBound is how long an agent that has ended may take to close its stdout.
@@ -263,7 +278,7 @@ func (s *Session) awaitLastWords(ctx context.Context, err error) {
 		return
 	}
 	select {
-	case <-s.conn.drained:
+	case <-s.conn.Drained:
 	case <-time.After(lastWordsBound):
 	case <-ctx.Done():
 	}
@@ -340,10 +355,10 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string
 	if err != nil || p.Name == "" || limited {
 		return id, err
 	}
-	return id, s.conn.start(&call{
-		method: "thread/name/set",
-		aside:  true,
-		params: object{"threadId": id, "name": p.Name},
+	return id, s.conn.Start(&wire.Call{
+		Method: "thread/name/set",
+		Aside:  true,
+		Params: object{"threadId": id, "name": p.Name},
 	})
 }
 
@@ -358,7 +373,7 @@ var sandboxModes = map[string]string{
 // sandbox.
 func sandboxMode(turn json.RawMessage) json.RawMessage {
 	var policy struct{ Type string }
-	unmarshal(turn, &policy)
+	wire.Unmarshal(turn, &policy)
 	mode := sandboxModes[policy.Type]
 	if mode == "" {
 		return nil
@@ -414,10 +429,10 @@ func (s *Session) openThread(
 	req.Base = p.BaseInstructions
 	req.Developer = p.DeveloperInstructions
 	title := p.Name
-	result, err := s.conn.request(ctx, &call{
-		method: method,
-		params: req,
-		answered: func(m *message) {
+	result, err := s.conn.Request(ctx, &wire.Call{
+		Method: method,
+		Params: req,
+		Answered: func(m *wire.Message) {
 			// In the reader, because the id decides how the next lines are handled.
 			opened := read[threadAnswer](m.Result)
 			if opened.Thread.ID != "" {
@@ -431,7 +446,7 @@ func (s *Session) openThread(
 	}
 	id = read[threadAnswer](result).Thread.ID
 	if id == "" {
-		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(result), 120))
+		return "", incompatible(method, "the answer has no thread id: "+wire.Short(string(result), 120))
 	}
 	return id, nil
 }
@@ -440,7 +455,7 @@ func (s *Session) openThread(
 // caller starts a new thread.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
-		s.conn.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
+		s.conn.Emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
 	}
 }
 
@@ -500,7 +515,7 @@ func (s *Session) models(ctx context.Context, cwd string) (models, error) {
 
 // read sends a request that changes nothing and decodes its result.
 func (s *Session) read(ctx context.Context, method string, params object, into any) error {
-	result, err := s.conn.request(ctx, &call{method: method, aside: true, params: params})
+	result, err := s.conn.Request(ctx, &wire.Call{Method: method, Aside: true, Params: params})
 	if err != nil {
 		return handshakeError(method, err)
 	}
@@ -520,11 +535,11 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	if !confine.Confines(policy) {
 		return nil
 	}
-	result, err := s.conn.request(ctx, &call{
-		method:  "command/exec",
-		aside:   true,
-		timeout: max(probeTimeout, s.o.ReadTimeout),
-		params: object{
+	result, err := s.conn.Request(ctx, &wire.Call{
+		Method:  "command/exec",
+		Aside:   true,
+		Timeout: max(probeTimeout, s.o.ReadTimeout),
+		Params: object{
 			// The command can't fail and prints nothing, so any failure or output is the
 			// sandbox's.
 			"command":       []string{"/bin/sh", "-c", ":"},
@@ -535,8 +550,8 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	})
 	late, isKnown := errors.AsType[*agent.Error](err)
 	isLate := isKnown && late.Code == agent.CodeResponseTimeout
-	if isLate || errors.As(err, new(*wireError)) {
-		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
+	if isLate || errors.As(err, new(*wire.Error)) {
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, wire.Short(err.Error(), wire.ErrorLength))
 	}
 	if err != nil {
 		return err
@@ -545,9 +560,9 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		ExitCode *int
 		Stderr   string
 	}
-	unmarshal(result, &answer)
+	wire.Unmarshal(result, &answer)
 	if answer.ExitCode == nil || *answer.ExitCode == exitTimedOut {
-		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(result), errorLength))
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, wire.Short(string(result), wire.ErrorLength))
 	}
 	if *answer.ExitCode == 0 {
 		return nil
@@ -555,7 +570,7 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)
 	return &agent.Error{
 		Code:    agent.CodeSandboxUnavailable,
-		Message: cmp.Or(oneLine(text.FirstLine(answer.Stderr), errorLength), silent),
+		Message: cmp.Or(wire.Short(text.FirstLine(answer.Stderr), wire.ErrorLength), silent),
 	}
 }
 
@@ -574,11 +589,11 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 	} else {
 		params["sandboxPolicy"] = p.SandboxPolicy
 	}
-	result, err := s.conn.request(ctx, &call{
-		method:  method,
-		aside:   true,
-		timeout: p.Timeout + s.o.ReadTimeout,
-		params:  params,
+	result, err := s.conn.Request(ctx, &wire.Call{
+		Method:  method,
+		Aside:   true,
+		Timeout: p.Timeout + s.o.ReadTimeout,
+		Params:  params,
 	})
 	if err != nil {
 		return out, responseError(method, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // peer is the agent of a session under test.
@@ -416,7 +417,7 @@ func TestEndOfStream(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		// until the test closes it
-		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }()
+		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", wire.MaxLine+1)) }()
 		test.Contains(t, "the error", wait.fails(t, agent.CodePortExit).Message, "more than 64 MiB")
 	})
 	t.Run("in a request", func(t *testing.T) {
@@ -479,7 +480,7 @@ func TestSlowCallback(t *testing.T) {
 			OnEvent:     func(agent.Event) { <-release },
 		})
 		go p.rest()
-		for range maxQueuedEvents / 2 {
+		for range wire.MaxQueuedEvents / 2 {
 			p.say(delta)
 		}
 		p.say(turnCompleted)

@@ -20,7 +20,7 @@ func TestDocumentedMethods(t *testing.T) {
 	}
 	_, serve, _ := strings.Cut(source.String(), "func (q *requests) serve(")
 	serve, _, _ = strings.Cut(serve, "\n}\n")
-	sent := regexp.MustCompile(`(?:method(?:: | = )|s\.read\(ctx, |s\.openThread\(ctx, )"([a-zA-Z/]+)"`)
+	sent := regexp.MustCompile(`(?:[mM]ethod(?:: | = )|s\.read\(ctx, |s\.openThread\(ctx, )"([a-zA-Z/]+)"`)
 	answered := regexp.MustCompile(`case "([a-zA-Z/]+)"`)
 	inSpecification := append(
 		slices.Clone(specified),

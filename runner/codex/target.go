@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // approval is a request for approval with the directory and the files that it names. Each path
@@ -50,7 +51,7 @@ type workplace struct {
 // newWorkplace looks the directory of a turn up.
 func newWorkplace(turn agent.TurnParams) workplace {
 	var sandbox struct{ WritableRoots []string }
-	unmarshal(turn.SandboxPolicy, &sandbox)
+	wire.Unmarshal(turn.SandboxPolicy, &sandbox)
 	return workplace{
 		dir:      findTarget("cwd", turn.Cwd),
 		writable: sandbox.WritableRoots,

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // thread is the session's thread, with its turns in order.
@@ -33,7 +33,7 @@ type thread struct {
 // turn is a prompt and everything that follows until its end. thread.mu guards the clock and
 // the fields after the channels.
 type turn struct {
-	clock
+	wire.Clock
 	ctx    context.Context // for tool calls and questions during the turn
 	cancel context.CancelFunc
 
@@ -47,6 +47,23 @@ type turn struct {
 	err      *turnError      // at its end
 	commands map[string]bool // ids of command items that have started and not ended
 	lastText string          // the agent's last complete message
+	retry    *turnError      // the latest error since the last progress: why a turn stalls
+}
+
+// sawProgress resets both clocks. A retry that worked does not explain a later stall.
+func (t *turn) sawProgress() {
+	t.SawProgress()
+	t.retry = nil
+}
+
+// late returns the error of a limit that was reached, or else when to check again.
+func (t *turn) late() (next time.Duration, err *agent.Error) {
+	next, err = t.Check()
+	if err != nil && err.Code == agent.CodeStalled && t.retry != nil {
+		err.Cause = t.retry.class()
+		err.Message = wire.Short(err.Message+": "+t.retry.Message, wire.ErrorLength)
+	}
+	return next, err
 }
 
 // ThreadID returns the id of the thread that was started or resumed, "" before that.
@@ -89,7 +106,7 @@ func (th *thread) heard() {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	if th.turn != nil {
-		th.turn.sawLine()
+		th.turn.SawLine()
 	}
 }
 
@@ -148,11 +165,11 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	if len(p.Items) == 0 {
 		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
 	}
-	_, err = th.conn.request(ctx, &call{
-		method:   method,
-		answered: func(m *message) { th.turnAnswered(t, m) },
-		trace:    p.Traceparent,
-		params: turnRequest{
+	_, err = th.conn.Request(ctx, &wire.Call{
+		Method:   method,
+		Answered: func(m *wire.Message) { th.turnAnswered(t, m) },
+		Trace:    p.Traceparent,
+		Params: turnRequest{
 			ThreadID:       th.ThreadID(),
 			Title:          title,
 			Input:          p.Items,
@@ -178,14 +195,14 @@ func (th *thread) result(t *turn, err error) (agent.Turn, error) {
 	th.mu.Unlock()
 	if out.Status == "" { // the turn stays th.turn, so that Interrupt finds it
 		t.cancel()
-		th.conn.emit(agent.Event{
+		th.conn.Emit(agent.Event{
 			Name:     agent.EventTurnEndedWithError,
 			ThreadID: th.ThreadID(),
 			TurnID:   out.ID,
 			Message:  err.Error(),
 		})
 	}
-	th.conn.flush()
+	th.conn.Flush()
 	switch {
 	case failure != nil:
 		return out, failure
@@ -214,7 +231,7 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 		commands: make(map[string]bool),
 	}
 	t.ctx, t.cancel = context.WithCancel(th.life)
-	t.clock = clock{silence: th.o.TurnTimeout, stall: th.o.StallTimeout}
+	t.Clock = wire.Clock{Silence: th.o.TurnTimeout, Stall: th.o.StallTimeout}
 	t.sawProgress()
 	th.turn = t
 	th.params = p
@@ -224,7 +241,7 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 
 // turnAnswered handles the answer to turn/start, which names the turn's id. The reader calls
 // it.
-func (th *thread) turnAnswered(t *turn, m *message) {
+func (th *thread) turnAnswered(t *turn, m *wire.Message) {
 	defer close(t.answered)
 	th.mu.Lock()
 	if m.Error != nil {
@@ -237,7 +254,7 @@ func (th *thread) turnAnswered(t *turn, m *message) {
 	id := t.id
 	th.mu.Unlock()
 	// The session id of specification 4.2: both ids with a hyphen.
-	th.conn.emit(agent.Event{
+	th.conn.Emit(agent.Event{
 		Name:     agent.EventSessionStarted,
 		ThreadID: thread,
 		TurnID:   id,
@@ -261,8 +278,8 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 		case <-t.failed:
 			// codex got its answer, but the model would go on.
 			return th.Interrupt(ctx)
-		case <-th.conn.ended:
-			return th.conn.failure()
+		case <-th.conn.Ended:
+			return th.conn.Failure()
 		case <-ctx.Done():
 			return fmt.Errorf("turn: %w", ctx.Err())
 		case <-timer.C:
@@ -276,7 +293,7 @@ func (th *thread) fail(code agent.Code, text string) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	if t := th.turn; t != nil && t.failure == nil {
-		t.failure = &agent.Error{Code: code, Message: oneLine(text, errorLength)}
+		t.failure = &agent.Error{Code: code, Message: wire.Short(text, wire.ErrorLength)}
 		close(t.failed)
 	}
 }
@@ -287,10 +304,10 @@ func (th *thread) endError(t *turn) error {
 	if t.status == statusInterrupted {
 		return &agent.Error{
 			Code:    agent.CodeTurnCancelled,
-			Message: oneLine(join("the turn was interrupted", errorText(cause)), errorLength),
+			Message: wire.Short(wire.Join("the turn was interrupted", errorText(cause)), wire.ErrorLength),
 		}
 	}
-	text := cmp.Or(oneLine(errorText(cause), errorLength), "the turn ended as "+oneLine(t.status, 40))
+	text := cmp.Or(wire.Short(errorText(cause), wire.ErrorLength), "the turn ended as "+wire.Short(t.status, 40))
 	return &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text}
 }
 
@@ -310,7 +327,7 @@ func (th *thread) Steer(ctx context.Context, input []agent.Input) error {
 	th.mu.Lock()
 	params := object{"threadId": th.id, "expectedTurnId": t.id, "input": input}
 	th.mu.Unlock()
-	_, err := th.conn.request(ctx, &call{method: method, params: params})
+	_, err := th.conn.Request(ctx, &wire.Call{Method: method, Params: params})
 	if err != nil && th.current() != t {
 		return agent.ErrNoTurn
 	}
@@ -328,14 +345,14 @@ func (th *thread) Interrupt(ctx context.Context) error {
 	th.mu.Lock()
 	params := object{"threadId": th.id, "turnId": t.id}
 	th.mu.Unlock()
-	_, err := th.conn.request(ctx, &call{method: method, params: params})
+	_, err := th.conn.Request(ctx, &wire.Call{Method: method, Params: params})
 	if err != nil {
 		err = responseError(method, err)
 	} else {
 		err = th.await(ctx, t, t.ended)
 	}
 	if th.current() != t { // the turn ended
-		th.conn.flush()
+		th.conn.Flush()
 		return nil
 	}
 	return err
@@ -346,8 +363,8 @@ func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 	select {
 	case <-what:
 	case <-t.ended:
-	case <-th.conn.ended:
-		return th.conn.failure()
+	case <-th.conn.Ended:
+		return th.conn.Failure()
 	case <-ctx.Done():
 		return fmt.Errorf("turn/interrupt: %w", ctx.Err())
 	case <-time.After(th.o.ReadTimeout):
@@ -380,7 +397,7 @@ func (th *thread) turnEnded(method string, p *turnEnded, e agent.Event) {
 	ours = ours && t != nil && t.is(p.from())
 	th.mu.Unlock()
 	if !ours {
-		th.conn.emit(e)
+		th.conn.Emit(e)
 		return
 	}
 	status, err := p.ending(method)
@@ -392,7 +409,7 @@ func (th *thread) turnEnded(method string, p *turnEnded, e agent.Event) {
 	used := th.usage.Usage()
 	e.Name = cmp.Or(names[status], agent.EventTurnEndedWithError)
 	e.Usage = &used
-	th.conn.emit(e)
+	th.conn.Emit(e)
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	t.status = status
@@ -469,7 +486,7 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	if asked > 0 || th.o.Unheard != nil && th.o.Unheard() {
 		t.sawProgress()
 	}
-	isStalled := t.untilStall() <= 0
+	isStalled := t.UntilStall() <= 0
 	isBusy := requests+len(t.commands) > 0
 	th.mu.Unlock()
 	if isStalled && !isBusy && th.o.Busy != nil {
@@ -478,70 +495,7 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	if isStalled && isBusy {
-		t.sawWork()
+		t.SawWork()
 	}
-	return t.check()
-}
-
-// clock detects a turn that is silent for too long or makes no progress.
-type clock struct {
-	silence, stall time.Duration // limits; zero or less: off
-	lastLine       time.Time
-	lastProgress   time.Time
-	stallsAt       time.Time  // lastProgress plus the limit, or later if the agent was busy
-	retry          *turnError // the latest error since the last progress: why a turn stalls
-}
-
-func (c *clock) sawLine() { c.lastLine = time.Now() }
-
-func (c *clock) sawProgress() {
-	c.sawLine()
-	c.lastProgress = c.lastLine
-	c.stallsAt = c.lastLine.Add(c.stall)
-	c.retry = nil // a retry that worked does not explain a later stall
-}
-
-// sawWork extends the stall limit while the agent works without progress on the stream: the
-// item of a command may come some time after the command's end. The limit of silence, counted
-// from the last progress, bounds the extension.
-func (c *clock) sawWork() {
-	c.stallsAt = time.Now().Add(c.stall)
-	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && c.stallsAt.After(last) {
-		c.stallsAt = last
-	}
-}
-
-// untilStall returns the time until the stall limit, an hour if there is none.
-func (c *clock) untilStall() time.Duration {
-	if c.stall <= 0 {
-		return time.Hour
-	}
-	return time.Until(c.stallsAt)
-}
-
-// check returns the error of a limit that was reached, or else when to check again.
-func (c *clock) check() (next time.Duration, err *agent.Error) {
-	next = min(c.untilStall(), time.Hour)
-	if c.silence > 0 {
-		silent := time.Since(c.lastLine)
-		if silent >= c.silence {
-			return 0, &agent.Error{
-				Code:    agent.CodeTurnTimeout,
-				Message: "nothing came from the agent for " + text.Took(silent.Milliseconds()),
-			}
-		}
-		next = min(next, c.silence-silent)
-	}
-	if next > 0 {
-		return next, nil
-	}
-	err = &agent.Error{
-		Code:    agent.CodeStalled,
-		Message: "stalled for " + text.Took(time.Since(c.lastProgress).Milliseconds()),
-	}
-	if c.retry != nil {
-		err.Cause = c.retry.class()
-		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)
-	}
-	return 0, err
+	return t.late()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // usage collects codex's reports about its models: tokens, names, and the rate limits of the
@@ -44,7 +45,7 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 // count records the totals of a thread and returns the highest so far. It ignores the tokens
 // of the last call: a report that is repeated would count twice.
 func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
-	var wire struct {
+	var report struct {
 		Total struct {
 			Input       int64 `json:"inputTokens"`
 			CachedInput int64 `json:"cachedInputTokens"`
@@ -53,8 +54,8 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 			Total       int64 `json:"totalTokens"`
 		}
 	}
-	unmarshal(raw, &wire)
-	now := agent.Usage(wire.Total)
+	wire.Unmarshal(raw, &report)
+	now := agent.Usage(report.Total)
 	now.Total = cmp.Or(now.Total, now.Input+now.Output)
 	if now == (agent.Usage{}) {
 		return now, false

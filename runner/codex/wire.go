@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,51 +10,11 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
-// message is any line of the stream. The method tells requests and notifications from answers.
-// The id does not, because both sides number their requests independently.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *wireError      `json:"error"`
-
-	raw json.RawMessage
-}
-
-func readMessage(line []byte) *message {
-	m := &message{raw: line}
-	if line[0] == '{' && json.Valid(line) {
-		unmarshal(line, m)
-	}
-	return m
-}
-
-func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
-
-// isMessage reports whether the line is a request, a notification or an answer.
-func (m *message) isMessage() bool {
-	return m.Method != "" || m.hasID() && (m.Result != nil || m.Error != nil)
-}
-
-// unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types
-// differ between releases of codex. raw must be valid JSON.
-func unmarshal(raw []byte, into any) {
-	_ = json.Unmarshal(raw, into) // see above
-}
-
 // object is a JSON object to send.
-type object map[string]any
-
-// wireError is the error object of an answer.
-type wireError struct {
-	Code    int
-	Message string
-}
-
-func (e *wireError) Error() string { return e.Message }
+type object = wire.Object
 
 // turnError is the error of a turn, of an error notification, and of some items. Some messages
 // have a string in its place.
@@ -69,7 +28,7 @@ type turnError struct {
 func (e *turnError) UnmarshalJSON(raw []byte) error {
 	type plain turnError
 	if json.Unmarshal(raw, &e.Message) != nil {
-		unmarshal(raw, (*plain)(e))
+		wire.Unmarshal(raw, (*plain)(e))
 	}
 	return nil
 }
@@ -133,7 +92,7 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		i.Result = errorText(w.Error)
 	}
 	if len(w.Arguments) > 0 {
-		i.Call = oneLine(argumentText(w.Arguments), summaryLength)
+		i.Call = wire.Short(argumentText(w.Arguments), summaryLength)
 	}
 	texts := text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text })
 	i.Result += strings.Join(texts, "\n")
@@ -197,75 +156,44 @@ func shellText(command string) string {
 
 const summaryLength = 500 // characters of a summary and a reason
 
-// oneLine replaces white space and control characters by single blanks and cuts at n
-// characters. An ellipsis marks a cut.
-func oneLine(text string, n int) string {
-	isBlank := func(r rune) bool { return r <= ' ' }
-	text = strings.TrimFunc(text, isBlank)
-	// cheap first cut; the rest may still be mostly white space
-	if limit := 4 * (n + 1); len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	r := []rune(strings.Join(strings.FieldsFunc(text, isBlank), " "))
-	if len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return string(r)
-}
+// codeOverloaded is the code of an error: the server of the model is overloaded.
+const codeOverloaded = -32001
 
-// join joins two texts with a colon, unless either is empty.
-func join(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + ": " + b
-}
-
-// errorLength is the longest message of an error, in characters: codex answers an unknown
-// method with a list of all methods.
-const errorLength = 400
-
-// Codes of JSON-RPC errors.
-const (
-	codeMethodNotFound = -32601
-	codeOverloaded     = -32001 // the server of the model is overloaded
-)
-
-// responseError turns a *wireError into an *agent.Error and returns other errors as they are.
+// responseError turns a *wire.Error into an *agent.Error and returns other errors as they are.
 func responseError(method string, err error) error {
-	var refusal *wireError
+	var refusal *wire.Error
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	return refusal.asAgentError(method)
+	return asAgentError(refusal, method)
 }
 
 // handshakeError is responseError for the handshake, where a refusal is also a sign of an
 // incompatible release.
 func handshakeError(method string, err error) error {
-	var refusal *wireError
+	var refusal *wire.Error
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	out := refusal.asAgentError(method)
-	if out.Err == nil && refusal.Code != codeOverloaded && refusal.isNotUnderstood() {
+	out := asAgentError(refusal, method)
+	if out.Err == nil && refusal.Code != codeOverloaded && isNotUnderstood(refusal) {
 		out.Code = agent.CodeIncompatible
 	}
 	return out
 }
 
 // asAgentError returns the refusal of a request in the words of the port.
-func (e *wireError) asAgentError(method string) *agent.Error {
+func asAgentError(e *wire.Error, method string) *agent.Error {
 	out := &agent.Error{
 		Code:    agent.CodeResponseError,
-		Message: oneLine(method+": "+e.Message, errorLength),
+		Message: wire.Short(method+": "+e.Message, wire.ErrorLength),
 	}
 	switch {
-	case e.says("no rollout found", "invalid session id", "This chat uses ", "thread's model provider"):
+	case says(e, "no rollout found", "invalid session id", "This chat uses ", "thread's model provider"):
 		out.Err = agent.ErrNoThread
-	case e.says("already has an active writer"):
+	case says(e, "already has an active writer"):
 		out.Err = agent.ErrThreadBusy
-	case e.says("no active turn to steer"): // codex ends a turn before it reports that
+	case says(e, "no active turn to steer"): // codex ends a turn before it reports that
 		out.Err = agent.ErrNoTurn
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
@@ -276,13 +204,13 @@ func (e *wireError) asAgentError(method string) *agent.Error {
 }
 
 // isNotUnderstood reports whether codex does not know the method or a part of the parameters.
-func (e *wireError) isNotUnderstood() bool {
-	return e.Code == codeMethodNotFound ||
-		e.says("Invalid request", "unknown variant", "requires experimentalApi")
+func isNotUnderstood(e *wire.Error) bool {
+	return e.Code == wire.MethodNotFound ||
+		says(e, "Invalid request", "unknown variant", "requires experimentalApi")
 }
 
 // says reports whether the message contains any of the texts.
-func (e *wireError) says(texts ...string) bool {
+func says(e *wire.Error, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(e.Message, text) })
 }
 
@@ -290,7 +218,7 @@ func (e *wireError) says(texts ...string) bool {
 func incompatible(method, what string) *agent.Error {
 	return &agent.Error{
 		Code:    agent.CodeIncompatible,
-		Message: oneLine(method+": "+what, errorLength),
+		Message: wire.Short(method+": "+what, wire.ErrorLength),
 	}
 }
 
@@ -373,7 +301,7 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 		return kind, 0
 	}
 	var object map[string]struct{ HTTPStatusCode int }
-	unmarshal(info, &object)
+	wire.Unmarshal(info, &object)
 	for k, detail := range object {
 		return k, detail.HTTPStatusCode
 	}

@@ -1,4 +1,4 @@
-package codex
+package wire
 
 import (
 	"bufio"
@@ -34,7 +34,7 @@ func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err e
 func (n *noise) note(line []byte) {
 	const most = 4 << 10 // bytes
 	line = line[max(0, len(line)-most):]
-	visible := oneLine(ansi.Strip(string(line)), messageLength)
+	visible := Short(ansi.Strip(string(line)), MessageLength)
 	if visible == "" {
 		return
 	}
@@ -53,18 +53,18 @@ func (n *noise) said() string {
 
 // skip returns the message of a line without the noise in front of it. A line without a
 // message stays as it is.
-func (n *noise) skip(m *message) *message {
-	if !m.isMessage() && bytes.ContainsRune(m.raw, ansi.ESC) {
-		m = firstMessage(m, []byte(ansi.Strip(string(m.raw))))
+func (n *noise) skip(m *Message) *Message {
+	if !m.IsMessage() && bytes.ContainsRune(m.Raw, ansi.ESC) {
+		m = firstMessage(m, []byte(ansi.Strip(string(m.Raw))))
 	}
 	if n.heard {
 		return m
 	}
-	if start := bytes.Index(m.raw, []byte(`{"`)); !m.isMessage() && start > 0 {
-		m = firstMessage(m, m.raw[start:])
+	if start := bytes.Index(m.Raw, []byte(`{"`)); !m.IsMessage() && start > 0 {
+		m = firstMessage(m, m.Raw[start:])
 	}
-	if !m.isMessage() {
-		n.note(m.raw)
+	if !m.IsMessage() {
+		n.note(m.Raw)
 		return m
 	}
 	n.heard = true
@@ -75,12 +75,12 @@ func (n *noise) skip(m *message) *message {
 }
 
 // firstMessage returns the message in a part of a line, or else the line itself.
-func firstMessage(line *message, part []byte) *message {
+func firstMessage(line *Message, part []byte) *Message {
 	part = bytes.TrimSpace(part)
 	if len(part) == 0 {
 		return line
 	}
-	if m := readMessage(part); m.isMessage() {
+	if m := ReadMessage(part); m.IsMessage() {
 		return m
 	}
 	return line
