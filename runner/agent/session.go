@@ -100,7 +100,11 @@ type Options struct {
 	// context ends with the turn, the request or the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
-	Now      func() time.Time // the clock of events; nil for the system's
+	// Program is symphony's own, and ToolsDir a directory of the run. Agents that know tools
+	// only from MCP servers reach Tools through both.
+	Program, ToolsDir string
+
+	Now func() time.Time // the clock of events; nil for the system's
 	// OnEvent is called with every event, in order, never concurrently. It may block: reading
 	// goes on until a queue is full.
 	OnEvent func(Event)
@@ -127,8 +131,11 @@ type ThreadParams struct {
 	TurnPolicy json.RawMessage
 	// overrides of the agent's configuration, such as "features.goals": false
 	Config map[string]any
-	// Of the model; "" for the values in the agent's configuration.
-	Model, BaseInstructions, DeveloperInstructions string
+	// Of the model; "" for the values in the agent's configuration. Codex gets the effort with
+	// Config.
+	Model, Effort, BaseInstructions, DeveloperInstructions string
+	// Used are the tokens of a thread that is resumed, for agents that report only turns.
+	Used Usage
 }
 
 // TurnParams describe a turn.
@@ -180,6 +187,13 @@ type Turn struct {
 	ID          string
 	Status      string // completed, failed, interrupted, or another word of the agent
 	LastMessage string // the agent's last message, "" if there was none
+	Cost        *Cost  // nil if the agent does not report it
+}
+
+// Cost is an amount of money, such as 0.25 USD.
+type Cost struct {
+	Amount   float64
+	Currency string
 }
 
 // Tool is a tool offered to the model (specification 10.5).

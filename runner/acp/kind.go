@@ -1,0 +1,282 @@
+package acp
+
+import (
+	"cmp"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
+)
+
+// kind is what differs between agents that speak the protocol.
+type kind struct {
+	name    string
+	command string // the usual one
+	// agentInfo.name that the agent reports; "" accepts any
+	agentName string
+	// the oldest version that was tried; "" accepts any
+	oldest string
+	// the method of authenticate before session/new; "" for none
+	login string
+	// the mode in which the agent asks before it acts; "" leaves it as it is
+	mode string
+	// without a model the agent would choose one itself, perhaps at another provider
+	needsModel bool
+	// a rejected permission ends the turn without a word
+	endsAtReject bool
+	// _meta of session/new, session/resume and session/load; nil for none
+	meta map[string]any
+	// the environment in which it neither updates itself nor obeys files of the repository
+	env func(model string) []string
+	// where it names a tool of an MCP server
+	tool toolName
+	// the tokens of a turn, zero if the agent does not report them
+	usage  func(*promptAnswer) agent.Usage
+	faults []fault
+}
+
+// toolName finds the MCP server and the tool of a call.
+type toolName struct {
+	in func(*toolCall) string
+	// with the groups server and tool
+	pattern func() *regexp.Regexp
+	// the place may contain words of the model: it gives no permission
+	isTitle bool
+}
+
+// find returns the MCP server and its tool, "" if the call is another.
+func (n toolName) find(c *toolCall) (server, tool string) {
+	if c.Kind != "other" { // the title of a command is the model's own text
+		return "", ""
+	}
+	m := n.pattern().FindStringSubmatch(n.in(c))
+	if m == nil {
+		return "", ""
+	}
+	return m[1], m[2]
+}
+
+// fault classifies errors of a turn: by a code of JSON-RPC, by Claude's errorKind, or by words
+// of the message. One of them is set.
+type fault struct {
+	class agent.Code
+	codes []int
+	kinds []string
+	words func() *regexp.Regexp
+}
+
+func inName(c *toolCall) string  { return c.Name }
+func inTitle(c *toolCall) string { return c.Title }
+func inID(c *toolCall) string    { return c.ToolCallID }
+
+var (
+	claudeTool   = text.Pattern(`^mcp__(.+?)__(.+)$`)
+	opencodeTool = text.Pattern(`^(` + toolsName + `)_(.+)$`)
+	geminiTool   = text.Pattern(`^mcp_(` + toolsName + `)_(.+?)__`)
+)
+
+// Words of models' servers, which agents pass on.
+var (
+	loginWords = text.Pattern(`(?i)invalid x-api-key|invalid api key|unauthorized|authentication|status 40[13]`)
+	quotaWords = text.Pattern(`(?i)rate.?limit|quota|credit balance|usage limit|You've hit your|` +
+		`You've reached your|You're out of|Your org is out of usage|Your seat type`)
+	networkWords = text.Pattern(`(?i)overloaded|internal server error|cannot connect|connection (refused|error)|` +
+		`ECONNREFUSED|ENOTFOUND|EAI_AGAIN|fetch failed|status 50[0234]`)
+)
+
+// byWords are the faults of agents that have nothing but the text of the model's server.
+var byWords = []fault{
+	{class: agent.CodeAgentAuth, words: loginWords},
+	{class: agent.CodeAgentQuota, words: quotaWords},
+	{class: agent.CodeNetwork, words: networkWords},
+}
+
+// kinds are the agents. The versions are those with which the recordings in testdata were made.
+var kinds = []*kind{
+	{
+		name:      "claude",
+		command:   "claude-agent-acp",
+		agentName: "@agentclientprotocol/claude-agent-acp",
+		oldest:    "0.101.0",
+		mode:      "default", // it starts in auto, in which it decides itself
+		// without hooks, servers and helpers of the repository
+		meta: map[string]any{
+			"claudeCode": map[string]any{"options": map[string]any{"settingSources": []string{"user"}}},
+		},
+		env:   claudeEnv,
+		tool:  toolName{in: inName, pattern: claudeTool},
+		usage: reported,
+		faults: []fault{
+			{class: agent.CodeAgentAuth, kinds: []string{"authentication_failed", "oauth_org_not_allowed"}},
+			{class: agent.CodeAgentQuota, kinds: []string{"billing_error", "rate_limit"}},
+			{class: agent.CodeNetwork, kinds: []string{"overloaded", "server_error"}},
+			// its other kinds are ordinary failures, whatever the text says
+			{kinds: []string{"invalid_request", "model_not_found", "max_output_tokens"}},
+			{class: agent.CodeAgentQuota, words: quotaWords},
+		},
+	},
+	{
+		name:         "opencode",
+		command:      "opencode acp",
+		agentName:    "OpenCode",
+		oldest:       "1.18.33",
+		mode:         "build",
+		needsModel:   true, // else it takes a hosted one of a third party
+		endsAtReject: true,
+		env:          opencodeEnv,
+		tool:         toolName{in: inTitle, pattern: opencodeTool, isTitle: true},
+		usage:        unreported, // it reports only the last model call of a turn
+		faults:       byWords,
+	},
+	{
+		name:      "gemini",
+		command:   "gemini --acp",
+		agentName: "gemini-cli",
+		oldest:    "0.61.0",
+		login:     "gemini-api-key",
+		mode:      "default",
+		env:       geminiEnv,
+		tool:      toolName{in: inID, pattern: geminiTool},
+		usage:     quotaReported,
+		faults: append([]fault{ // its codes are those of HTTP
+			{class: agent.CodeAgentAuth, codes: []int{401, 403}},
+			{class: agent.CodeAgentQuota, codes: []int{429}},
+			{class: agent.CodeNetwork, codes: []int{502, 503, 504, 529}},
+		}, byWords...),
+	},
+	{
+		name:   "acp",
+		env:    func(string) []string { return nil },
+		tool:   toolName{in: inName, pattern: claudeTool},
+		usage:  reported,
+		faults: byWords,
+	},
+}
+
+// Kinds returns the agents that speak the protocol.
+func Kinds() []agent.Kind {
+	return text.Map(kinds, func(k *kind) agent.Kind {
+		return agent.Kind{
+			Name:       k.name,
+			Command:    k.command,
+			NeedsModel: k.needsModel,
+			Env:        k.env,
+			Start: func(streams agent.Streams, o agent.Options) agent.Session {
+				return newSession(k, streams, o)
+			},
+		}
+	})
+}
+
+func claudeEnv(string) []string {
+	env := []string{
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ENABLE_TOOL_SEARCH=false", // else the model does not see symphony's tools
+		"CLAUDE_CODE_MAX_RETRIES=3",
+		"DISABLE_AUTOUPDATER=1",
+	}
+	if os.Geteuid() == 0 {
+		env = append(env, "IS_SANDBOX=1") // as root it refuses sessions without it
+	}
+	return env
+}
+
+func opencodeEnv(model string) []string {
+	provider, _, _ := strings.Cut(model, "/")
+	config := text.JSON(map[string]any{
+		"model":       model,
+		"small_model": model,
+		// without the list it may take another provider in silence
+		"enabled_providers": []string{provider},
+		"autoupdate":        false,
+		"share":             "disabled",
+		"permission":        map[string]any{"bash": "ask", "edit": "ask"},
+	})
+	return []string{
+		"OPENCODE_CONFIG_CONTENT=" + string(config),
+		"OPENCODE_DISABLE_PROJECT_CONFIG=1",
+		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_MODELS_FETCH=1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+	}
+}
+
+func geminiEnv(string) []string {
+	return []string{
+		"GEMINI_CLI_TRUST_WORKSPACE=true", // else it drops MCP servers
+		"GEMINI_CLI_NO_RELAUNCH=true",
+	}
+}
+
+// reported returns the tokens of a turn as the protocol has them. Its input does not contain
+// the cached tokens.
+func reported(a *promptAnswer) agent.Usage {
+	u := agent.Usage{
+		Input:       a.Usage.InputTokens + a.Usage.CachedReadTokens + a.Usage.CachedWriteTokens,
+		CachedInput: a.Usage.CachedReadTokens,
+		Output:      a.Usage.OutputTokens,
+	}
+	u.Total = u.Input + u.Output
+	return u
+}
+
+func unreported(*promptAnswer) agent.Usage { return agent.Usage{} }
+
+func quotaReported(a *promptAnswer) agent.Usage {
+	count := a.Meta.Quota.TokenCount
+	return agent.Usage{Input: count.Input, Output: count.Output, Total: count.Input + count.Output}
+}
+
+// older reports whether a version such as "0.101.0" is older than another. A version of
+// another form is not older.
+func older(version, than string) bool {
+	numbers := func(v string) (all []int) {
+		v, _, _ = strings.Cut(v, "-")
+		for part := range strings.SplitSeq(v, ".") {
+			n, err := strconv.Atoi(part)
+			if err != nil {
+				return nil
+			}
+			all = append(all, n)
+		}
+		return all
+	}
+	is := numbers(version)
+	return is != nil && slices.Compare(is, numbers(than)) < 0
+}
+
+// classify returns the class of a fault of the machine, the account or the network, "" for an
+// ordinary failure of a turn.
+func (k *kind) classify(e *wire.Error) agent.Code {
+	if e.Code == codeAuthRequired {
+		return agent.CodeAgentAuth
+	}
+	said := decoded[errorData](e.Data)
+	for _, f := range k.faults {
+		switch {
+		case slices.Contains(f.codes, e.Code),
+			slices.Contains(f.kinds, said.ErrorKind),
+			f.words != nil && f.words().MatchString(errorText(e)):
+			return f.class
+		}
+	}
+	return ""
+}
+
+// errorData is the data of an error.
+type errorData struct{ ErrorKind, Details string }
+
+// errorText returns what an error says. Agents pass on the answer of the model's server: with
+// words in front of it, as JSON in a text, or in the data.
+func errorText(e *wire.Error) string {
+	message := strings.TrimPrefix(e.Message, "Internal error: ")
+	var quoted struct{ Error struct{ Message string } }
+	decode([]byte(message), &quoted)
+	message = cmp.Or(quoted.Error.Message, message)
+	return wire.Short(wire.Join(message, decoded[errorData](e.Data).Details), wire.ErrorLength)
+}

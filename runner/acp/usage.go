@@ -1,0 +1,112 @@
+package acp
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// usage collects what the agent reports about its models.
+type usage struct {
+	used     agent.Usage // of the session, also before this process
+	counted  bool        // the agent has reported tokens
+	models   []string    // in order of use
+	cost     *cost       // of the session so far, nil if the agent has reported none
+	costPaid *cost       // the part of it that turns have told, nil if that is not known
+}
+
+// costsNothing notes that the session is new. A resumed one has cost something before.
+func (s *Session) costsNothing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.costPaid = &cost{}
+}
+
+// uses records a model. Claude calls its choice "default", and names the model in the turn.
+func (u *usage) uses(model string) {
+	if model != "" && model != "default" && !slices.Contains(u.models, model) {
+		u.models = append(u.models, model)
+	}
+}
+
+// Usage implements agent.Session.
+func (s *Session) Usage() agent.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usage.used
+}
+
+// UsageByThread implements agent.Session. It is empty as long as the agent has reported no
+// tokens, which is not the same as none.
+func (s *Session) UsageByThread() map[string]agent.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.usage.counted {
+		return nil
+	}
+	return map[string]agent.Usage{s.id: s.usage.used}
+}
+
+// Model implements agent.Session.
+func (s *Session) Model() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.usage.models, "+")
+}
+
+func (s *Session) usesModel(model string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.uses(model)
+}
+
+// count adds the tokens of a turn, and returns those of the session; nil if the agent reports
+// none. Zeros, as of a turn that was cancelled, are no report.
+func (s *Session) count(turn agent.Usage) *agent.Usage {
+	if turn.Total <= 0 || turn.Input < 0 || turn.Output < 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := &s.usage.used
+	u.Input += turn.Input
+	u.CachedInput += turn.CachedInput
+	u.Output += turn.Output
+	u.Total += turn.Total
+	s.usage.counted = true
+	sum := *u
+	return &sum
+}
+
+// sawCost records what the session has cost so far. The agents without prices report 0: that
+// is not known, rather than free.
+func (s *Session) sawCost(c *cost) {
+	if c == nil || c.Amount <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.cost = c
+}
+
+// paid returns what the session has cost since the last call, nil if that is not known: a
+// resumed session has cost something before this process.
+func (s *Session) paid() *agent.Cost {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := &s.usage
+	if u.cost == nil {
+		return nil
+	}
+	before := u.costPaid
+	u.costPaid = u.cost
+	if before == nil || before.Currency != "" && before.Currency != u.cost.Currency {
+		return nil
+	}
+	amount := u.cost.Amount - before.Amount
+	if amount <= 0 {
+		return nil
+	}
+	return &agent.Cost{Amount: amount, Currency: u.cost.Currency}
+}
