@@ -106,9 +106,7 @@ func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 
 // one carries out a single action, except for signals and starts, which come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
-	endsCommand := action.Kind == actUpdate && len(action.Change.Commands) > 0
-	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure ||
-		endsCommand && a.keepCommands {
+	if a.omits(action) {
 		return
 	}
 	err := a.carryOut(ctx, &action)
@@ -118,6 +116,19 @@ func (a *applier) one(ctx context.Context, action Action) {
 	if err != nil {
 		a.omitDependents(action, err)
 	}
+}
+
+// omits reports whether an action is left out, because something before it failed.
+func (a *applier) omits(action Action) bool {
+	switch {
+	case a.failed[action.IssueID]:
+		return true
+	case action.Kind == ActDispatch:
+		return a.slotsUnsure
+	case action.Kind == actUpdate && len(action.Change.Commands) > 0:
+		return a.keepCommands
+	}
+	return false
 }
 
 // carryOut stores an action, and ends the processes of a run that is reaped.

@@ -24,7 +24,11 @@ const (
 // stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
 	work := context.WithoutCancel(ctx)
-	if t.Tracker == nil || t.limited() {
+	if t.Tracker == nil {
+		return nil
+	}
+	if limit := t.rateLimit(); limit != nil {
+		t.reportLimit(*limit)
 		return nil
 	}
 	t.loadWorkspaces(work)
@@ -271,23 +275,29 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 	return !t.Policy.SlotsFull(taken, t.Policy.MaxConcurrent) || t.snapshot.AtOnce
 }
 
-// limited reports whether the tracker's last rate limit still lasts. A pass that starts an
+// rateLimit returns the tracker's last rate limit, nil if it is over. A pass that starts an
 // issue at once asks nevertheless: its operator's command just got an answer.
-func (t *tick) limited() bool {
+func (t *tick) rateLimit() *Block {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
-	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) || t.snapshot.AtOnce {
-		return false
-	}
-	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
+	switch {
+	case b == nil, b.Code != "tracker_rate_limited", t.snapshot.AtOnce:
+		return nil
+	case !now.Before(b.NextTry):
+		return nil
+	case b.Since.After(now), b.NextTry.After(now.Add(longestReset)):
 		// the clock was set back since, and only the tracker knows how long the limit still
 		// lasts
-		return false
+		return nil
 	}
+	return b
+}
+
+// reportLimit reports that the tracker is not asked because of its rate limit.
+func (t *tick) reportLimit(b Block) {
 	hint := "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)
 	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Status: b.Status, Hint: hint})
 	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
-	return true
 }
 
 // stillEmpty reports whether an error means that the tracker contains no issue, and for so

@@ -252,8 +252,12 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 		return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
 	}
 	b, blocked := d.s.RemoteBlocks[host]
+	if !blocked {
+		return "", ""
+	}
+	// a single run tests whether the block is over
 	tests := func(r Run) bool { return r.Host == host && d.runs[r.ID] != nil && b.startedUnder(r) }
-	if blocked && (d.s.Now.Before(b.NextTry) || slices.ContainsFunc(d.s.Runs, tests)) {
+	if d.s.Now.Before(b.NextTry) || slices.ContainsFunc(d.s.Runs, tests) {
 		return b.Code + ": " + strings.TrimPrefix(b.Message, host+": "), SkipBlocked
 	}
 	return "", ""

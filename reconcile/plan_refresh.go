@@ -142,30 +142,48 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	return "", ""
 }
 
-// stillActive makes a waiting claim eligible for dispatch, and ends a hold after a new
-// comment. back: the issue came back to the active states, while its claim was kept for its
+// stillActive makes a waiting claim eligible for dispatch, and ends a hold after a new comment
+// or a move. back: the issue came back to the active states, while its claim was kept for its
 // undelivered work.
 func (p *planner) stillActive(c Claim, issue Issue, back bool) {
-	switch {
-	case c.Status == Waiting && p.s.undelivered(c):
-	case c.Status == Waiting:
-		p.eligible[c.IssueID] = true
-		// It waited for the tracker, which answers now. A code of another class, such as a
-		// missing key, keeps its delay.
-		if f, _ := faultOf(c.ErrorCode); c.Kind == Blocked && f.class == ClassTracker &&
-			c.DueAt.After(p.s.Now) {
-			c.DueAt = p.s.Now
-			p.update(p.put(c))
+	switch c.Status {
+	case Running:
+	case Waiting:
+		if !p.s.undelivered(c) {
+			p.eligible[c.IssueID] = true
+			p.endTrackerWait(c)
 		}
-	case c.Status == Held && (holdRules[c.HoldReason].moveEnds || back && CommentEnds(c.HoldReason)):
-		next := p.s.freshStart(c, Requested)
-		p.act(ActRetry, next, "moved", "a person has moved it, which ended the hold", p.put(next))
-		p.eligible[c.IssueID] = true
-	case c.Status == Held && CommentEnds(c.HoldReason) && issue.CommentedAfter(c.HoldCommentAt):
-		next := p.s.freshStart(c, Requested)
-		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
-		p.eligible[c.IssueID] = true
+	case Held:
+		reason, message := endOfHold(c, issue, back)
+		if reason != "" {
+			next := p.s.freshStart(c, Requested)
+			p.act(ActRetry, next, reason, message, p.put(next))
+			p.eligible[c.IssueID] = true
+		}
 	}
+}
+
+// endTrackerWait makes a claim due that waited for the tracker, which answers now. A fault of
+// another class, such as a missing key, keeps its delay.
+func (p *planner) endTrackerWait(c Claim) {
+	f, _ := faultOf(c.ErrorCode)
+	waited := c.Kind == Blocked && f.class == ClassTracker
+	if waited && c.DueAt.After(p.s.Now) {
+		c.DueAt = p.s.Now
+		p.update(p.put(c))
+	}
+}
+
+// endOfHold returns why the hold of an issue in an active state ends; empty if it does not.
+func endOfHold(c Claim, issue Issue, back bool) (reason, message string) {
+	byComment := CommentEnds(c.HoldReason)
+	switch {
+	case holdRules[c.HoldReason].moveEnds, back && byComment:
+		return "moved", "a person has moved it, which ended the hold"
+	case byComment && issue.CommentedAfter(c.HoldCommentAt):
+		return "comment", "a comment ended the hold"
+	}
+	return "", ""
 }
 
 // renew stores the issue's new record in its claim. A change of state or description is
