@@ -96,7 +96,8 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 	use, is = filterOf(word)
 	if !inSection {
 		// such as filters, but not the section state
-		return use, is && (!isMap || use == "" || hasWord(key, choosingWords))
+		isSection := isMap && use != "" && !hasWord(key, choosingWords)
+		return use, is && !isSection
 	}
 	ofTop := !strings.Contains(section, ".")
 	narrowed, narrows := filterOf(section)
@@ -107,7 +108,8 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 		}
 		return narrowed, true
 	}
-	return use, is && (hasWord(key, choosingWords) || ofTop && hasWord(section, choosingSections))
+	chooses := hasWord(key, choosingWords) || ofTop && hasWord(section, choosingSections)
+	return use, is && chooses
 }
 
 // filterHint is what to do about a key that chooses issues in another program. use is the key

@@ -259,8 +259,10 @@ func (c configRules) allows(s setting) bool {
 		return true
 	}
 	switch section + " " + s.name {
-	case "remote. url", "remote. pushurl", "submodule. url":
-		return c.allowsAddress(s.value) && (s.section != "remote" || !c.theirs[s.sub])
+	case "remote. url", "remote. pushurl":
+		return !c.theirs[s.sub] && c.allowsAddress(s.value)
+	case "submodule. url":
+		return c.allowsAddress(s.value)
 	case "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
 	case "branch. remote", "branch. pushremote", "remote pushdefault":
