@@ -46,7 +46,7 @@ func Join(all []Overview) Joined {
 	}
 	slices.SortStableFunc(j.Reviews, func(a, b ReviewRow) int { return a.Since.Compare(b.Since) })
 	j.Results = joinResults(all)
-	_, j.Rows, _ = Selection{}.Select([]Overview{{Rows: j.Rows}})
+	slices.SortStableFunc(j.Rows, Selection{}.compare)
 	slices.SortStableFunc(j.Ended, func(a, b RunRow) int { return b.EndedAt.Compare(*a.EndedAt) })
 	return j
 }

@@ -79,17 +79,8 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	if f.Low.After(f.Now) {
 		v.LowUntil = &f.Low
 	}
-	for _, r := range f.Recorded.Runs {
-		if r.Kind == reconcile.AgentRun {
-			v.Totals.Add(r, f.Now)
-		}
-	}
-	for i := range v.Requests {
-		request := &v.Requests[i]
-		run := text.First(v.Running, func(run RunningRow) bool { return run.RunID == request.RunID })
-		request.IssueURL = run.IssueURL
-		request.Title = run.Title
-	}
+	v.Totals = f.totals()
+	v.nameRequests()
 	v.Blocked = v.blockedSessions()
 	if err := v.addHistory(ctx, &f, o); err != nil {
 		return v, err
@@ -110,6 +101,26 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 func (f *Facts) requestRows() []RequestRow {
 	wanted := text.Filter(f.Requests, func(r reconcile.Request) bool { return f.wants(r.IssueID) })
 	return text.Map(wanted, f.RequestRow)
+}
+
+// totals are the usage of the agents' runs that are stored with the claims.
+func (f *Facts) totals() (sum Totals) {
+	for _, r := range f.Recorded.Runs {
+		if r.Kind == reconcile.AgentRun {
+			sum.Add(r, f.Now)
+		}
+	}
+	return sum
+}
+
+// nameRequests gives the requests the titles and addresses of their issues.
+func (v *Overview) nameRequests() {
+	for i := range v.Requests {
+		request := &v.Requests[i]
+		run := text.First(v.Running, func(run RunningRow) bool { return run.RunID == request.RunID })
+		request.IssueURL = run.IssueURL
+		request.Title = run.Title
+	}
 }
 
 // alerts reads the overview of Options.Alerts.
