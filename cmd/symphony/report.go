@@ -134,22 +134,27 @@ func listResults(w *term.Env, c *cli.Context, projects []view.Named, o render.Re
 // newReportOptions refuses flags that would have no effect.
 func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err error) {
 	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n"), Projects: namesSeveral(c)}
+	list := c.Bool("list")
+	all := c.Bool("all")
+	choosesBy := c.IsSet("by")
+	choosesRows := c.IsSet("n")
 	switch {
-	case c.IsSet("filter") && !c.Bool("list"):
+	case c.IsSet("filter") && !list:
 		return o, exit.Usage("report: --filter works only with --list")
-	case c.IsSet("by") && c.Bool("list"):
+	case choosesBy && list:
 		return o, exit.Usage("report: --by and --list cannot be combined")
-	case w.JSON && !c.Bool("list") && (c.IsSet("by") || c.IsSet("n") || c.Bool("all")):
+	case w.JSON && !list && (choosesBy || choosesRows || all):
 		return o, exit.Usage(
 			"report: --by, -n and --all are for tables: --json has all rows, by issue, label and day",
 		)
-	case c.IsSet("by") && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
+	case choosesBy && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
 		return o, exit.Usage("report: --by must be issue, label or day, not %q", o.By)
-	case c.IsSet("n") && c.Bool("all"):
+	case choosesRows && all:
 		return o, exit.Usage("report: -n and --all cannot be combined")
-	case c.IsSet("n") && o.Rows < 1:
+	case choosesRows && o.Rows < 1:
 		return o, exit.Usage("report: -n must be at least 1, not %d", o.Rows)
-	case !c.IsSet("n") && !c.Bool("all") && w.Width > 0:
+	}
+	if !choosesRows && !all && w.Width > 0 {
 		o.Rows = render.ReportRows
 	}
 	return o, nil

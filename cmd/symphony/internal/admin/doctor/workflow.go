@@ -85,7 +85,6 @@ func checkEnvFile(_ context.Context, e *environment) (list []finding) {
 
 // checkKey reports where the tracker's key comes from.
 func checkKey(_ context.Context, e *environment) []finding {
-	names := e.config.SecretVars
 	switch {
 	case !e.config.NeedsKey:
 		return nil
@@ -97,31 +96,34 @@ func checkKey(_ context.Context, e *environment) []finding {
 	case e.config.Tracker.APIKey == "" && e.config.KeyVar == "":
 		return ok("this kind of tracker needs none")
 	case e.config.Tracker.APIKey == "":
-		name := e.config.KeyVar
-		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
-			return fail(
-				"missing: the variable "+name+" is set but empty, and overrides the environment file",
-				"unset "+name,
-			)
-		}
-		if e.other != nil && e.other.config != nil && e.other.config.KeyFromGh {
-			return fail(
-				"missing: the token that you use comes from gh, which gives it to no scheduled pass",
-				fmt.Sprintf(
-					"put %s=… into %s (mode 0600), with what gh auth token prints",
-					name,
-					e.p.EnvPath(),
-				),
-			)
-		}
-		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
+		return missingKey(e)
 	}
-	for _, name := range names {
+	for _, name := range e.config.SecretVars {
 		if v, set := e.p.Env.Lookup(name); set && v == e.config.Tracker.APIKey.Reveal() {
 			return ok("from the variable %s", name)
 		}
 	}
 	return ok("from the environment file")
+}
+
+// missingKey reports why the tracker's key is missing.
+func missingKey(e *environment) []finding {
+	name := e.config.KeyVar
+	put := fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath())
+	value, set := e.p.Env.Lookup(name)
+	if set && value == "" && e.p.EnvFile[name] != "" {
+		return fail(
+			"missing: the variable "+name+" is set but empty, and overrides the environment file",
+			"unset "+name,
+		)
+	}
+	if e.other != nil && e.other.config != nil && e.other.config.KeyFromGh {
+		return fail(
+			"missing: the token that you use comes from gh, which gives it to no scheduled pass",
+			put+", with what gh auth token prints",
+		)
+	}
+	return fail("missing", put)
 }
 
 // trackerAnswer is the tracker's answer to the check of the names in the workflow.
