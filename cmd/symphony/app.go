@@ -78,6 +78,7 @@ func newApp(w *term.Env) *cli.App {
 		Commands: []*cli.Command{
 			workerCommand(w),
 			hostCommand(w),
+			sandboxInitCommand(w),
 			demoAgentCommand(w),
 			completeCommand(w),
 		},

@@ -250,6 +250,8 @@ func condition(name string) (bool, error) {
 		return canFreeze(), nil
 	case "unshare":
 		return canUnshare(), nil
+	case "bwrap":
+		return exec.Command("bwrap", "--unshare-user", "--ro-bind", "/", "/", "true").Run() == nil, nil
 	case "sshd":
 		return canServeSSH(), nil
 	case "slurm":

@@ -1,0 +1,242 @@
+// Package sandbox confines an agent, and all that it starts, to the files and the network that
+// a run may use.
+//
+// Bubblewrap makes the namespaces and the mounts that [Box.Arguments] names. The first process
+// inside is symphony itself ([Init]): it adds what bubblewrap can't do, and starts the agent.
+// A network of its own has no way out but a proxy of the run, to which Init forwards.
+package sandbox
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+)
+
+// Network is the network of a sandbox.
+type Network int
+
+const (
+	// OwnNetwork has a loopback of its own and no other device. Init listens there at
+	// [ProxyAddress] if the box has a socket.
+	OwnNetwork Network = iota
+	// HostNetwork is this machine's, with its ports and abstract sockets.
+	HostNetwork
+)
+
+// ProxyAddress is where programs in the sandbox reach the proxy of the run.
+const ProxyAddress = "127.0.0.1:3128"
+
+// Places inside the sandbox that are somewhere else outside.
+const (
+	programInside = "/run/symphony"
+	socketInside  = "/run/proxy.sock"
+)
+
+// InitCommand is the command of symphony that runs [Init].
+const InitCommand = "sandbox-init"
+
+// Box describes a sandbox. Its paths are absolute. All but Temp, Socket and Program have the
+// same path inside, because agents find their sessions by the working directory.
+type Box struct {
+	Workspace string   // the agent may write it
+	Home      string   // the agent's home in this project, which it may write
+	Temp      string   // a directory of this run; it is /tmp inside
+	Writable  []string // more directories that it may write, such as a cache
+	Readable  []string // directories of programs and of the workflow, such as /home/me/go/bin
+	// Agents are directories below which agents of any run may write, such as the root of all
+	// workspaces. Nothing that the box shows may be there, except Workspace, Home and Temp.
+	Agents []string
+
+	Dir     string // where Command starts; Workspace if empty
+	Network Network
+	Socket  string // where the proxy of the run listens; empty if nothing leaves the sandbox
+	Program string // the program of symphony
+	// StatusFD is the descriptor on which bubblewrap reports, see [ReadStatus]; 0 for none.
+	StatusFD int
+	// Processes is how many processes and threads there may be at once; 0 for no limit. The
+	// kernel does not count those of root.
+	Processes int
+	Command   []string
+}
+
+// Layout is what a box shows of this machine besides its own directories.
+type Layout struct {
+	Links  []Link   // such as /bin, which leads to usr/bin
+	Shown  []string // directories: /usr, /opt, and /bin where it is one
+	Hidden []Hidden // what is in /etc and not for everyone
+	Real   []Link   // where paths of Box.Readable lead, if links are among their directories
+	// Resolver is the file in /run to which /etc/resolv.conf leads, such as systemd-resolved's;
+	// empty if it leads elsewhere.
+	Resolver string
+}
+
+// Link is a symbolic link, or a path that leads through one.
+type Link struct{ Path, To string }
+
+// Hidden is a file or directory that is empty in a sandbox.
+type Hidden struct {
+	Path string
+	Dir  bool
+}
+
+// system are the directories that are the machine's own inside, or are made anew.
+var system = []string{"/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var"}
+
+// Arguments returns the command line of bubblewrap, without its name.
+func (b Box) Arguments(l Layout) ([]string, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	args := b.namespaces()
+	for _, dir := range l.Shown {
+		args = append(args, "--ro-bind", dir, dir)
+	}
+	for _, link := range l.Links {
+		args = append(args, "--symlink", link.To, link.Path)
+	}
+	args = append(args, "--ro-bind", "/etc", "/etc")
+	for _, hidden := range l.Hidden {
+		if hidden.Dir {
+			args = append(args, "--tmpfs", hidden.Path)
+		} else {
+			args = append(args, "--ro-bind", "/dev/null", hidden.Path)
+		}
+	}
+	args = append(
+		args,
+		"--proc", "/proc",
+		// Bubblewrap protects /proc/sys only where the directory itself is writable. root
+		// could write kernel.core_pattern, which the kernel runs outside.
+		"--ro-bind", "/proc/sys", "/proc/sys",
+		"--ro-bind-try", "/proc/mtrr", "/proc/mtrr",
+		"--ro-bind-try", "/proc/pressure", "/proc/pressure",
+		"--dev", "/dev",
+		"--tmpfs", "/run",
+		"--dir", "/var",
+		"--symlink", "../run", "/var/run",
+		"--tmpfs", "/var/tmp",
+		"--bind", b.Temp, "/tmp",
+	)
+	if b.Network == HostNetwork && l.Resolver != "" {
+		args = append(args, "--ro-bind", l.Resolver, l.Resolver)
+	}
+	args = append(args, b.readable(l)...)
+	for _, dir := range b.writable() {
+		if dir != b.Temp {
+			args = append(args, "--bind", dir, dir)
+		}
+	}
+	if b.Socket != "" {
+		args = append(args, "--ro-bind", b.Socket, socketInside)
+	}
+	args = append(args, "--ro-bind", b.Program, programInside)
+	dir := b.Dir
+	if dir == "" {
+		dir = b.Workspace
+	}
+	args = append(args, "--chdir", dir, "--")
+	return append(args, b.start()...), nil
+}
+
+// namespaces returns the arguments about everything but files. The host name stays that of the
+// machine: /etc/hosts knows no other, and programs look their own name up.
+func (b Box) namespaces() []string {
+	args := []string{
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try",
+		"--disable-userns", "--cap-drop", "ALL",
+		"--die-with-parent", "--new-session", "--as-pid-1",
+	}
+	if b.Network == OwnNetwork {
+		args = append(args, "--unshare-net")
+	}
+	if b.StatusFD != 0 {
+		args = append(args, "--json-status-fd", strconv.Itoa(b.StatusFD))
+	}
+	return args
+}
+
+// readable returns the arguments about the directories that the agent may only read. A path
+// that leads through a link is also there under the name that it leads to, because programs
+// find their files by it.
+func (b Box) readable(l Layout) []string {
+	var args []string
+	for _, dir := range slices.Compact(slices.Sorted(slices.Values(b.Readable))) {
+		source := dir
+		at := slices.IndexFunc(l.Real, func(link Link) bool { return link.Path == dir })
+		if at >= 0 {
+			source = l.Real[at].To
+			args = append(args, "--ro-bind", source, source)
+		}
+		args = append(args, "--ro-bind", source, dir)
+	}
+	return args
+}
+
+// writable returns the directories that the agent may write, outer ones first.
+func (b Box) writable() []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{b.Workspace, b.Home, b.Temp}, b.Writable...))))
+}
+
+// start returns the command line of the first process inside.
+func (b Box) start() []string {
+	args := []string{programInside, InitCommand}
+	if b.Socket != "" && b.Network == OwnNetwork {
+		args = append(args, "--proxy", socketInside)
+	}
+	if b.Processes > 0 {
+		args = append(args, "--processes", strconv.Itoa(b.Processes))
+	}
+	args = append(args, "--")
+	return append(args, b.Command...)
+}
+
+// check refuses a box that would show, or let an agent replace, more than it names.
+func (b Box) check() error {
+	if len(b.Command) == 0 {
+		return fmt.Errorf("the sandbox has no command")
+	}
+	shown := slices.Concat(b.Readable, []string{b.Program})
+	if b.Socket != "" {
+		shown = append(shown, b.Socket)
+	}
+	for _, path := range slices.Concat(b.writable(), shown) {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
+			return fmt.Errorf("the sandbox can't show %q: it is not an absolute path", path)
+		}
+		if path == "/" {
+			return fmt.Errorf("the sandbox can't show /: it would show everything")
+		}
+	}
+	for _, dir := range b.writable() {
+		for _, own := range system {
+			if paths.Inside(dir, own) {
+				return fmt.Errorf("an agent can't have %s to write: it contains %s of the machine", dir, own)
+			}
+		}
+	}
+	for _, outer := range b.writable() {
+		for _, path := range slices.Concat(b.writable(), shown) {
+			if path != outer && paths.Inside(outer, path) {
+				return inWritable(path, outer)
+			}
+		}
+	}
+	for _, outer := range b.Agents {
+		for _, path := range slices.Concat(b.Writable, shown) {
+			if paths.Inside(outer, path) {
+				return inWritable(path, outer)
+			}
+		}
+	}
+	return nil
+}
+
+// inWritable is the error of a path that an agent could have replaced by a link to a secret:
+// bubblewrap follows links, and would show the secret.
+func inWritable(path, dir string) error {
+	return fmt.Errorf("the sandbox can't show %s: it is in %s, where an agent may have made it a link", path, dir)
+}

@@ -1,0 +1,40 @@
+package sandbox
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// Exit codes of [Init] itself. Others are the command's, which has 128 and its number if a
+// signal ended it.
+const (
+	ExitInitFailed = 125 // no command was started
+	ExitNotRun     = 126 // the command can't be executed
+	ExitNotFound   = 127 // there is no such command
+)
+
+// InitOptions are the command line of [Init].
+type InitOptions struct {
+	Proxy     string // the socket of the proxy; empty if there is none
+	Processes int    // see Box.Processes
+	Command   []string
+}
+
+// ParseInit reads the command line of Init, without the name of the program and the command.
+func ParseInit(args []string) (InitOptions, error) {
+	var o InitOptions
+	flags := flag.NewFlagSet(InitCommand, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.Proxy, "proxy", "", "the socket of the proxy")
+	flags.IntVar(&o.Processes, "processes", 0, "how many processes there may be at once")
+	if err := flags.Parse(args); err != nil {
+		return o, fmt.Errorf("%s: %w", InitCommand, err)
+	}
+	o.Command = flags.Args()
+	if len(o.Command) == 0 {
+		return o, errors.New(InitCommand + " is started by symphony in a sandbox: it needs a command")
+	}
+	return o, nil
+}

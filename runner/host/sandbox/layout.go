@@ -1,0 +1,223 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+)
+
+// Prepare returns the command line of bubblewrap for a box on this machine, without its name.
+//
+// The process must be started by a goroutine that is not locked to its thread: bubblewrap ends
+// with the thread that started it, and a locked thread ends with its goroutine.
+func Prepare(b Box) ([]string, error) {
+	if err := b.refuseLinks(); err != nil {
+		return nil, err
+	}
+	l, err := readLayout()
+	if err != nil {
+		return nil, err
+	}
+	l.Real, err = realPaths(b.Readable)
+	if err != nil {
+		return nil, err
+	}
+	return b.Arguments(l)
+}
+
+// refuseLinks refuses a box in which an agent decides where a path leads.
+func (b Box) refuseLinks() error {
+	for _, dir := range b.writable() {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return fmt.Errorf("a directory of the sandbox: %w", err)
+		}
+		if real != dir {
+			return fmt.Errorf("the sandbox can't have %s to write: it leads to %s", dir, real)
+		}
+	}
+	for _, dir := range append(b.writable(), b.Agents...) {
+		for _, path := range b.Readable {
+			reaches, err := paths.Reach(dir, path)
+			if err != nil {
+				return fmt.Errorf("where %s leads: %w", path, err)
+			}
+			if reaches {
+				return inWritable(path, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// realPaths returns those of the paths that lead through links.
+func realPaths(list []string) ([]Link, error) {
+	var links []Link
+	for _, path := range list {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, fmt.Errorf("a directory for the sandbox to show: %w", err)
+		}
+		if real != path {
+			links = append(links, Link{path, real})
+		}
+	}
+	return links, nil
+}
+
+// shownIfThere are directories of programs. On most systems those below / lead into /usr.
+var shownIfThere = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store",
+	"/var/lib/ca-certificates", // of SUSE, to which /etc/ssl leads
+}
+
+// readLayout looks at the directories of this machine that every sandbox shows.
+func readLayout() (Layout, error) {
+	var l Layout
+	for _, path := range shownIfThere {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return l, fmt.Errorf("look at the directories of programs: %w", err)
+		}
+		if info.Mode().Type() != fs.ModeSymlink {
+			l.Shown = append(l.Shown, path)
+			continue
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return l, fmt.Errorf("look at the directories of programs: %w", err)
+		}
+		l.Links = append(l.Links, Link{path, to})
+	}
+	hidden, err := notForEveryone("/etc")
+	if err != nil {
+		return l, fmt.Errorf("look for what is not for everyone: %w", err)
+	}
+	l.Hidden = hidden
+	resolver, err := filepath.EvalSymlinks("/etc/resolv.conf")
+	if err == nil && paths.Inside("/run", resolver) {
+		l.Resolver = resolver
+	}
+	return l, nil
+}
+
+// notForEveryone returns the files and directories below dir that not every account may read,
+// such as /etc/shadow. root reads them also without capabilities, because they are its own.
+func notForEveryone(dir string) ([]Hidden, error) {
+	var hidden []Hidden
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil // removed since its directory was read, or closed to the agent, too
+		}
+		if err != nil {
+			return err
+		}
+		if d.Type() == fs.ModeSymlink {
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && info.Mode().Perm()&0o004 == 0 {
+			hidden = append(hidden, Hidden{Path: path})
+		}
+		if d.IsDir() && info.Mode().Perm()&0o005 != 0o005 {
+			hidden = append(hidden, Hidden{Path: path, Dir: true})
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return hidden, err
+}
+
+// besideBin are directories in which programs of a directory called bin find their parts: node
+// of /home/me/node/bin in /home/me/node/lib. Others may contain anything: /home/me/.local/share
+// has keyrings.
+var besideBin = []string{"lib", "lib64", "libexec"}
+
+// ProgramDirs returns the directories that a box has to show so that programs can run: those of
+// a PATH outside of the directories that every box shows, and of the files to which the names
+// of the programs lead. home is the home of the account, of which no directory above is shown.
+func ProgramDirs(path, home string, programs ...string) ([]string, error) {
+	var dirs []string
+	add := func(dir string) error {
+		real, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil // as a shell passes over it
+		}
+		if err != nil {
+			return fmt.Errorf("a directory of programs: %w", err)
+		}
+		if real != "/" && !paths.Inside(real, home) && !isShown(real) {
+			dirs = append(dirs, dir)
+		}
+		return nil
+	}
+	addBin := func(dir string) error {
+		if err := add(dir); err != nil {
+			return err
+		}
+		if filepath.Base(dir) != "bin" {
+			return nil
+		}
+		for _, name := range besideBin {
+			if err := add(filepath.Join(filepath.Dir(dir), name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if err := addBin(filepath.Clean(dir)); err != nil {
+			return nil, err
+		}
+	}
+	for _, program := range programs {
+		if err := addBin(filepath.Dir(program)); err != nil {
+			return nil, err
+		}
+		file, err := filepath.EvalSymlinks(program)
+		if err != nil {
+			return nil, fmt.Errorf("a program for the sandbox: %w", err)
+		}
+		if err := addBin(packageOf(file)); err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+// isShown reports whether every box shows a directory.
+func isShown(dir string) bool {
+	for _, shown := range append([]string{"/etc"}, shownIfThere...) {
+		if paths.Inside(shown, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// packageOf returns the directory with everything that belongs to a program. A package of npm
+// finds others in the outermost node_modules.
+func packageOf(file string) string {
+	before, _, isPackage := strings.Cut(file, "/node_modules/")
+	if isPackage {
+		return before + "/node_modules"
+	}
+	return filepath.Dir(file)
+}
