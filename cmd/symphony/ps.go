@@ -155,11 +155,16 @@ func overviewReader(
 		return nil, err
 	case c.IsSet(allProjects): // --watch shows a new project
 		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w.Environment(), o) }, nil
-	case out.Projects:
-		return func() ([]view.Overview, error) { return view.ReadEach(c.Context, again(projects), o) }, nil
+	}
+	current := func() []view.Named { return projects }
+	if c.Bool("watch") {
+		current = func() []view.Named { return again(projects) }
+	}
+	if out.Projects {
+		return func() ([]view.Overview, error) { return view.ReadEach(c.Context, current(), o) }, nil
 	}
 	return func() ([]view.Overview, error) {
-		v, err := view.Read(c.Context, again(projects)[0].Project, o)
+		v, err := view.Read(c.Context, current()[0].Project, o)
 		return []view.Overview{v}, err
 	}, nil
 }

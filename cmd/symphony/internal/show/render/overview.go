@@ -75,14 +75,18 @@ type selected struct {
 }
 
 // printRecords prints overviews for programs: a record a line, and everything that is none on
-// stderr.
+// stderr. It writes all records at once, because 500 of them are a small page for a pipe.
 func printRecords(w *term.Env, s selected) {
+	var records bytes.Buffer
+	buffered := *w
+	buffered.Stdout = &records
 	for _, v := range s.confined {
-		printRequests(w, v.GeneratedAt, requestsOf(v, s.projects))
+		printRequests(&buffered, v.GeneratedAt, requestsOf(v, s.projects))
 	}
 	for _, r := range s.rows {
-		printRow(w, r, s.projects)
+		printRow(&buffered, r, s.projects)
 	}
+	fmt.Fprint(w.Stdout, records.String())
 	s.rows = nil
 	rest := newPage(stderrOf(w), s)
 	fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
