@@ -186,7 +186,7 @@ func decide(c *cli.Context, w *term.Env, p *wiring.Project, ref string, d reques
 		}
 		if !asked {
 			fmt.Fprintln(w.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
-			return nil
+			return exit.Only(exit.Failed)
 		}
 	}
 	r, err = requests.Record(c.Context, p, db, r, d)

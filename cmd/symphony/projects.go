@@ -78,7 +78,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 // removeProject removes a project. It first lists everything to remove, and asks the operator
 // unless --yes is set.
 func removeProject(c *cli.Context, w *term.Env, path string) error {
-	confirm := func(ctx context.Context, lines []string) (bool, error) {
+	confirm := func(ctx context.Context, lines []string) error {
 		out := w.Stdout
 		if w.JSON {
 			out = w.Stderr
@@ -87,7 +87,7 @@ func removeProject(c *cli.Context, w *term.Env, path string) error {
 			fmt.Fprintln(out, text.Visible(line))
 		}
 		if c.Bool("yes") {
-			return true, nil
+			return nil
 		}
 		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
 	}
@@ -96,7 +96,7 @@ func removeProject(c *cli.Context, w *term.Env, path string) error {
 		Force:      c.Bool("force"),
 		Confirm:    confirm,
 	})
-	if err != nil || removed == nil {
+	if err != nil {
 		return err
 	}
 	render.Removed(w, removed)

@@ -76,7 +76,7 @@ func pruneAction(c *cli.Context, w *term.Env) error {
 		askBeforePrune(w, &o)
 	}
 	removed, err := cleanup.Prune(c.Context, p, o)
-	if err != nil || removed == nil {
+	if err != nil {
 		return err
 	}
 	render.Pruned(w, removed)
@@ -107,7 +107,7 @@ func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string)
 // askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else
 // would be typed too quickly, so the operator must type the identifier.
 func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
-	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) (bool, error) {
+	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) error {
 		render.PruneLines(w, found, true)
 		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
 	}

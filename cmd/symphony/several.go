@@ -196,8 +196,7 @@ func onSeveral(
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
 	} else if !c.Bool("yes") {
 		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(chosen.targets))
-		yes, err := term.Confirm(c.Context, w, question)
-		if err != nil || !yes {
+		if err := term.Confirm(c.Context, w, question); err != nil {
 			return err
 		}
 	}

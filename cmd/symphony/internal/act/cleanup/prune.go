@@ -39,8 +39,8 @@ type PruneOptions struct {
 	Issues []string
 	// Discard is asked about each workspace with unsaved work; nil: it is kept.
 	Discard func(context.Context, Space) (bool, error)
-	// Confirm is asked before anything is removed; nil: nothing is asked.
-	Confirm func(context.Context, *PruneJSON) (bool, error)
+	// Confirm is asked before anything is removed. Its error is returned; nil: nothing is asked.
+	Confirm func(context.Context, *PruneJSON) error
 	Log     *slog.Logger
 }
 
@@ -94,7 +94,7 @@ type pruner struct {
 }
 
 // Prune removes the trash, the workspaces and runs of issues that are finished or no longer in
-// the tracker, and run directories without a row. The result is nil if the operator declined.
+// the tracker, and run directories without a row.
 func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
@@ -120,8 +120,7 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 		return found, nil
 	}
 	if o.Confirm != nil {
-		sure, err := o.Confirm(ctx, found)
-		if err != nil || !sure {
+		if err := o.Confirm(ctx, found); err != nil {
 			return nil, err
 		}
 	}

@@ -29,8 +29,8 @@ type RemoveOptions struct {
 	Workspaces bool // remove its workspaces, too
 	Force      bool // also workspaces with work that exists nowhere else
 	// Confirm is asked before anything is removed. Its lines name everything that is removed
-	// or kept.
-	Confirm func(ctx context.Context, lines []string) (bool, error)
+	// or kept, and its error is returned.
+	Confirm func(ctx context.Context, lines []string) error
 }
 
 // accountsDir contains the files that the projects of the account share.
@@ -47,7 +47,7 @@ type remover struct {
 
 // RemoveProject removes a project from the account: its state, its environment file and its
 // entries in workspace roots; with Workspaces also its workspaces. An interrupted removal can
-// be repeated. The result is nil if the operator declined.
+// be repeated.
 func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
 	row, err := findProject(ctx, w, "remove", path)
 	if err != nil {
@@ -61,8 +61,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if err != nil {
 		return nil, err
 	}
-	sure, err := o.Confirm(ctx, lines)
-	if err != nil || !sure {
+	if err := o.Confirm(ctx, lines); err != nil {
 		return nil, err
 	}
 	release, err := wiring.LockProject(ctx, w, row.StateDir)

@@ -68,8 +68,7 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 	name := b.manifest.MadeAt.Format("symphony-support-20060102-150405.tar.gz")
 	path := w.Absolute(cmp.Or(o.File, name))
 	if w.OnTerminal() {
-		sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: ")
-		if err != nil || !sure {
+		if err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		return err
 	}
 	claim, err := holdIssue(ctx, w, p, ref, yes)
-	if err != nil || claim.Status != reconcile.Held {
+	if err != nil {
 		return err
 	}
 	identifier := claim.Identifier
@@ -100,8 +100,7 @@ func holdIssue(
 	if claimed && c.Status == reconcile.Running && !yes {
 		const running = "%s is running (run %s) and has to be stopped first"
 		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf(running, identifier, c.RunID)))
-		confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: ")
-		if err != nil || !confirmed {
+		if err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil {
 			return c, err
 		}
 	}

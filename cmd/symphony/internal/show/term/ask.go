@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -62,15 +63,16 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 	}
 }
 
-// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the
-// command then needs --yes.
-func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
+// Confirm asks a yes or no question on the terminal, and returns nil after a yes. After
+// anything else the command ends with exit code 1, so that "symphony prune && next" does not go
+// on. Without a terminal the command needs --yes.
+func Confirm(ctx context.Context, w *Env, prompt string) error {
 	if !w.OnTerminal() {
 		stream := "stdin"
 		if w.FromTerminal() {
 			stream = "stdout"
 		}
-		return false, reconcile.NewError(
+		return reconcile.NewError(
 			"not_a_terminal",
 			"the command asks for confirmation, and "+stream+" is not a terminal",
 			"give --yes to continue without the question",
@@ -78,12 +80,12 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	}
 	answer, err := AskLine(ctx, w, prompt, false)
 	if err != nil {
-		return false, err
+		return err
 	}
 	given := strings.ToLower(strings.TrimSpace(answer))
 	if given != "y" && given != "yes" {
 		fmt.Fprintln(w.Stderr, "symphony: nothing was changed")
-		return false, nil
+		return exit.Only(exit.Failed)
 	}
-	return true, nil
+	return nil
 }
