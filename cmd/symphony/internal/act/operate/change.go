@@ -79,6 +79,7 @@ func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (D
 			return err
 		}
 		if c.Fresh {
+			o.fresh = true
 			if err := o.db.Operator.EndThreads(ctx, o.command.IssueID); err != nil {
 				return err
 			}
@@ -201,6 +202,8 @@ func (o *operation) claimAfter(ctx context.Context) (line string, unchanged bool
 		return "", false, err
 	case o.command.Verb == reconcile.VerbHostGone:
 		return name + " does not wait for a host", true, nil
+	case !claimed && o.fresh:
+		return name + ": nothing starts now; its next run begins a new conversation", true, nil
 	case !claimed:
 		return name + " is neither held nor waiting: there is nothing to retry", true, nil
 	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:

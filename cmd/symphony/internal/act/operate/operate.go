@@ -138,6 +138,7 @@ type operation struct {
 	db      *state.DB         // which the command and its pass share
 	command reconcile.Command // as it is stored
 	only    []string          // the pass's Options.Only
+	fresh   bool              // the next run begins a new conversation
 	runPass passRunner
 	result  Result
 }
