@@ -197,9 +197,6 @@ func runMoment(r view.RunRow) Moment {
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}
-	if r.Attempt > 0 {
-		m.Name += fmt.Sprintf(", attempt %d", r.Attempt)
-	}
 	var parts []string
 	if r.Error != nil {
 		parts = append(parts, view.Plain(*r.Error))

@@ -338,7 +338,7 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {
-			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
+			message += " again"
 		}
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:

@@ -463,9 +463,6 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 		started = run.StartedAt.Local().Format("2006-01-02 15:04")
 	}
 	line := fmt.Sprintf("=== run %s, started %s", run.ID, started)
-	if run.Attempt > 0 {
-		line += fmt.Sprintf(", attempt %d", run.Attempt)
-	}
 	fmt.Fprintln(pr.w.Stdout, pr.w.Bold(text.Visible(line)))
 }
 

@@ -119,7 +119,7 @@ func statusLine(w *term.Env, v detail.Issue, name string) string {
 		s = statusWords[string(v.Status)]
 	}
 	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt > 0 {
-		s.word = fmt.Sprintf("waiting for attempt %d", v.Claim.Attempt)
+		s.word = "waiting for another run"
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
 	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
@@ -415,9 +415,6 @@ func claimLine(w *term.Env, v detail.Issue) string {
 	if c.Kind != nil {
 		line += ", " + string(*c.Kind)
 	}
-	if c.Attempt > 0 {
-		line += fmt.Sprintf(", attempt %d", c.Attempt)
-	}
 	return line
 }
 
@@ -515,7 +512,7 @@ func printRuns(w *term.Env, v detail.Issue) {
 		if r.Kind == reconcile.AgentRun {
 			kind = "first"
 			if r.Attempt > 0 {
-				kind = fmt.Sprintf("attempt %d", r.Attempt)
+				kind = "again"
 			}
 		}
 		started := term.AgoText(w, v.GeneratedAt, r.StartedAt)

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +103,7 @@ func newRunEvent(r view.RunRow, timeline []detail.Moment, path string) event {
 	case r.Kind != reconcile.AgentRun:
 		e.Title = "Delivery without an agent"
 	case r.Attempt > 0:
-		e.Title = fmt.Sprintf("Run, attempt %d", r.Attempt)
+		e.Title = "Another run"
 	}
 	if r.Outcome == nil {
 		e.Title += " in progress"

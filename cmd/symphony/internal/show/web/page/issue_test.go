@@ -444,7 +444,7 @@ func TestIssueFacts(t *testing.T) {
 		t,
 		"the attempts",
 		attempts,
-		"Run, attempt 1 in progress",
+		"Another run in progress",
 		"Run failed",
 		"1m",
 		">1234<",

@@ -134,7 +134,7 @@ func TestRun(t *testing.T) {
 	for _, bar := range []string{
 		`<rect class="bad" x="0.0" y="0" width="100.0" height="7"><title>Run failed, 30s`,
 		`<rect class="wait" x="100.0" y="0" width="100.0" height="7"><title>waited, 30s`,
-		`<rect class="active" x="200.0" y="0" width="800.0" height="7"><title>Run, attempt 2 in progress, 4m`,
+		`<rect class="active" x="200.0" y="0" width="800.0" height="7"><title>Another run in progress, 4m`,
 		`<rect class="good" x="400.0" y="9" width="600.0" height="7"><title>turn 1 completed, 3m`,
 		`<rect class="warn" x="400.0" y="27" width="600.0"`,
 	} {
