@@ -161,6 +161,10 @@ func TestRender(t *testing.T) {
 			if c.code == "" && (!cautious || !moves) {
 				t.Errorf("%s: %s", example, text)
 			}
+			merged := "\n  # merged_state: " + s.answers.Terminal[0] + "\n" // which the tracker has
+			if c.code == "" && example == pullRequestExample && !strings.Contains(string(text), merged) {
+				t.Errorf("there is no %q in %s", merged, text)
+			}
 		}
 	}
 }
