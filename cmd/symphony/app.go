@@ -135,14 +135,20 @@ func unknownCommand(app *cli.App, words []string) error {
 // notOurs tells how to do what other tools do with a command of that name, and symphony with
 // none.
 var notOurs = map[string]string{
+	"accept":      mergeTask,
 	"auth":        loginTask,
+	"close":       "close the issue in its tracker: the next pass ends its run and removes its workspace",
 	"login":       loginTask,
 	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
+	"merge":       mergeTask,
+	"review":      "symphony show ISSUE has the commands that show a result, take it, and send it back",
 	"self-update": wiring.UpgradeHint,
 	"uninstall":   "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
 	"update":      wiring.UpgradeHint,
 	"upgrade":     wiring.UpgradeHint,
 }
+
+const mergeTask = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
 
 const loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
 	"which symphony doctor names"
@@ -162,7 +168,6 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 // synonyms map other tools' names of commands to ours.
 var synonyms = map[string]string{
 	"abort":     "stop",
-	"accept":    "approve",
 	"add":       "issues new",
 	"allow":     "approve",
 	"attach":    "takeover",
@@ -276,10 +281,13 @@ func unknownFlag(c *cli.Command, name string) error {
 
 // flagSynonyms map other tools' names of flags to ours.
 var flagSynonyms = map[string]string{
-	"format": "json",
-	"lines":  "tail",
-	"o":      "json",
-	"output": "json",
+	"format":   "json",
+	"lines":    "tail",
+	"o":        "json",
+	"output":   "json",
+	"template": "jq",
+	"v":        "all",
+	"verbose":  "all",
 }
 
 //go:embed help

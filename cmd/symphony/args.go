@@ -44,7 +44,7 @@ func projectFlag() cli.Flag {
 const (
 	// allProjects is the name of that flag. The flag of init with that name has another usage.
 	allProjects  = "project"
-	projectUsage = "`all`: every project of the account; or repeat -w for some of them"
+	projectUsage = "only the word `all`, for every project of your account; to choose some, repeat -w"
 )
 
 // betweenPaths separates the paths of several -w, which arrange joins: the library would keep

@@ -22,7 +22,7 @@ import (
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
-		Usage:     "allow what an agent asks for",
+		Usage:     "allow what a running agent asks for; a result is not approved but merged",
 		UsageText: requestUsageText("approve", "REQUEST...", "requests"),
 		Description: exampleText(
 			"symphony approve ABC-7.3",
@@ -42,7 +42,7 @@ func approveCommand(w *term.Env) *cli.Command {
 func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "deny",
-		Usage:     "refuse what an agent asks for; it continues without",
+		Usage:     "refuse what a running agent asks for; it goes on without that",
 		UsageText: requestUsageText("deny", "REQUEST...", "requests"),
 		Description: exampleText(
 			"symphony deny ABC-7.3 --reason 'leave the lock file alone'",
@@ -61,12 +61,12 @@ func denyCommand(w *term.Env) *cli.Command {
 func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "answer",
-		Usage:     "answer an agent's question",
+		Usage:     "answer the question of a running agent",
 		UsageText: requestUsageText("answer", `REQUEST "TEXT"...`, "answer"),
 		Description: exampleText(
 			"symphony answer ABC-7.4 'the second one'",
 			"symphony answer ABC-7.4 --choice 2",
-			"pass show npm | symphony answer ABC-7.5 --stdin",
+			"symphony answer ABC-7.5 --stdin < answer.txt",
 		),
 		Flags: workflowFlags(jsonFlags[requests.JSON](
 			&cli.IntSliceFlag{

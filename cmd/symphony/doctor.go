@@ -23,16 +23,15 @@ func doctorCommand(w *term.Env) *cli.Command {
 				Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there",
 			},
 			&cli.BoolFlag{
-				Name:    "v",
-				Aliases: []string{"verbose"},
-				Usage:   "print all findings, each on a line of its own",
+				Name:  "all",
+				Usage: "print all findings, also those that passed, each on a line of its own",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
 			return doctor.Examine(c.Context, w, p, doctor.Options{
 				StateDir: c.String("state-dir"),
 				Named:    named,
-				Verbose:  c.Bool("v"),
+				Verbose:  c.Bool("all"),
 				Engine:   c.Bool("engine"),
 			})
 		}),

@@ -28,7 +28,7 @@ func exportCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{Name: "otlp", Usage: "write spans to `TARGET`: a file, - or a URL"},
 			&cli.StringFlag{
 				Name:        "since",
-				Usage:       "runs that ended since `TIME`: 12h, 7d (ago), a day, or 2026-01-31T18:00:00Z",
+				Usage:       "runs that ended since `TIME`: 12h or 7d (ago), a date such as 2026-01-31, or 2026-01-31T18:00:00Z",
 				DefaultText: "24h",
 			},
 			&cli.BoolFlag{

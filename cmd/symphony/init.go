@@ -10,7 +10,7 @@ import (
 )
 
 func initFlags() []cli.Flag {
-	const proposed = "proposed from the project's team"
+	const proposed = "proposed from what the tracker has"
 	trackers := setup.TrackerNames()
 	examples := strings.Join(setup.ExampleNames, ", ")
 	flags := workflowFlags(jsonFlags[setup.JSON](
@@ -36,8 +36,8 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "project",
-			Usage: "address (`URL`) or slug id of the Linear project; " +
-				"OWNER/NAME of the repository with the issues on GitHub",
+			Usage: "where the issues are, the `PROJECT`: the address or slug id of a Linear project; " +
+				"on GitHub OWNER/NAME",
 		},
 		&cli.StringFlag{
 			Name:  "team",
@@ -45,7 +45,7 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:  "repository",
-			Usage: "`URL` of the git repository, or the directory of a local one",
+			Usage: "where the code is: the `URL` of the git repository, or its directory; not OWNER/NAME",
 		},
 		&cli.StringFlag{
 			Name:        "active-states",
@@ -60,7 +60,7 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:        "label",
 			Usage:       "agents work only on issues with this `LABEL`",
-			DefaultText: setup.DefaultLabel,
+			DefaultText: setup.DefaultLabel + "; with --tracker file none",
 		},
 		&cli.StringFlag{
 			Name:        "root",

@@ -35,8 +35,9 @@ func logsCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{Name: "all", Usage: "all stored runs, one after another"},
 			&cli.StringFlag{
-				Name:  "since",
-				Usage: "only events since `TIME`, in all runs: 10m or 7d (ago), a day, or 2026-01-31T18:00:00Z",
+				Name: "since",
+				Usage: "only events since `TIME`, in all runs: 10m or 7d (ago), a date such as 2026-01-31, or " +
+					"2026-01-31T18:00:00Z",
 			},
 			&cli.IntFlag{
 				Name:        "tail",

@@ -48,7 +48,7 @@ func retryCommand(w *term.Env) *cli.Command {
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{
 			Name:  "fresh",
-			Usage: "also start a new codex conversation, in the same workspace",
+			Usage: "its next run begins a new conversation with the agent, in the same workspace",
 		},
 		&cli.BoolFlag{
 			Name:  "host-is-gone",
@@ -200,7 +200,7 @@ func printPass(w *term.Env, r pass.Result) {
 func deliverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "deliver",
-		Usage:       "push the commits of an issue now, without an agent",
+		Usage:       "push the commits of an issue now, and finish its hand-over; rarely needed",
 		UsageText:   usageText("deliver", "ISSUE... [WORKFLOW]"),
 		Description: severalHelpText("deliver", "symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
 		Flags: severalFlags[pass.ResultJSON](

@@ -37,12 +37,12 @@ func reportCommand(w *term.Env) *cli.Command {
 			projectFlag(),
 			&cli.StringFlag{
 				Name:        "since",
-				Usage:       "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z",
+				Usage:       "from `TIME` on: 12h or 7d (ago), a date such as 2026-01-31, or 2026-01-31T18:00:00Z",
 				DefaultText: "12h",
 			},
 			&cli.StringFlag{
 				Name:        "until",
-				Usage:       "up to `TIME`; a day counts to its end",
+				Usage:       "up to `TIME`; a date counts to the end of that day",
 				DefaultText: "now",
 			},
 			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},

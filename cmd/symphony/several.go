@@ -35,7 +35,7 @@ func severalFlags[T any](more ...cli.Flag) []cli.Flag {
 			append(more,
 				&cli.StringSliceFlag{
 					Name:  "filter",
-					Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", "),
+					Usage: "all issues with `KEY=VALUE`, as in symphony ps; keys: " + strings.Join(view.FilterKeys, ", "),
 				},
 				projectFlag(),
 				&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)

@@ -28,7 +28,7 @@ func showCommand(w *term.Env) *cli.Command {
 				{"", reflect.TypeFor[detail.Issue]()},
 				{"--attempts", reflect.TypeFor[detail.AttemptList]()},
 			},
-			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side"},
+			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side, counted from 1"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
@@ -72,7 +72,7 @@ func diffCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlags[detail.Diff](
 			&cli.StringFlag{
 				Name:  "attempt",
-				Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began",
+				Usage: "what differs between the ends of attempts `A..B`, as show --attempts counts them; 0 is the beginning",
 			},
 			&cli.BoolFlag{Name: "stat", Usage: "print the files, and how many lines of each have changed"},
 			&cli.BoolFlag{Name: "name-only", Usage: "print only the names of the files"},

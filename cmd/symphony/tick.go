@@ -120,6 +120,6 @@ func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "verbose",
 		Aliases: []string{"v"},
-		Usage:   "print fields instead of sentences, for scripts",
+		Usage:   "print plain lines of fields for scripts, instead of sentences",
 	}
 }

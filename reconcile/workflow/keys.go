@@ -421,7 +421,7 @@ func workspaceKeys(c *Config) []Key {
 			typeShell,
 			"",
 			&c.Hooks.OnAttention,
-			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a "+
+			"runs in the home directory when you are needed: a request, a hold, a handoff, a "+
 				"blocked project, unsaved or undelivered work",
 		).
 			naming(NamesHomeScript),
@@ -480,17 +480,17 @@ func agentKeys(c *Config) []Key {
 			"",
 			"approve with approval_policy never, else fail",
 			&c.Agent.OnApproval,
-			"what happens if codex asks for approval: fail ends the run, ask asks an operator",
+			"what happens if codex asks for approval: fail ends the run, ask asks you",
 		).oneOf("approve", "deny", "fail", "ask"),
 		key(
 			"agent.on_question",
 			"",
 			"fail",
 			&c.Agent.OnQuestion,
-			"what happens if the agent asks a question: fail ends the run, ask asks an operator",
+			"what happens if the agent asks a question: fail ends the run, ask asks you",
 		).oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
-			"how long an agent waits for an operator; then its request is declined").atLeast(1),
+			"how long an agent waits for your answer; then its request is declined").atLeast(1),
 		key(
 			"agent.network",
 			typeBool,

@@ -335,7 +335,7 @@ func (c *pruner) mayRemove(l loss) bool {
 	return agreed && (l.Unsaved == "" || work == l.work())
 }
 
-// finished maps the issues that are in a terminal state, or no longer in the tracker, to the
+// finished maps the issues that are in a final state, or no longer in the tracker, to the
 // reason in words. It verifies the project first: with the key of another Linear workspace
 // every issue would be missing.
 func (c *pruner) finished(
@@ -384,7 +384,7 @@ func (c *pruner) refuseUnknown(f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
 			return reconcile.NewError("issue_not_found",
-				"there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
+				"there is nothing of "+name+" to remove: it is unknown, claimed, or not in a final state",
 				"symphony show "+name+" shows what is known about it")
 		}
 	}

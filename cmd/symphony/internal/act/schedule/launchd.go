@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// usesLaunchd is set if the schedule without a flag is an agent of launchd. Tests set it.
+// usesLaunchd is set if the schedule without a flag is a job of launchd. Tests set it.
 var usesLaunchd = runtime.GOOS == "darwin"
 
 // shortestLaunchd is the least time between two starts of a job by launchd.

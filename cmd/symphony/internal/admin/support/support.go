@@ -108,7 +108,7 @@ func (b *bundle) addProject(ctx context.Context) {
 			wiring.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, b.p.Path, b.p.StateDir)
 		return err
 	})
-	b.add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
+	b.add("doctor.txt", "symphony doctor --all", func(w *term.Env) error {
 		return doctor.Examine(ctx, w, b.p, doctor.Options{
 			StateDir: b.options.StateDir,
 			Named:    b.p.SourceErr == nil,

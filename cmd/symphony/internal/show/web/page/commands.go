@@ -24,7 +24,7 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 		{"What would the next pass do?", "tick --dry-run"},
 		{"Stop everything now", "stop --all"},
 		{"Is the schedule alive?", "schedule status"},
-		{"What would break under cron?", "doctor -v"},
+		{"What would break under cron?", "doctor --all"},
 		{"Is WORKFLOW.md right?", "check"},
 		{"Remove what finished issues have left", "prune"},
 	} {

@@ -164,7 +164,7 @@ func TestOverview(t *testing.T) {
 		"2 of 4 used",
 		"5.57 USD of 20 USD",
 		"/state/web",
-		"doctor -v -w /srv/web/WORKFLOW.md",
+		"doctor --all -w /srv/web/WORKFLOW.md",
 		"Remove symphony",
 		"schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces",
 		"5 hours",
