@@ -171,7 +171,7 @@ func TestDocumentedPromises(t *testing.T) {
 		"Nothing is forgotten":   "all/power all/reboot all/commands_kept",
 		"Agents work on":         "script/run all/schedule_cron all/hosts",
 		"Proof first":            "all/verify codex/verify",
-		"No network needed":      "all/delivery all/pull_request_open codex/no_network",
+		"No network for agents":  "all/delivery all/pull_request_open codex/no_network",
 		"The way back":           "all/feedback_changed codex/feedback",
 		"An end to attempts":     "all/limits codex/max_tokens",
 	}

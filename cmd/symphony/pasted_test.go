@@ -32,8 +32,9 @@ var shellBlocks = map[string]string{
 	"npm install -g @openai/codex":                                       "needs the network and a login",
 	"symphony init --tracker file":                                       "all/tutorial",
 	"symphony init --tracker github":                                     "needs a token",
-	"symphony doctor\nsymphony run 12":                                   "needs a token",
 	"symphony schedule install":                                          "all/tutorial",
+	"gh label create symphony":                                           "needs a token",
+	"git fetch\ngit log -p HEAD..origin/symphony/GH-12":                  "needs a token",
 
 	// docs/tutorial.md
 	"cp -r examples/greeter ~/greeter":                       "all/tutorial",
@@ -42,15 +43,17 @@ var shellBlocks = map[string]string{
 	"symphony doctor": "all/tutorial",
 	"symphony run 2":  "all/tutorial",
 	"symphony show 2": "all/tutorial",
-	"git worktree add -q ../greeter-look symphony/TASK-2": "all/tutorial",
-	"git merge -q symphony/TASK-2":                        "all/tutorial",
+	"git worktree add -q --detach ../greeter-look": "all/tutorial",
+	"git merge -q symphony/TASK-2":                 "all/tutorial",
 
 	// docs/review.md
-	"git log --stat main..symphony/ABC-7":     "all/tutorial",
-	"git worktree add ../look symphony/ABC-7": "all/tutorial",
-	"symphony send-back ABC-7 ":               "all/tutorial",
-	"symphony send-back 2 ":                   "all/tutorial",
-	"git switch main":                         "all/tutorial",
+	"git log --stat main..symphony/ABC-7":              "all/tutorial",
+	"git worktree add --detach ../look symphony/ABC-7": "all/tutorial",
+	"git worktree remove --force ../look":              "all/tutorial",
+	"git switch main\ngit pull":                        "needs a server: the block above it is all/tutorial",
+	"symphony send-back ABC-7 ":                        "all/tutorial",
+	"symphony send-back 2 ":                            "all/tutorial",
+	"git switch main":                                  "all/tutorial",
 
 	// docs/api.md: its lines that begin with curl
 	"symphony serve --port 7967": "does not end",
