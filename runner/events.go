@@ -13,7 +13,7 @@ import (
 type eventWatch struct {
 	site     *site
 	listener *listener
-	guide    *guide
+	memory   *threadMemory
 	rec      *record
 	events   *eventLog
 	log      *slog.Logger
@@ -29,7 +29,7 @@ func (j *job) newEventWatch(g *guide) *eventWatch {
 	return &eventWatch{
 		site:     j.site,
 		listener: j.newListener(),
-		guide:    g,
+		memory:   g.memory,
 		rec:      j.rec,
 		events:   j.events,
 		log:      j.log,
@@ -49,7 +49,7 @@ func (w *eventWatch) handle(g *agentProcess, e agent.Event) {
 	run := w.rec.get()
 	if e.ThreadID == run.ThreadID {
 		w.log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
-		w.guide.turnAccepted(context.Background())
+		w.memory.accept(context.Background())
 	}
 	w.rec.flush(context.Background()) // so that views show the session at once
 }

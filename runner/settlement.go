@@ -17,7 +17,7 @@ type settlement struct {
 	handovers *handovers
 	pushes    *otherPushes
 	verifier  *verifier
-	guide     *guide
+	news      *turnNews
 	rec       *record
 	log       *slog.Logger
 
@@ -104,8 +104,8 @@ func (s *settlement) returnForDelivery(ctx context.Context, turn int) (more bool
 		return false, nil
 	}
 	s.rec.waitForCorrection(ctx)
-	_, s.guide.undelivered = codeOf(refusal)
-	s.log.Info("the work can't be delivered, which the agent is told", "why", s.guide.undelivered)
+	_, s.news.undelivered = codeOf(refusal)
+	s.log.Info("the work can't be delivered, which the agent is told", "why", s.news.undelivered)
 	return true, nil
 }
 

@@ -160,7 +160,7 @@ func TestDescriptionByTheAgent(t *testing.T) {
 	g := j.newGuide()
 	j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
 	two := "Two."
-	g.noteDescription(t.Context(), reconcile.Issue{Description: &two})
+	g.memory.noteDescription(t.Context(), reconcile.Issue{Description: &two})
 	test.Equal(t, "what the thread has seen", r.journal.seen["t1"].Description, hashOf(two))
 }
 

@@ -20,7 +20,8 @@ type toolbox struct {
 	tracker   *reconcile.TrackerAdapter
 	issue     *issueReader
 	handovers *handovers
-	guide     *guide
+	created   *creations
+	memory    *threadMemory
 	rec       *record
 	events    *eventLog
 	redactor  *agent.Redactor // removes only the tracker's key from the answers of tools
@@ -33,7 +34,8 @@ func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 		tracker:   j.worker.Tracker,
 		issue:     j.issue,
 		handovers: h,
-		guide:     g,
+		created:   g.comments.created,
+		memory:    g.memory,
 		rec:       j.rec,
 		events:    j.events,
 		redactor:  j.agentRedactor,
@@ -99,7 +101,7 @@ func (t *toolbox) callTracker(
 		t.events.note(agent.EventMutation, message, m)
 		t.rec.keepLinks(linksInMutation(*m))
 		// If this is never stored, the next run takes the agent's own comment for a person's.
-		warn(t.log, "what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
+		warn(t.log, "what the agent created in the tracker is not stored yet", t.created.save(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}
 	if !changes {
@@ -113,7 +115,7 @@ func (t *toolbox) callTracker(
 	t.rec.change(func(r *reconcile.Run) { r.MovedTo = issue.State })
 	t.rec.flush(ctx)
 	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
-		t.guide.noteDescription(ctx, issue)
+		t.memory.noteDescription(ctx, issue)
 	}
 	return answer
 }

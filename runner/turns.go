@@ -63,7 +63,7 @@ func (j *job) newTurnLoop() *turnLoop {
 			handovers: handovers,
 			pushes:    pushes,
 			verifier:  j.verifier,
-			guide:     guide,
+			news:      guide.news,
 			rec:       j.rec,
 			log:       j.log,
 			earlier:   j.run.Delivery.Handover,
@@ -128,7 +128,7 @@ func (t *turnLoop) start(ctx context.Context) (openedThread, error) {
 	if err != nil {
 		return thread, err
 	}
-	t.guide.codexHome = thread.home
+	t.guide.memory.home = thread.home
 	t.turn.permissions = thread.permissions
 	return thread, nil
 }

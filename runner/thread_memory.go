@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// threadMemory records which part of its issue the thread knows. The loop of turns uses it,
+// and the handler of the agent's events.
+type threadMemory struct {
+	run      reconcile.Run // as dispatched
+	rec      *record
+	threads  ThreadJournal
+	answers  MessageJournal
+	messages *operatorMessages
+	now      func() time.Time
+	log      *slog.Logger
+
+	home string // where codex stores the thread
+
+	mu      sync.Mutex
+	seen    reconcile.LastSeen // the part of the issue that the thread knows
+	pending *pendingUpdate     // replaces seen once codex accepts the next turn
+}
+
+// pendingUpdate is a thread's knowledge of its issue after the text of a turn. It is stored
+// when codex accepts the turn.
+type pendingUpdate struct {
+	seen     reconcile.LastSeen
+	answers  []reconcile.Request
+	messages []reconcile.Message
+}
+
+// lastRun returns the part of the issue that the thread knows, and the thread's last run, nil
+// if it is no longer stored. If the known part is not stored, it is everything up to the start
+// of the last run.
+func (m *threadMemory) lastRun(
+	ctx context.Context,
+	thread string,
+	issue reconcile.Issue,
+) (reconcile.LastSeen, *reconcile.Run, error) {
+	last, found, err := m.threads.LastRunOf(ctx, m.run.IssueID, thread)
+	if err != nil {
+		return reconcile.LastSeen{}, nil, err
+	}
+	seen, known, err := m.threads.LastSeen(ctx, thread)
+	if !found {
+		last.StartedAt = m.run.StartedAt
+		last.Issue = issue
+	}
+	if !known {
+		seen = reconcile.LastSeen{
+			CommentAt:   last.StartedAt,
+			Description: hashOf(text.OrEmpty(last.Issue.Description)),
+		}
+	}
+	if !found {
+		return seen, nil, err
+	}
+	return seen, &last, err
+}
+
+// knows returns the part of the issue that the thread knows.
+func (m *threadMemory) knows() reconcile.LastSeen {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen
+}
+
+// isAccepted reports whether codex accepted the text of the turn.
+func (m *threadMemory) isAccepted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pending == nil
+}
+
+// propose notes what the thread knows once codex accepts the next turn.
+func (m *threadMemory) propose(seen reconcile.LastSeen, u agent.Update) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending = &pendingUpdate{seen, u.Answers, u.Messages}
+}
+
+// accept stores that the thread knows the text of the turn. After a crash before that, the
+// text is sent again.
+func (m *threadMemory) accept(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pending != nil {
+		m.store(ctx, *m.pending)
+		m.pending = nil
+	}
+}
+
+// store stores the thread's knowledge of its issue. The caller holds mu.
+func (m *threadMemory) store(ctx context.Context, p pendingUpdate) {
+	m.seen = p.seen
+	run := m.rec.get()
+	ctx = context.WithoutCancel(ctx)
+	thread := reconcile.Thread{
+		ID:          run.ThreadID,
+		WorkspaceID: run.WorkspaceID,
+		CodexHome:   m.home,
+	}
+	seenErr := m.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, m.now())
+	answersErr := m.answers.MarkAnswersSeen(ctx, p.answers, run.ID)
+	err := errors.Join(seenErr, answersErr)
+	warn(m.log, "what the thread has seen is not stored, a later turn may repeat it", err)
+	m.messages.reached(ctx, p.messages)
+}
+
+// noteDescription marks the description as seen, because the agent itself may have written it.
+// issue is the issue after the agent's call of the tool.
+func (m *threadMemory) noteDescription(ctx context.Context, issue reconcile.Issue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pending
+	if p == nil {
+		p = &pendingUpdate{seen: m.seen}
+	}
+	p.seen.Description = hashOf(text.OrEmpty(issue.Description))
+	if m.pending == nil && p.seen != m.seen {
+		m.store(ctx, *p)
+	}
+}
