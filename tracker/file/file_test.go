@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/file"
 )
@@ -233,6 +234,34 @@ func TestUnusableFiles(t *testing.T) {
 	}
 	test.OK(t, os.Remove(filepath.Join(dir, "empty.md")))
 	test.Equal(t, "by id", len(test.Must(a.ByIDs(t.Context(), append(elsewhere, "GOOD")))), 1)
+}
+
+// The id of an issue stays the same while its file has a fault.
+func TestIdentityOfFaultyFiles(t *testing.T) {
+	const broken = "title: Fix: the door\n" // YAML wants quotes
+	for content, want := range map[string]string{
+		"---\nid: task-7 # from Backlog\ntitle: A\n---\n":            "task-7",
+		"---\nid: >-\n  task-7\ntitle: A\n---\n":                     "task-7",
+		"---\nid: task-7 # from Backlog\n" + broken + "---\n":        "task-7",
+		"---\nid: 'task-7'\t# from Backlog\r\n" + broken + "---\r\n": "task-7",
+		"---\nid: # none\n" + broken + "---\n":                       "a",
+		"---\n" + broken + "---\n\nid: 12\n":                         "a",
+		"---\ntitle: A\n---\n\nid: 12\n":                             "a",
+		"---\nid: task-7 # from Backlog\ntitle: A\n":                 "task-7",
+		"---\ntitle: A\n\nid: 12\n":                                  "a", // without the second fence
+		"---\ntitle: A\nid: task-1":                                  "a", // perhaps half of task-12
+	} {
+		a, _ := folder(t, map[string]string{"a.md": content})
+		list := test.Must(a.Candidates(t.Context(), states))
+		test.Equal(t, content, text.Map(list, func(i reconcile.Issue) string { return i.ID }), []string{want})
+	}
+}
+
+// The status of an issue that lacks its title is seen as YAML reads it.
+func TestStatusOfFaultyFile(t *testing.T) {
+	a, _ := folder(t, map[string]string{"a.md": "---\nid: A\nstatus: >-\n  To Do\n---\n"})
+	found := test.Must(a.ByIDs(t.Context(), []string{"A"}))
+	test.Equal(t, "the status", found["A"].State, "To Do")
 }
 
 // A file that cannot be read may contain any issue, so that none counts as gone.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ type record struct {
 	state        *yaml.Node
 	// returns why it is no issue, with file and line; nil for an issue. The call is slow
 	fault      func() string
-	statusSeen string // the status in a file that is no issue, if a line contains it
+	statusSeen string // the status, also in a file that is no issue, as far as it can be read
 	// a file without an id, because it is empty or ends too early: it may belong to any issue
 	nameless bool
 }
@@ -98,31 +99,55 @@ func (t *tracker) parse(name string, content []byte) *record {
 	}
 	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
 	fault := f.read(content, front, closed)
+	id := f.text("id")
+	r.statusSeen = f.text("status")
+	switch {
+	case fault != nil && closed: // YAML has not read all of it
+		lines := content[front.start:front.end]
+		id = cmp.Or(id, firstValue(idLine(), lines))
+		r.statusSeen = cmp.Or(r.statusSeen, firstValue(statusLine(), lines))
+	case fault != nil: // half a file
+		id = firstValue(idLine(), beginning(content[front.start:]))
+		r.nameless = id == ""
+	}
+	if id != "" {
+		r.issue = identity(id)
+	}
 	if fault == nil {
-		if id := f.text("id"); id != "" {
-			r.issue = identity(id)
-		}
 		r.fill(f, content, front.end)
 		fault = r.incomplete(f)
 	}
 	if fault == nil {
 		return r
 	}
-	if closed {
-		if m := statusLine().FindSubmatch(content[front.start:front.end]); m != nil {
-			r.statusSeen = strings.Trim(string(m[1]), `'" `)
-		}
-	}
-	if m := idLine().FindSubmatch(content); m != nil {
-		r.issue = identity(strings.Trim(string(m[1]), `'" `))
-	} else {
-		r.nameless = !closed // half a file
-	}
 	r.fault = sync.OnceValue(func() string {
 		line, message := fault()
 		return fmt.Sprintf("%s:%d: %s", name, line, message)
 	})
 	return r
+}
+
+// beginning returns the whole lines before the first empty line of front matter without an
+// end. A body may follow, in which a line such as "id: 12" means nothing.
+func beginning(lines []byte) []byte {
+	end := 0
+	for line := range bytes.Lines(lines) {
+		isWhole := bytes.HasSuffix(line, []byte("\n"))
+		if !isWhole || len(bytes.TrimSpace(line)) == 0 {
+			break
+		}
+		end += len(line)
+	}
+	return lines[:end]
+}
+
+// firstValue returns the value in the first line that a pattern finds; empty if it finds none.
+func firstValue(pattern *regexp.Regexp, lines []byte) string {
+	m := pattern.FindSubmatch(lines)
+	if m == nil {
+		return ""
+	}
+	return strings.Trim(string(m[1]), `'" `)
 }
 
 // fault finds the line and the reason for which a file is no issue.
@@ -193,10 +218,10 @@ func (r *record) incomplete(f fields) fault {
 var colonInValue = text.Pattern(`^(\w+):[ \t]+[^\s"'|>\[{].*:(?:[ \t]|$)`)
 
 // idLine finds the id in front matter that cannot be read.
-var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
+var idLine = text.Pattern(`(?m)^id:[ \t]*([^\s#].*?)[ \t]*(?:[ \t]#.*)?\r?$`)
 
 // statusLine finds the status in front matter that cannot be read.
-var statusLine = text.Pattern(`(?m)^(?:status|state):[ \t]*(\S.*?)[ \t]*(?:[ \t]#.*)?\r?$`)
+var statusLine = text.Pattern(`(?m)^(?:status|state):[ \t]*([^\s#].*?)[ \t]*(?:[ \t]#.*)?\r?$`)
 
 // fill sets the fields from the front matter and the body. body is the offset of the last line
 // of the front matter.
