@@ -236,8 +236,8 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 // follow asks about new requests, and no longer about ended ones, until ctx ends.
 func (e *elicitor) follow(ctx context.Context, a asker) {
 	changes := poll{agents: e.agents}
-	repeat(ctx, func() {
-		err := changes.look(ctx, func() error {
+	repeat(ctx, e.log, "requests not read", func() error {
+		return changes.look(ctx, func() error {
 			open, err := e.agents.Requests(ctx)
 			if err != nil {
 				return err
@@ -248,9 +248,6 @@ func (e *elicitor) follow(ctx context.Context, a asker) {
 			e.endOthers(open)
 			return nil
 		})
-		if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "requests not read", "error", err)
-		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +35,6 @@ type forwarder struct {
 	agents *agents.Agents
 	log    *slog.Logger
 	host   *transport
-	gone   context.CancelFunc    // ends follow
 	known  map[string]*forwarded // by run
 }
 
@@ -87,23 +87,27 @@ func wantsEvents(req mcp.Request) bool {
 	return wanted
 }
 
+// errHostGone: the host reads nothing any more, and nothing more is sent.
+var errHostGone = errors.New("the host is gone")
+
 // follow sends the events of the live agents until ctx ends or the host is gone.
 func (f *forwarder) follow(ctx context.Context) {
-	ctx, f.gone = context.WithCancel(ctx)
-	defer f.gone()
 	changes := poll{agents: f.agents}
-	failure := ""
-	repeat(ctx, func() {
-		isFirst := changes.last.IsZero()
-		err := changes.look(ctx, func() error { return f.list(ctx, isFirst) })
-		for _, a := range f.known {
-			err = errors.Join(err, f.send(ctx, a))
+	repeat(ctx, f.log, "events not read", func() error { return f.forward(ctx, &changes) })
+}
+
+// forward sends the events that are new since the last call. An agent whose events can't be
+// read keeps back no others. The same failures return the same error.
+func (f *forwarder) forward(ctx context.Context, changes *poll) error {
+	isFirst := changes.last.IsZero()
+	err := changes.look(ctx, func() error { return f.list(ctx, isFirst) })
+	for _, id := range slices.Sorted(maps.Keys(f.known)) {
+		err = errors.Join(err, f.send(ctx, f.known[id]))
+		if errors.Is(err, errHostGone) {
+			return err
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != failure { // the next look tries again
-			failure = err.Error()
-			f.log.Warn("events not read", "error", failure)
-		}
-	})
+	}
+	return err
 }
 
 // list finds the agents that have appeared, and sends the last events of agents that have
@@ -114,14 +118,17 @@ func (f *forwarder) list(ctx context.Context, isFirst bool) error {
 	if err != nil {
 		return fmt.Errorf("find the live agents: %w", err)
 	}
-	for id, a := range f.known {
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(f.known)) {
 		if slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
 			continue
 		}
-		if err := f.send(ctx, a); err != nil {
-			return err
+		ended := f.known[id]
+		if err := f.send(ctx, ended); err != nil {
+			errs = append(errs, err)
+			continue
 		}
-		a.log.Close()
+		ended.log.Close()
 		delete(f.known, id)
 	}
 	for _, run := range runs {
@@ -130,16 +137,15 @@ func (f *forwarder) list(ctx context.Context, isFirst bool) error {
 		}
 		a := &forwarded{run: run, log: eventlog.Follower{Path: f.agents.EventLog(run)}}
 		if isFirst {
-			err = errors.Join(err, a.log.Read(func([]byte) {}))
+			errs = append(errs, a.log.Read(func([]byte) {}))
 		}
 		f.known[run.ID] = a
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // send sends the new events of an agent, and waits until the host read them. If the host is
-// late, it drops the oldest events, except events about approvals. If the host is gone, it
-// ends follow.
+// late, it drops the oldest events, except events about approvals. Error: errHostGone.
 func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 	err := a.log.Read(func(line []byte) { a.lines = append(a.lines, line) })
 	if err != nil || len(a.lines) == 0 {
@@ -172,8 +178,7 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 		event.Dropped = a.dropped
 		a.dropped = 0
 		if err := f.host.notify(ctx, eventMethod, event); err != nil {
-			f.gone()
-			return err
+			return fmt.Errorf("%w: %w", errHostGone, err)
 		}
 	}
 	a.lines = nil

@@ -2,7 +2,9 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -43,10 +45,25 @@ func (p *poll) look(ctx context.Context, read func() error) error {
 	return nil
 }
 
-// repeat calls do at every pollStep until ctx ends.
-func repeat(ctx context.Context, do func()) {
-	do()
-	for wiring.Sleep(ctx, pollStep) {
-		do()
+// repeat calls do at every pollStep, until ctx ends or do returns errHostGone. A failure that
+// lasts is logged once, and again if do succeeded in between.
+func repeat(ctx context.Context, log *slog.Logger, message string, do func() error) {
+	logged := ""
+	for {
+		err := do()
+		if ctx.Err() != nil || errors.Is(err, errHostGone) {
+			return
+		}
+		failure := ""
+		if err != nil {
+			failure = err.Error()
+		}
+		if failure != "" && failure != logged {
+			log.WarnContext(ctx, message, "error", failure)
+		}
+		logged = failure
+		if !wiring.Sleep(ctx, pollStep) {
+			return
+		}
 	}
 }
