@@ -223,7 +223,8 @@ func OutsideFiles(ctx context.Context, dir string) string {
 	return print
 }
 
-// outsideFiles calls each with the path of every file in no repository, relative to top.
+// outsideFiles calls each with the path, relative to top, of every file in no repository and
+// of every folder that can't be read. The fingerprint is the same if top is moved.
 func outsideFiles(ctx context.Context, top string, each func(path string)) (print string, err error) {
 	h := sha256.New()
 	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -233,9 +234,11 @@ func outsideFiles(ctx context.Context, top string, each func(path string)) (prin
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+		name := relative(top, path)
 		if err != nil { // it may contain files
-			fmt.Fprintln(h, err)
-			each(path)
+			number, _ := errors.AsType[syscall.Errno](err)
+			fmt.Fprintf(h, "%s\x00unread\x00%d\x00", name, number)
+			each(name)
 			return nil
 		}
 		if d.IsDir() && (exists(filepath.Join(path, ".git")) || isBare(path)) {
@@ -248,12 +251,19 @@ func outsideFiles(ctx context.Context, top string, each func(path string)) (prin
 		if err != nil {
 			return nil //nolint:nilerr // it has vanished
 		}
-		path = strings.TrimPrefix(path, top+"/")
-		fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
-		each(path)
+		fmt.Fprintf(h, "%s\x00%d\x00%d\x00", name, info.Size(), info.ModTime().UnixNano())
+		each(name)
 		return nil
 	})
 	return fmt.Sprintf("%x", h.Sum(nil)), err
+}
+
+// relative returns the part of a path below top: a/b for /top/a/b, and "." for /top itself.
+func relative(top, path string) string {
+	if path == top {
+		return "."
+	}
+	return strings.TrimPrefix(path, top+"/")
 }
 
 // DirAround returns the nearest directory, from dir upwards, that looks like a git directory;

@@ -312,3 +312,20 @@ func TestUnsavedOutside(t *testing.T) {
 		})
 	}
 }
+
+// Files that after_create has left are known wherever the workspace is, also if a folder
+// can't be read there. The names of such folders are relative to the workspace.
+func TestUnsavedOutsideOfMovedWorkspace(t *testing.T) {
+	t.Parallel()
+	if !test.Unprivileged(t) {
+		return
+	}
+	dir := realTemp(t)
+	sh(t, dir, "mkdir -p ws/closed; put ws/.env x; chmod 0 ws/closed")
+	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "chmod", "-R", "u+rwX", dir).Run() })
+	known := OutsideFiles(t.Context(), filepath.Join(dir, "ws"))
+	sh(t, dir, "mv ws moved")
+	test.Equal(t, "moved", OutsideFiles(t.Context(), filepath.Join(dir, "moved")), known)
+	_, items := Unsaved(t.Context(), filepath.Join(dir, "moved"), "", "", "")
+	test.Equal(t, "the items", items, []string{".env", "closed"})
+}
