@@ -20,6 +20,10 @@ func (c crashingMachine) Purge(ctx context.Context, r RootRequest) (PurgeAnswer,
 	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Machine.Purge(ctx, r) })
 }
 
+func (c crashingMachine) KeepEnd(ctx context.Context, dir string) (*WorkEnd, error) {
+	return crash.Around("host.KeepEnd", func() (*WorkEnd, error) { return c.Machine.KeepEnd(ctx, dir) })
+}
+
 type crashingRun struct{ Run }
 
 func (c crashingRun) Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error) {
@@ -56,6 +60,10 @@ func (c crashingRun) Keep(ctx context.Context, r KeepRequest) (string, error) {
 
 func (c crashingRun) Forget(ctx context.Context, r KeepRequest) error {
 	return crash.AroundErr("host.Forget", func() error { return c.Run.Forget(ctx, r) })
+}
+
+func (c crashingRun) CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error) {
+	return crash.Around("host.CheckOut", func() (CheckOutAnswer, error) { return c.Run.CheckOut(ctx, r) })
 }
 
 func (c crashingRun) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
