@@ -161,16 +161,18 @@ type fault struct {
 	// found the workflow valid
 	ofRun Class
 	codes []string
+	// it may be over a moment later, see Momentary
+	momentary bool
 }
 
 // faults lists the codes that have a class. Other codes are plain failures of a command, or of
 // a run's issue.
 var faults = byCode(
-	fault{ClassUsage, ClassUsage, []string{"usage", "not_a_terminal", "token_readable"}},
-	fault{ClassLock, ClassLock, []string{"locked"}},
+	fault{class: ClassUsage, ofRun: ClassUsage, codes: []string{"usage", "not_a_terminal", "token_readable"}},
+	fault{class: ClassLock, ofRun: ClassLock, codes: []string{"locked"}},
 	// As the end of a run these are the issue's: the template, for instance, may render for
 	// other issues.
-	fault{ClassWorkflow, ClassIssue, []string{
+	fault{class: ClassWorkflow, ofRun: ClassIssue, codes: []string{
 		"missing_workflow_file",
 		"workflow_parse_error",
 		"workflow_front_matter_not_a_map",
@@ -184,7 +186,7 @@ var faults = byCode(
 		"project_conflict",
 		"codex_command_unsafe",
 	}},
-	fault{ClassWorkflow, ClassTracker, []string{
+	fault{class: ClassWorkflow, ofRun: ClassTracker, codes: []string{
 		"unsupported_tracker_kind",
 		"missing_tracker_api_key",
 		"missing_tracker_project_slug",
@@ -196,16 +198,19 @@ var faults = byCode(
 		"forge_login",
 		"forge_moved",
 	}},
-	fault{ClassWorkflow, ClassMachine, []string{
+	fault{class: ClassWorkflow, ofRun: ClassMachine, codes: []string{
 		"workspace_root_unusable",
 		"codex_not_found",
 		"state_conflict",
 	}},
-	fault{ClassTracker, ClassTracker, []string{
+	// A connection that broke, a server that restarts, an answer of a proxy.
+	fault{class: ClassTracker, ofRun: ClassTracker, momentary: true, codes: []string{
 		"*_api_request",
 		"*_api_status",
-		"*_graphql_errors",
 		"*_unknown_payload",
+	}},
+	fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
+		"*_graphql_errors",
 		"*_missing_end_cursor",
 		"answer_too_large",
 		"tracker_endpoint_invalid",
@@ -218,13 +223,13 @@ var faults = byCode(
 		"tracker_malformed",
 		"tracker_empty",
 	}},
-	fault{ClassTracker, ClassTracker, []string{
+	fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
 		"command_key_refused",
 		"command_failed",
 		"command_timeout",
 		"command_answer_invalid",
 	}},
-	fault{ClassMachine, ClassMachine, []string{
+	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 		"codex_incompatible",
 		"sandbox_unavailable",
 		"agent_auth",
@@ -247,15 +252,15 @@ var faults = byCode(
 		"state_unsupported_filesystem",
 		"state_write",
 	}},
-	fault{ClassMachine, ClassMachine, []string{
+	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 		"repository_unavailable",
 		"git_identity_missing",
 		"branch_in_the_way",
 	}},
 	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
 	// either.
-	fault{ClassMachine, ClassTracker, []string{"workspace_taken"}},
-	fault{ClassMachine, ClassMachine, []string{
+	fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken"}},
+	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 		"host_failed",
 		"host_lost",
 		"host_mismatch",
@@ -266,7 +271,7 @@ var faults = byCode(
 		"host_withdrawn",
 		"engine_missing",
 	}},
-	fault{ClassIssue, ClassIssue, []string{
+	fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{
 		"delivery_failed",
 		"delivery_conflict",
 		"delivery_incomplete",
@@ -277,9 +282,9 @@ var faults = byCode(
 		"verify_unusable",
 		"not_verified",
 	}},
-	fault{ClassIssue, ClassIssue, HoldCodes()},
+	fault{class: ClassIssue, ofRun: ClassIssue, codes: HoldCodes()},
 	// For hooks.on_attention these are warnings, which fail no pass.
-	fault{ClassIssue, ClassIssue, []string{"hook_failed", "hook_timeout"}},
+	fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{"hook_failed", "hook_timeout"}},
 )
 
 // passing lists the codes of faults that end by themselves.
@@ -304,6 +309,24 @@ const serverError = 500
 func EndsByItself(code string, status int) bool {
 	_, passes := lookUp(passing, code)
 	return passes || status >= serverError
+}
+
+// Momentary reports whether the fault of a request may be over a moment later, so that a read
+// is worth repeating at once. A refusal, a rate limit, and a request that already took too long
+// are not.
+func Momentary(err error) bool {
+	known, ok := errors.AsType[*Error](err)
+	if !ok || errors.Is(err, ErrRejected) {
+		return false
+	}
+	var limited Limited
+	var late interface{ Timeout() bool }
+	if errors.As(err, &limited) || errors.As(err, &late) && late.Timeout() {
+		return false
+	}
+	f, _ := faultOf(known.Code)
+	isRefusal := known.Status != 0 && known.Status < serverError
+	return f.momentary && !isRefusal
 }
 
 // faultOf returns the meaning of a code.

@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestClassOf(t *testing.T) {
@@ -47,6 +49,36 @@ func TestRunClass(t *testing.T) {
 		equal(t, code, MachineFault(code), want == ClassMachine || want == ClassTracker)
 	}
 }
+
+func TestMomentary(t *testing.T) {
+	answer := func(status int) *Error { return &Error{Code: "github_api_status", Status: status} }
+	for _, row := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("plain"), false},
+		{NewError("linear_api_request", "connection refused", ""), true},
+		{NewError("linear_unknown_payload", "a page of a proxy", ""), true},
+		{NewError("linear_graphql_errors", "no such field", ""), false},
+		{NewError("command_timeout", "", ""), false},
+		{answer(502), true},
+		{fmt.Errorf("wrapped: %w", answer(500)), true},
+		{answer(404), false},
+		{NewError("linear_api_request", "", "").WithCause(context.DeadlineExceeded), false},
+		{NewError("linear_api_request", "", "").WithCause(ErrRejected), false},
+		{NewError("linear_api_request", "", "").WithCause(limitedUntil{}), false},
+	} {
+		equal(t, fmt.Sprint(row.err), Momentary(row.err), row.want)
+	}
+}
+
+// limitedUntil is the error of a rate limit.
+type limitedUntil struct{ time.Time }
+
+func (l limitedUntil) Error() string { return "limited" }
+
+func (l limitedUntil) ResetAt() time.Time { return l.Time }
 
 // A code with which a run ends and which holds its issue is a fault of the issue, without a
 // row in the table of faults.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -45,7 +46,7 @@ func ProveLabels(
 	return proofs
 }
 
-// askLabels asks once more if the fault may have passed.
+// askLabels asks once more after a fault that may be over.
 func askLabels(
 	ctx context.Context,
 	t *reconcile.TrackerAdapter,
@@ -54,11 +55,7 @@ func askLabels(
 	if t.LabelsSet == nil {
 		return nil, errors.New(t.Name + " can't be asked")
 	}
-	found, err := t.LabelsSet(ctx, issueID)
-	if !mayPass(err) || !Sleep(ctx, againPause) {
-		return found, err
-	}
-	return t.LabelsSet(ctx, issueID)
+	return transport.Retry(ctx, func() ([]reconcile.LabelSet, error) { return t.LabelsSet(ctx, issueID) })
 }
 
 // leftOut returns why a label does not count, "" if it does. Several labels of an issue may

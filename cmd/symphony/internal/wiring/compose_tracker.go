@@ -39,7 +39,7 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	if err != nil {
 		return nil, err
 	}
-	t.Tracker = again{t.Tracker}
+	t.Tracker = transport.RetryReads(t.Tracker)
 	return t, nil
 }
 
