@@ -194,12 +194,19 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	if !exists {
 		return nil, c.missing(identifier)
 	}
-	if isAddress { // another workspace may have the same identifier
-		if own, _ := text.IssueAddress(*cmp.Or(issue.URL, &identifier)); own != address {
-			return nil, c.missing(given)
-		}
+	if isAddress && !isAt(issue, address) { // another workspace may have the same identifier
+		return nil, c.missing(given)
 	}
 	return &issue, nil
+}
+
+// isAt reports whether an issue has a web address.
+func isAt(issue reconcile.Issue, address string) bool {
+	if issue.URL == nil {
+		return false
+	}
+	own, _ := text.IssueAddress(*issue.URL)
+	return own == address
 }
 
 // missing returns the error of an issue that does not exist.

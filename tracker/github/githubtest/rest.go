@@ -215,18 +215,26 @@ func (c *call) editIssue() answer {
 	}
 	c.decode(&asked)
 	want := c.issue.clone()
-	want.Title = *cmp.Or(asked.Title, &want.Title)
-	want.Body = *cmp.Or(asked.Body, &want.Body)
-	want.State = *cmp.Or(asked.State, &want.State)
-	want.Labels = *cmp.Or(asked.Labels, &want.Labels)
-	want.Assignees = *cmp.Or(asked.Assignees, &want.Assignees)
+	replace(&want.Title, asked.Title)
+	replace(&want.Body, asked.Body)
+	replace(&want.State, asked.State)
+	replace(&want.Labels, asked.Labels)
+	replace(&want.Assignees, asked.Assignees)
 	if asked.State != nil {
-		want.Reason = *cmp.Or(asked.StateReason, new(string))
+		want.Reason = ""
+		replace(&want.Reason, asked.StateReason)
 	}
 	if c.edit(c.issue, want) != nil {
 		return invalid("Issue", "title")
 	}
 	return c.getIssue()
+}
+
+// replace sets a field to the value of a request, unless the request lacks it.
+func replace[T any](field, asked *T) {
+	if asked != nil {
+		*field = *asked
+	}
 }
 
 // changeLabels adds labels to an issue, or with PUT replaces its labels. It answers all of

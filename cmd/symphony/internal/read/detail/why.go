@@ -193,17 +193,20 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	release := r.released()
 	v.Status = reconcile.StatusHandedOver
 	v.Since = &release.At
-	moved := release.From
-	state := text.OrEmpty(v.Issue.State)
-	if release.To != nil && *release.To != release.From {
-		moved += " → " + *release.To
+	last := release.From
+	if release.To != nil {
+		last = *release.To
 	}
+	moved := release.From
+	if last != release.From {
+		moved += " → " + last
+	}
+	state := text.OrEmpty(v.Issue.State)
 	v.Why = Why{whyHandedOver, moved}
 	if reason := words.Releases[release.Reason]; reason != "" {
 		v.Status = StatusReleased
 		v.Why = Why{whyReleased, reason}
 	}
-	last := *cmp.Or(release.To, &release.From)
 	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state
 	}
