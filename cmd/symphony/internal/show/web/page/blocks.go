@@ -138,8 +138,7 @@ func colourLines(file string, lines []diffLine) {
 			l.Colours = now.line(l.Text)
 		default:
 			l.Colours = now.line(l.Text)
-			old.class = now.class
-			old.until = now.until
+			old.open = now.open
 		}
 	}
 }

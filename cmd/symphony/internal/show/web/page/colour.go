@@ -10,16 +10,30 @@ import (
 
 // language says how to tell comments, strings and words of a language.
 type language struct {
-	files   string // the extensions of its files, with blanks between them
-	comment string // begins a comment that ends with its line
-	// blocks are pairs of begin and end of comments and strings that may have several lines;
-	// the pairs of comments come first.
-	blocks []string
+	files   string  // the extensions of its files, with blanks between them
+	comment string  // begins a comment that ends with its line
+	blocks  []block // comments and strings that may have several lines
 	// quotes are the signs around strings that end with their line at the latest; a backslash
 	// escapes them.
 	quotes string
-	words  string // the coloured words, with blanks between them; of languageOf around each
+	// an apostrophe begins no string, but may be part of a word or of the name of a lifetime:
+	// &'a str. The character '"' is a string nevertheless.
+	apostrophes bool
+	words       string // the coloured words, with blanks between them; of languageOf around each
+	upperCase   bool   // words may be written in lower case, too
 }
+
+// block is a kind of comment or string that goes on until its end, in a later line perhaps.
+type block struct{ class, begin, end string }
+
+var (
+	commentOfC   = block{"comment", "/*", "*/"}
+	commentHTML  = block{"comment", "<!--", "-->"}
+	backquoted   = block{"string", "`", "`"}
+	tripleQuoted = block{"string", `"""`, `"""`}
+	tripleSingle = block{"string", "'''", "'''"}
+	singleQuoted = block{"string", "'", "'"}
+)
 
 const wordsOfC = "break case catch class const continue default do else enum extern false final finally " +
 	"for if import interface new null package private protected public return static struct super switch " +
@@ -30,7 +44,7 @@ var languages = []language{
 	{
 		files:   ".go",
 		comment: "//",
-		blocks:  []string{"/*", "*/", "`", "`"},
+		blocks:  []block{commentOfC, backquoted},
 		quotes:  `"'`,
 		words: "break case chan const continue default defer else fallthrough false for func go goto if " +
 			"import interface map nil package range return select struct switch true type var",
@@ -38,7 +52,7 @@ var languages = []language{
 	{
 		files:   ".js .jsx .mjs .cjs .ts .tsx",
 		comment: "//",
-		blocks:  []string{"/*", "*/", "`", "`"},
+		blocks:  []block{commentOfC, backquoted},
 		quotes:  `"'`,
 		words: wordsOfC + " as async await export extends from function in instanceof let of type typeof " +
 			"undefined var yield",
@@ -46,7 +60,7 @@ var languages = []language{
 	{
 		files:   ".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php",
 		comment: "//",
-		blocks:  []string{"/*", "*/", `"""`, `"""`},
+		blocks:  []block{commentOfC, tripleQuoted},
 		quotes:  `"'`,
 		words: wordsOfC + " as async await echo extends fun func function implements in instanceof is let " +
 			"override throws using val var when",
@@ -54,36 +68,38 @@ var languages = []language{
 	{
 		files:   ".c .h .cc .cpp .hpp .m .proto",
 		comment: "//",
-		blocks:  []string{"/*", "*/"},
+		blocks:  []block{commentOfC},
 		quotes:  `"'`,
 		words: wordsOfC + " auto char delete double float inline int long namespace nullptr short signed " +
 			"sizeof template typedef union unsigned using virtual",
 	},
 	{
-		files:   ".rs",
-		comment: "//",
-		blocks:  []string{"/*", "*/"},
-		quotes:  `"`,
+		files:       ".rs",
+		comment:     "//",
+		blocks:      []block{commentOfC},
+		quotes:      `"`,
+		apostrophes: true,
 		words: "as async await break const continue crate dyn else enum false fn for if impl in let loop " +
 			"match mod move mut pub ref return self Self static struct super trait true type unsafe use " +
 			"where while",
 	},
-	{files: ".css", blocks: []string{"/*", "*/"}, quotes: `"'`},
-	{files: ".scss .less", comment: "//", blocks: []string{"/*", "*/"}, quotes: `"'`},
+	{files: ".css", blocks: []block{commentOfC}, quotes: `"'`},
+	{files: ".scss .less", comment: "//", blocks: []block{commentOfC}, quotes: `"'`},
 	{files: ".json", quotes: `"`, words: "true false null"},
 	{
-		files:   ".sql",
-		comment: "--",
-		blocks:  []string{"/*", "*/"},
-		quotes:  `"'`,
+		files:     ".sql",
+		comment:   "--",
+		blocks:    []block{commentOfC},
+		quotes:    `"'`,
+		upperCase: true,
 		words: "ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR " +
 			"ORDER SELECT SET TABLE UPDATE VALUES WHERE",
 	},
-	{files: ".html .xml .svg .vue .md", blocks: []string{"<!--", "-->"}},
+	{files: ".html .xml .svg .vue .md", blocks: []block{commentHTML}},
 	{
 		files:   ".py",
 		comment: "#",
-		blocks:  []string{`"""`, `"""`, "'''", "'''"},
+		blocks:  []block{tripleQuoted, tripleSingle},
 		quotes:  `"'`,
 		words: "and as assert async await break class continue def del elif else except False finally for " +
 			"from global if import in is lambda None nonlocal not or pass raise return self True try while " +
@@ -99,12 +115,17 @@ var languages = []language{
 	{
 		files:   ".sh .bash .zsh",
 		comment: "#",
-		blocks:  []string{"'", "'"},
+		blocks:  []block{singleQuoted},
 		quotes:  `"`,
 		words:   "case do done elif else esac exit export fi for function if in local return then until while",
 	},
-	// an apostrophe may belong to a word
-	{files: ".yml .yaml .toml .ini .cfg .tf", comment: "#", quotes: `"`, words: "true false null"},
+	{
+		files:       ".yml .yaml .toml .ini .cfg .tf",
+		comment:     "#",
+		quotes:      `"`,
+		apostrophes: true,
+		words:       "true false null",
+	},
 }
 
 // languageOf returns the language of a file by its name; ok is false if it is not known.
@@ -133,8 +154,7 @@ const mostParts = 300
 // grows with their length.
 type scanner struct {
 	language
-	// of the comment or string in which the next line begins; empty if it begins in none
-	class, until string
+	open block // in which the next line begins; zero if it begins in none
 }
 
 // line returns the colours of the next line.
@@ -156,29 +176,45 @@ func (s *scanner) line(text string) []colour {
 // part returns the class and the length of the part that begins at a place of a line.
 func (s *scanner) part(line string, at int) (class string, length int) {
 	text := line[at:]
-	first, size := utf8.DecodeRuneInString(text)
-	begin := slices.IndexFunc(s.blocks, func(sign string) bool { return strings.HasPrefix(text, sign) })
-	switch {
-	case s.until != "":
-		return s.block(text, 0)
-	case s.beginsComment(line, at):
+	if s.open.end != "" {
+		return s.inBlock(text, 0)
+	}
+	if s.beginsComment(line, at) {
 		return "comment", len(text)
-	case begin >= 0 && begin%2 == 0:
-		s.class = "string"
-		s.until = s.blocks[begin+1]
-		if begin == 0 && s.until != s.blocks[0] {
-			s.class = "comment"
+	}
+	for _, b := range s.blocks {
+		if strings.HasPrefix(text, b.begin) {
+			s.open = b
+			return s.inBlock(text, len(b.begin))
 		}
-		return s.block(text, len(s.blocks[begin]))
-	case s.quotes == `"` && strings.HasPrefix(text, `'"'`):
-		// of Rust, whose apostrophes also begin the names of lifetimes
-		return "string", len(`'"'`)
-	case strings.ContainsRune(s.quotes, first):
-		return "string", quotedLength(text)
-	case first == '\\' && len(text) > size: // of a shell: the next sign is itself
+	}
+	length = s.quoted(text)
+	if length > 0 {
+		return "string", length
+	}
+	return s.plain(text)
+}
+
+// quoted returns the length of the string with which a text begins; 0 if it begins with none.
+func (s *scanner) quoted(text string) int {
+	const aQuote = `'"'`
+	switch {
+	case s.apostrophes && strings.HasPrefix(text, aQuote):
+		return len(aQuote)
+	case strings.IndexByte(s.quotes, text[0]) >= 0:
+		return quotedLength(text)
+	}
+	return 0
+}
+
+// plain returns the class and the length of the word, number or sign with which a text begins.
+func (s *scanner) plain(text string) (class string, length int) {
+	first, size := utf8.DecodeRuneInString(text)
+	if first == '\\' && len(text) > size { // of a shell: the next sign is itself
 		_, next := utf8.DecodeRuneInString(text[size:])
 		return "", size + next
-	case !wordSign(first):
+	}
+	if !wordSign(first) {
 		return "", size
 	}
 	length = strings.IndexFunc(text, func(r rune) bool { return !wordSign(r) })
@@ -189,7 +225,7 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 		return "number", length
 	}
 	word := text[:length]
-	if s.comment == "--" { // SQL, in which case does not matter
+	if s.upperCase {
 		word = strings.ToUpper(word)
 	}
 	if strings.Contains(s.words, " "+word+" ") {
@@ -207,17 +243,16 @@ func (s *scanner) beginsComment(line string, at int) bool {
 	return s.comment != "#" || at == 0 || line[at-1] == ' ' || line[at-1] == '\t'
 }
 
-// block returns the class and length of the rest of a comment or string, whose end is sought
-// from a place on.
-func (s *scanner) block(text string, from int) (class string, length int) {
-	class = s.class
-	at := strings.Index(text[from:], s.until)
+// inBlock returns the class and length of the rest of the open comment or string, whose end is
+// sought from a place on.
+func (s *scanner) inBlock(text string, from int) (class string, length int) {
+	class = s.open.class
+	at := strings.Index(text[from:], s.open.end)
 	if at < 0 {
 		return class, len(text)
 	}
-	length = from + at + len(s.until)
-	s.class = ""
-	s.until = ""
+	length = from + at + len(s.open.end)
+	s.open = block{}
 	return class, length
 }
 
