@@ -99,7 +99,9 @@ func (l leanTools) spawn(
 		return nil, turnOut{}, err
 	}
 	in.ID = cmp.Or(in.ID, answeredAgent(req))
-	call := newSpawning(ctx, l.starter.env.Now(), l.elicitor, req, in.Prompt)
+	began := l.starter.env.Now()
+	l.elicitor.takeAnswers(ctx, req)
+	call := newSpawning(l.elicitor.asker(req), req, began, in.Prompt)
 	a, toAsk, err := l.starter.start(ctx, call, in.Place)
 	if err != nil || len(toAsk) > 0 {
 		return call.asker.inputRequired(toAsk), turnOut{AgentID: a.Identifier}, err

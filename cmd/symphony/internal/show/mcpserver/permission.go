@@ -58,22 +58,14 @@ type spawning struct {
 	tool     string // that was called
 }
 
-// newSpawning describes a call that starts an agent. It first carries out the answers that a
-// person gave at the host.
-func newSpawning(
-	ctx context.Context,
-	began time.Time,
-	e *elicitor,
-	req *mcp.CallToolRequest,
-	prompt string,
-) spawning {
-	e.takeAnswers(ctx, req)
+// newSpawning describes a call that starts an agent.
+func newSpawning(asker asker, req *mcp.CallToolRequest, began time.Time, prompt string) spawning {
 	host := ""
 	if info := req.ClientInfo(); info != nil {
 		host = info.Name
 	}
 	return spawning{
-		asker:    e.asker(req),
+		asker:    asker,
 		began:    began,
 		host:     host,
 		prompt:   prompt,

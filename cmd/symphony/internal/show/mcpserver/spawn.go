@@ -61,7 +61,9 @@ func spawnAgent(
 	in Place,
 ) (*mcp.CallToolResult, spawnAgentOut, error) {
 	in.ID = cmp.Or(in.ID, answeredAgent(req))
-	call := newSpawning(ctx, s.env.Now(), e, req, "")
+	began := s.env.Now()
+	e.takeAnswers(ctx, req)
+	call := newSpawning(e.asker(req), req, began, "")
 	agent, toAsk, err := s.start(ctx, call, in)
 	out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
 	if tree := agent.Settings.Worktree; tree != nil {
