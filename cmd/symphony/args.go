@@ -19,18 +19,24 @@ import (
 // workflowFlags returns the flags that are common to every command about a project, followed
 // by the command's own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{
-			Name:    "workflow",
-			Aliases: []string{"w"},
-			Usage: "the workflow `FILE` " +
-				"(default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)",
-		},
-		&cli.StringFlag{
-			Name:  "state-dir",
-			Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
-		},
-	}, more...)
+	const usage = "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"
+	return append([]cli.Flag{workflowFlag(usage), stateDirFlag()}, more...)
+}
+
+// workflowFlag is the flag --workflow, or -w, with other aliases beside it.
+func workflowFlag(usage string, aliases ...string) cli.Flag {
+	return &cli.StringFlag{
+		Name:    "workflow",
+		Aliases: append([]string{"w"}, aliases...),
+		Usage:   usage,
+	}
+}
+
+func stateDirFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:  "state-dir",
+		Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
+	}
 }
 
 // projectFlag is the flag of the commands that take every project of the account.

@@ -13,7 +13,9 @@ func initFlags() []cli.Flag {
 	const proposed = "proposed from what the tracker has"
 	trackers := setup.TrackerNames()
 	examples := strings.Join(setup.ExampleNames, ", ")
-	flags := workflowFlags(jsonFlags[setup.JSON](
+	const usage = "write the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here)"
+	shared := []cli.Flag{workflowFlag(usage, "output", "o"), stateDirFlag()}
+	return append(shared, jsonFlags[setup.JSON](
 		&cli.StringFlag{
 			Name:        "tracker",
 			Usage:       "the `KIND` of tracker: " + strings.Join(trackers, ", "),
@@ -73,10 +75,6 @@ func initFlags() []cli.Flag {
 			DefaultText: "the tracker's own",
 		},
 	)...)
-	file := flags[0].(*cli.StringFlag)
-	file.Aliases = []string{"w", "output", "o"}
-	file.Usage = "write the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here)"
-	return flags
 }
 
 func initCommand(w *term.Env) *cli.Command {
