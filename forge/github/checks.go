@@ -28,13 +28,15 @@ type commit struct {
 	} `json:"statusCheckRollup"`
 }
 
-// check is a CheckRun or a StatusContext. A CheckRun with a workflow belongs to GitHub
-// Actions. In the queries, fields that the core also knows are called as there.
+// check is a CheckRun or a StatusContext, in GitHub's words. A CheckRun with a workflow belongs
+// to GitHub Actions.
 type check struct {
-	reconcile.Check
-	Status string `json:"status"`
-	Ended  string `json:"conclusion"`
-	Suite  struct {
+	Name       string `json:"name"`
+	URL        string `json:"url"`
+	Status     string `json:"status"`     // of a CheckRun, such as IN_PROGRESS
+	Conclusion string `json:"conclusion"` // of a CheckRun whose status is COMPLETED
+	State      string `json:"state"`      // of a StatusContext
+	Suite      struct {
 		Run *struct {
 			Workflow struct {
 				Name string `json:"name"`
@@ -61,22 +63,36 @@ var checkStates = map[string]string{
 // GraphQL returns only 32 bits of them.
 var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
 
-// value returns the check.
+// value returns the check in the words of the core.
 func (c *check) value() reconcile.Check {
-	if run := c.Suite.Run; run != nil {
-		c.Name = run.Workflow.Name + " / " + c.Name
-		if m := job().FindStringSubmatch(c.URL); m != nil {
-			c.Run, _ = strconv.ParseInt(m[1], 10, 64)
-			c.Job, _ = strconv.ParseInt(m[2], 10, 64)
-		}
+	v := reconcile.Check{
+		Name:  text.Short(c.Name, maxName),
+		State: c.verdict(),
+		URL:   text.Short(c.URL, maxAddress),
 	}
-	if c.Status == "COMPLETED" || c.State != "" {
-		c.State = cmp.Or(checkStates[c.Ended+c.State], reconcile.CheckOpen)
+	run := c.Suite.Run
+	if run == nil {
+		return v
 	}
-	c.State = cmp.Or(c.State, reconcile.CheckPending)
-	c.Name = text.Short(c.Name, maxName)
-	c.URL = text.Short(c.URL, maxAddress)
-	return c.Check
+	v.Name = text.Short(run.Workflow.Name+" / "+c.Name, maxName)
+	if m := job().FindStringSubmatch(c.URL); m != nil {
+		v.Run, _ = strconv.ParseInt(m[1], 10, 64)
+		v.Job, _ = strconv.ParseInt(m[2], 10, 64)
+	}
+	return v
+}
+
+// verdict returns the state of the check. It is reconcile.CheckOpen for a word that is not in
+// checkStates, such as CANCELLED.
+func (c *check) verdict() string {
+	word := c.Conclusion
+	switch {
+	case c.State != "":
+		word = c.State
+	case c.Status != "COMPLETED":
+		return reconcile.CheckPending
+	}
+	return cmp.Or(checkStates[word], reconcile.CheckOpen)
 }
 
 // readChecks implements reconcile.Forge.
