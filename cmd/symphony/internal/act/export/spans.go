@@ -125,18 +125,31 @@ func (t *trace) add(id string, parent *span, operation, name string, start time.
 // set adds attributes, pairs of a key and a value, without secrets. It leaves out empty texts.
 func (t *trace) set(s *span, pairs ...any) {
 	for pair := range slices.Chunk(pairs, 2) {
+		value := pair[1]
+		if words, is := value.(string); is {
+			value = t.redactor.Text(words)
+		}
+		s.Attributes = append(s.Attributes, attributes(pair[0], value)...)
+	}
+}
+
+// attributes returns pairs of a key and a value as attributes of OTLP. It leaves out empty
+// texts.
+func attributes(pairs ...any) (list []object) {
+	for pair := range slices.Chunk(pairs, 2) {
 		value := object{"doubleValue": pair[1]}
 		switch v := pair[1].(type) {
 		case string:
 			if v == "" {
 				continue
 			}
-			value = object{"stringValue": t.redactor.Text(v)}
+			value = object{"stringValue": v}
 		case int, int64:
 			value = object{"intValue": fmt.Sprint(v)}
 		}
-		s.Attributes = append(s.Attributes, object{"key": pair[0], "value": value})
+		list = append(list, object{"key": pair[0], "value": value})
 	}
+	return list
 }
 
 func (t *trace) setContent(s *span, pairs ...any) {
