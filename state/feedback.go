@@ -50,6 +50,7 @@ func (c *conn) Watch(ctx context.Context, issueID string) (reconcile.Watch, bool
 	return readOne(ctx, c, "read what is known of the pull request", watchFields, oneWatch, issueID)
 }
 
+// saveWatch writes nothing to the disk if the watch is stored already.
 func saveWatch(t tx, w reconcile.Watch) error {
 	if w.Renamed != "" {
 		err := t.run(`UPDATE deliveries SET pull_request = ? WHERE issue_id = ? AND pull_request = ?`,
@@ -59,7 +60,11 @@ func saveWatch(t tx, w reconcile.Watch) error {
 		}
 		w.Delivered.PullRequest = w.Renamed
 	}
-	return t.run(`INSERT OR REPLACE INTO watches (issue_id, pull_request, ended, watch) VALUES (?, ?, ?, ?)`,
+	return t.run(`INSERT INTO watches (issue_id, pull_request, ended, watch) VALUES (?, ?, ?, ?)
+		ON CONFLICT (issue_id) DO UPDATE
+		SET pull_request = excluded.pull_request, ended = excluded.ended, watch = excluded.watch
+		WHERE (watches.pull_request, watches.ended, watches.watch)
+			IS NOT (excluded.pull_request, excluded.ended, excluded.watch)`,
 		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w))
 }
 

@@ -112,3 +112,21 @@ func TestAnswerDuringAPass(t *testing.T) {
 	w, _, err = pass.Watch(ctx, "id")
 	test.Equal(t, "answered, and the rerun", []any{w.Rework == nil, w.Rerun, err}, []any{true, "1", nil})
 }
+
+// A watch that is stored already is not written again.
+func TestWatchIsWrittenOnce(t *testing.T) {
+	dir := newDir(t)
+	db := createIn(t, dir)
+	other := openIn(t, dir)
+	version := func() int64 { return test.Must(other.Clients.Version(ctx)) }
+	watch := reconcile.Watch{IssueID: "id", Rounds: 1}
+	watch.Delivered.PullRequest = "p/1"
+	store := func() { test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &watch})) }
+	store()
+	before := version()
+	store()
+	test.Equal(t, "the same", version(), before)
+	watch.Rounds = 2
+	store()
+	test.Equal(t, "another round is written", version() != before, true)
+}

@@ -102,11 +102,10 @@ func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []er
 	if err != nil {
 		return []error{err}
 	}
-	list := make([]*followed, len(watches))
+	list := make([]followed, len(watches))
 	var numbers []int
 	for i := range watches {
-		f := &followed{Watch: &watches[i]}
-		f.setStored()
+		f := followed{Watch: &watches[i]}
 		f.number, f.here = forge.Number(f.Delivered.PullRequest)
 		list[i] = f
 		if f.number != 0 && !slices.Contains(numbers, f.number) {
@@ -118,83 +117,81 @@ func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []er
 	if err != nil {
 		return []error{err}
 	}
-	return append(d.follow(ctx, forge, list, pulls), d.show(ctx, list))
+	found, errs := d.updateAll(ctx, forge, list, pulls)
+	errs = append(errs, d.save(ctx, found.quiet...))
+	errs = append(errs, d.actAll(ctx, forge, found.asking)...)
+	return append(errs, d.show(ctx, found.read))
 }
 
 // followed is a pull request during a pass.
 type followed struct {
 	*reconcile.Watch
 	number int
-	here   bool   // its address is in the repository
-	stored string // the watch as it is stored, as JSON; empty if it must be stored in any case
-	read   bool   // it was read in this pass
-	asks   bool   // something may have to be done
+	here   bool // its address is in the repository
 }
 
-// setStored notes that the watch need not be stored as it is now.
-func (f *followed) setStored() { f.stored = string(text.JSON(f.Watch)) }
-
-// changed reports whether the watch must be stored.
-func (f *followed) changed() bool { return string(text.JSON(f.Watch)) != f.stored }
-
-// follow acts on the present states of pull requests. It reads the issues of all that ask for
-// something with a single request.
-func (d Watcher) follow(
-	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
-) []error {
-	errs := d.updateAll(ctx, forge, list, pulls)
-	asking := text.Filter(list, func(f *followed) bool { return f.asks })
-	var issues map[string]reconcile.Issue
-	if len(asking) > 0 {
-		var err error
-		ids := text.Map(asking, func(f *followed) string { return f.IssueID })
-		issues, err = d.Tracker.ByIDs(ctx, ids)
-		if err != nil {
-			return append(errs, err)
-		}
-	}
-	for _, f := range list {
-		if f.asks {
-			errs = append(errs, about(f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
-		}
-		if f.changed() {
-			errs = append(errs, d.save(ctx, f.Watch))
-		}
-	}
-	return errs
+// look is the result of a look at the forge.
+type look struct {
+	read   []*reconcile.Watch // all pull requests that were read
+	asking []*reconcile.Watch // something may have to be done about these
+	quiet  []*reconcile.Watch // these need only be stored
 }
 
-// updateAll takes over the present states of pull requests, and notes which of them ask for
-// something.
+// updateAll takes over the present states of pull requests.
 func (d Watcher) updateAll(
-	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
-) (errs []error) {
+	ctx context.Context, forge *reconcile.Forge, list []followed, pulls map[int]reconcile.Pull,
+) (found look, errs []error) {
 	for _, f := range list {
 		pull, exists := pulls[f.number]
-		if !exists {
-			f.Ended = f.here
+		if !exists && f.here {
+			f.Ended = true
+			found.quiet = append(found.quiet, f.Watch)
+		}
+		if !exists || !f.Is(pull) { // or it has the same number in another repository
 			continue
 		}
-		if !f.Is(pull) { // it is the pull request with the same number in another repository
-			continue
-		}
-		f.read = true
+		found.read = append(found.read, f.Watch)
 		errs = append(errs, about(pull.URL, d.update(ctx, forge, f, pull)))
-		f.asks = f.Asks(d.Feedback, d.Now())
+		switch {
+		case f.Claim == reconcile.Running: // only for show: the worker may write it now
+		case f.Asks(d.Feedback, d.Now()):
+			found.asking = append(found.asking, f.Watch)
+		default:
+			found.quiet = append(found.quiet, f.Watch)
+		}
+	}
+	return found, errs
+}
+
+// actAll acts on the pull requests that ask for something. It reads their issues with a single
+// request. Afterwards it stores what acting has changed.
+func (d Watcher) actAll(
+	ctx context.Context, forge *reconcile.Forge, asking []*reconcile.Watch,
+) (errs []error) {
+	if len(asking) == 0 {
+		return nil
+	}
+	ids := text.Map(asking, func(w *reconcile.Watch) string { return w.IssueID })
+	issues, err := d.Tracker.ByIDs(ctx, ids)
+	if err != nil {
+		return []error{err}
+	}
+	for _, w := range asking {
+		errs = append(errs,
+			about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])),
+			d.save(ctx, w))
 	}
 	return errs
 }
 
 // update takes over the state of a pull request, and reads whatever else is needed about it.
-func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed, pull reconcile.Pull) error {
+func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f followed, pull reconcile.Pull) error {
 	f.Update(pull, d.Feedback, d.Now())
-	if f.Claim == reconcile.Running { // only for show: the worker may write it now
-		f.setStored()
+	if f.Claim == reconcile.Running {
 		return nil
 	}
 	if !f.here {
 		f.Renamed = pull.URL
-		f.stored = ""
 	}
 	if f.Claim == "" && f.Held != "" { // an operator ended the hold
 		f.Ended = f.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
@@ -229,18 +226,18 @@ func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *re
 }
 
 // show stores the pull requests that were read, for views.
-func (d Watcher) show(ctx context.Context, list []*followed) error {
-	read := text.Filter(list, func(f *followed) bool { return f.read })
-	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(f *followed) reconcile.Issue {
+func (d Watcher) show(ctx context.Context, read []*reconcile.Watch) error {
+	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(w *reconcile.Watch) reconcile.Issue {
 		return reconcile.Issue{
-			ID:          f.IssueID,
-			Identifier:  f.Identifier,
-			PullRequest: f.Pull.Summary(),
+			ID:          w.IssueID,
+			Identifier:  w.Identifier,
+			PullRequest: w.Pull.Summary(),
 		}
 	}))
 }
 
-// act carries out the request of a pull request, unless a person moved its issue on.
+// act carries out the request of a pull request, unless a person moved its issue on. Its caller
+// stores the watch; what must be known if the process dies in between is stored here.
 func (d Watcher) act(
 	ctx context.Context,
 	forge *reconcile.Forge,
@@ -373,15 +370,12 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 			return err
 		}
 		w.ForgetReruns(runs) // the next look tries again
-		if saveErr := d.save(ctx, w); saveErr != nil {
-			return errors.Join(err, saveErr)
-		}
 		return err
 	}
 	crash.At("feedback.reran")
 	w.RerunAt = d.Now()
 	w.ReranAt = w.RerunAt
-	return d.save(ctx, w)
+	return nil
 }
 
 // bringBack moves an issue to the state in which agents work on it.
@@ -391,7 +385,7 @@ func (d Watcher) bringBack(ctx context.Context, w *reconcile.Watch, issue reconc
 	}
 	crash.At("feedback.moved")
 	w.Rework.Moved = true
-	return d.save(ctx, w)
+	return nil
 }
 
 // hold holds an issue that is handed over.
@@ -415,12 +409,16 @@ func (d Watcher) hold(
 	return nil
 }
 
-// save stores the known state of a pull request; without its checks and reviews once it is not
+// save stores the known states of pull requests; without checks and reviews once they are not
 // read any more.
-func (d Watcher) save(ctx context.Context, w *reconcile.Watch) error {
-	if w.Ended {
-		w.Pull.Checks.List = nil
-		w.Pull.Reviews = nil
+func (d Watcher) save(ctx context.Context, watches ...*reconcile.Watch) error {
+	changes := make([]reconcile.Change, len(watches))
+	for i, w := range watches {
+		if w.Ended {
+			w.Pull.Checks.List = nil
+			w.Pull.Reviews = nil
+		}
+		changes[i].Watch = w
 	}
-	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Watch: w})
+	return d.DB.Store.Commit(ctx, d.Now(), changes...)
 }
