@@ -20,9 +20,13 @@ func checkCommand(w *term.Env) *cli.Command {
 					"this needs its key",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			out, err := wiring.CheckFile(c.Context, p, c.Bool("tracker"))
-			if err != nil {
-				return err
+			out := wiring.CheckFile(c.Context, p)
+			if c.Bool("tracker") && out.OK {
+				var err error
+				out.Tracker, err = wiring.CheckTracker(c.Context, p)
+				if err != nil {
+					return err
+				}
 			}
 			render.Check(w, p, out)
 			return out.Err()

@@ -26,10 +26,7 @@ func editCommand(w *term.Env) *cli.Command {
 			}
 			edited := wiring.NewProject(p.Env, p.Path, p.StateDir)
 			changed := !bytes.Equal(p.Source.Data, edited.Source.Data)
-			out, err := wiring.CheckFile(c.Context, edited, false)
-			if err != nil {
-				return err
-			}
+			out := wiring.CheckFile(c.Context, edited)
 			render.Check(w, edited, out)
 			if !out.OK {
 				fmt.Fprintln(w.Stderr, "symphony: passes start no run until you correct it: symphony edit")

@@ -37,24 +37,20 @@ func (out CheckReport) Err() error {
 	return nil
 }
 
-// CheckFile checks the workflow, and its tracker if withTracker is set.
-func CheckFile(ctx context.Context, p *Project, withTracker bool) (CheckReport, error) {
+// CheckFile checks the workflow, without asking its tracker.
+func CheckFile(ctx context.Context, p *Project) CheckReport {
 	out, cfg := CheckResult(p)
-	if cfg != nil {
-		out.Errors = append(out.Errors, folderFaults(p, cfg)...)
-		out.OK = len(out.Errors) == 0
-		launcher := Launcher(ctx, p, cfg, p.Environ())
-		if launcher.Program != "" && !cfg.Codex.TrustLauncher {
-			warning := LauncherWarning(launcher) + ": " + runner.LauncherHint(launcher)
-			out.Warnings = append(out.Warnings, warning)
-		}
+	if cfg == nil {
+		return out
 	}
-	if !withTracker || !out.OK {
-		return out, nil
+	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+	out.OK = len(out.Errors) == 0
+	launcher := Launcher(ctx, p, cfg, p.Environ())
+	if launcher.Program != "" && !cfg.Codex.TrustLauncher {
+		warning := LauncherWarning(launcher) + ": " + runner.LauncherHint(launcher)
+		out.Warnings = append(out.Warnings, warning)
 	}
-	var err error
-	out.Tracker, err = CheckTracker(ctx, p)
-	return out, err
+	return out
 }
 
 // CheckResult parses the workflow as a pass would, without the tracker's key, and checks every
