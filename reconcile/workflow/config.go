@@ -37,13 +37,11 @@ type Config struct {
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include the warnings of Prompt.Check.
 	Warnings     []Warning
-	NeedsKey     bool // the tracker uses a key
-	KeyIsLiteral bool // the file contains the tracker's key itself
-	KeyFromGh    bool // the key is the token of gh
-	// where the key comes from, for messages; set by the caller of Parse
-	KeySource string
-	Lines     map[string]int // the lines of keys in the file FileName
-	FileName  string
+	NeedsKey     bool           // the tracker uses a key
+	KeyIsLiteral bool           // the file contains the tracker's key itself
+	KeyFromGh    bool           // the key is the token of gh
+	Lines        map[string]int // the lines of keys in the file FileName
+	FileName     string
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a
 	// literal tracker.api_key, and $SYMPHONY_LITERAL_PING_URL instead of a literal
 	// monitor.ping_url. Parse accepts it if the variables of Literals are in the environment.
@@ -140,7 +138,7 @@ const AgentCodex = "codex"
 type Agent struct {
 	Kind                   string // the kind of agent; no key chooses it, because there is only codex
 	MaxTurns               int
-	OnApproval, OnQuestion Answer
+	OnApproval, OnQuestion string
 	AnswerTimeout          time.Duration
 	Network                bool
 	WritableRoots          []string
@@ -154,10 +152,7 @@ type Agent struct {
 	budget                 string // as written
 }
 
-// Answer is how requests of an agent are answered.
-type Answer = string
-
-// The answers.
+// The answers to requests of an agent.
 const (
 	Approve = "approve"
 	Deny    = "deny"

@@ -50,15 +50,14 @@ func TestTokenOfGh(t *testing.T) {
 		}
 		return p, cfg
 	}
-	if _, cfg := load("", "GH_TOKEN=ghp_0123456789"); cfg.Tracker.APIKey.Reveal() != "ghp_0123456789" ||
-		cfg.KeySource != "the variable GH_TOKEN" ||
-		calls() != "" {
-		t.Errorf("with a variable the token comes from %s; gh was asked: %q", cfg.KeySource, calls())
-	}
-	p, cfg := load("")
-	if cfg.Tracker.APIKey.Reveal() != "gho_0123456789" || cfg.KeySource != "gh auth token" || !cfg.KeyFromGh {
-		t.Errorf("the token comes from %s", cfg.KeySource)
-	}
+	p, cfg := load("", "GH_TOKEN=ghp_0123456789")
+	test.Equal(t, "the token of the variable", cfg.Tracker.APIKey.Reveal(), "ghp_0123456789")
+	test.Equal(t, "its source", p.keySourceOf(cfg), "the variable GH_TOKEN")
+	test.Equal(t, "what gh was asked", calls(), "")
+	p, cfg = load("")
+	test.Equal(t, "the token of gh", cfg.Tracker.APIKey.Reveal(), "gho_0123456789")
+	test.Equal(t, "its source", p.keySourceOf(cfg), "gh auth token")
+	test.Equal(t, "it is of gh", cfg.KeyFromGh, true)
 	test.Must(p.Config())
 	test.Equal(t, "what gh was asked", calls(), "auth token --hostname github.com\n")
 	_, cfg = load(", api_url: https://github.example.com/api/v3")

@@ -157,13 +157,13 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 }
 
 var (
-	approvals = map[workflow.Answer]agent.Approval{
+	approvals = map[string]agent.Approval{
 		workflow.Approve: agent.ApprovalApprove,
 		workflow.Deny:    agent.ApprovalDeny,
 		workflow.Fail:    agent.ApprovalFail,
 		workflow.Ask:     agent.ApprovalAsk,
 	}
-	questions = map[workflow.Answer]agent.QuestionPolicy{
+	questions = map[string]agent.QuestionPolicy{
 		workflow.Fail: agent.QuestionFail,
 		workflow.Ask:  agent.QuestionAsk,
 	}

@@ -49,7 +49,7 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	connection := transport.Options{
 		Endpoint:    t.Endpoint,
 		Key:         t.APIKey.Reveal(),
-		KeySource:   cfg.KeySource,
+		KeySource:   p.keySourceOf(cfg),
 		CAFile:      t.CAFile,
 		IgnoreProxy: o.IgnoreProxy,
 		Now:         p.Env.Now,

@@ -31,7 +31,7 @@ func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error)
 	return workflow.Parse(src, env)
 }
 
-// parse parses the present workflow and finds out where its key is from.
+// parse parses the present workflow.
 func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	if p.SourceErr != nil {
 		return nil, p.SourceErr
@@ -44,15 +44,18 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 		p.addHints(err)
 		return nil, err // not the part that could be parsed
 	}
+	return cfg, nil
+}
+
+// keySourceOf says where the key of a configuration comes from, for messages.
+func (p *Project) keySourceOf(cfg *workflow.Config) string {
 	switch {
 	case cfg.KeyIsLiteral:
-		cfg.KeySource = p.Path
+		return p.Path
 	case cfg.KeyFromGh:
-		cfg.KeySource = "gh auth token"
-	default:
-		cfg.KeySource = p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
+		return "gh auth token"
 	}
-	return cfg, nil
+	return p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
 }
 
 // addHints adds the next step to the faults of a workflow that have none.
