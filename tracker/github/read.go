@@ -114,9 +114,9 @@ func (c *Client) readBatch(
 	}
 	for i, at := range refs {
 		n := slices.Index(repos, at.repo)
-		raw := answers[n][fmt.Sprint("i", i)]
+		raw := answers[n][issueAlias(i)]
 		if len(raw) == 0 || string(raw) == "null" {
-			path := []any{fmt.Sprint("r", n), fmt.Sprint("i", i)}
+			path := []any{repoAlias(n), issueAlias(i)}
 			isMissing := func(e graphqlError) bool { return slices.Equal(e.Path, path) }
 			if !slices.ContainsFunc(missing, isMissing) { // it must not look as if the issue were gone
 				return c.Fail(
@@ -133,7 +133,7 @@ func (c *Client) readBatch(
 		if err != nil {
 			return err
 		}
-		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
+		if pulls, asked := answers[n][pullsAlias(i)]; asked {
 			r.pullRequest = c.pullRequest(pulls)
 		}
 		if err := each(at, &r, me); err != nil {
@@ -143,15 +143,21 @@ func (c *Client) readBatch(
 	return nil
 }
 
-// repositoriesIn returns the answer of each repository: its name, and by alias its issues (iN)
-// and lists of pull requests (pN).
+// The aliases of a query and its answer: of the nth repository, of the ith issue, and of the
+// pull requests for the branch of the ith issue.
+func repoAlias(n int) string  { return fmt.Sprint("r", n) }
+func issueAlias(i int) string { return fmt.Sprint("i", i) }
+func pullsAlias(i int) string { return fmt.Sprint("p", i) }
+
+// repositoriesIn returns the answer of each repository: its name, and by alias its issues and
+// lists of pull requests.
 func (c *Client) repositoriesIn(
 	data map[string]json.RawMessage,
 	repos []string,
 ) ([]map[string]json.RawMessage, error) {
 	answers := make([]map[string]json.RawMessage, len(repos))
 	for n, repo := range repos {
-		if err := json.Unmarshal(data[fmt.Sprint("r", n)], &answers[n]); err != nil {
+		if err := json.Unmarshal(data[repoAlias(n)], &answers[n]); err != nil {
 			return nil, c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
 		}
 		if answers[n] == nil {
@@ -187,36 +193,36 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 		return "$" + name
 	}
 	fields := "...IssueFields"
+	fragments := c.issueFields()
 	if c.o.Project != "" {
 		param("field", c.o.StatusField)
 		fields += " projectItems(first: 100) { nodes { ...Column } }"
+		fragments += document("column")
+	}
+	hasBranch := func(at ref) bool { return branches[at] != "" }
+	if slices.ContainsFunc(refs, hasBranch) {
+		fragments += document("pull_fields")
 	}
 	var body strings.Builder
 	for n, repo := range repos {
 		owner, name, _ := strings.Cut(c.present(repo), "/")
-		fmt.Fprintf(&body, "  r%d: repository(owner: %s, name: %s) {\n    nameWithOwner\n", n,
+		fmt.Fprintf(&body, "  %s: repository(owner: %s, name: %s) {\n    nameWithOwner\n", repoAlias(n),
 			param(fmt.Sprint("owner", n), owner), param(fmt.Sprint("name", n), name))
 		for i, at := range refs {
 			if at.repo != repo {
 				continue
 			}
-			fmt.Fprintf(&body, "    i%d: issue(number: %d) { %s }\n", i, at.number, fields)
+			fmt.Fprintf(&body, "    %s: issue(number: %d) { %s }\n", issueAlias(i), at.number, fields)
 			if branch := branches[at]; branch != "" {
 				head := param(fmt.Sprint("head", i), branch)
-				fmt.Fprintf(&body, "    p%d: pullRequests(headRefName: %s, first: 5, "+
-					"orderBy: {field: CREATED_AT, direction: DESC}) { nodes { ...PullFields } }\n", i, head)
+				fmt.Fprintf(&body, "    %s: pullRequests(headRefName: %s, first: 5, "+
+					"orderBy: {field: CREATED_AT, direction: DESC}) { nodes { ...PullFields } }\n", pullsAlias(i), head)
 			}
 		}
 		body.WriteString("  }\n")
 	}
 	query := "query SymphonyNumbers(" + strings.Join(params, ", ") + ") {\n" +
-		"  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
-	if strings.Contains(query, "...Column") {
-		query += document("column")
-	}
-	if strings.Contains(query, "...PullFields") {
-		query += document("pull_fields")
-	}
+		"  viewer { login }\n" + body.String() + "}\n" + fragments
 	return query, vars
 }
 
