@@ -291,23 +291,31 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	if err != nil || !confine.Confines(policy) {
 		return err
 	}
-	err = confine.TrySandbox(ctx, g.session, g.site.space.Path, host.RunDir(g.site.StateDir, g.runID), policy)
-	exited, _ := errors.AsType[*agent.Error](g.explain(ctx, err))
-	if exited != nil && exited.Code == agent.CodePortExit && !g.killed() {
-		err = reconcile.NewError(
-			string(agent.CodeSandboxUnavailable),
-			"the agent can't try its sandbox: "+exited.Message,
-			confine.SandboxHint(),
-		)
-	}
+	runDir := host.RunDir(g.site.StateDir, g.runID)
+	err = g.sandboxFault(ctx, confine.TrySandbox(ctx, g.session, g.site.space.Path, runDir, policy))
 	if errors.Is(err, agent.ErrNoProbe) {
 		warn(g.log, "sandbox not probed", err)
 		return nil
 	}
-	if known, ok := errors.AsType[*reconcile.Error](err); ok { // the run's row does not store the hint
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if ok { // the run's row does not store the hint
 		g.log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
+}
+
+// sandboxFault returns the error of a probe: a codex that exits during the probe can't try its
+// sandbox.
+func (g *agentProcess) sandboxFault(ctx context.Context, err error) error {
+	exited, _ := errors.AsType[*agent.Error](g.explain(ctx, err))
+	if exited == nil || exited.Code != agent.CodePortExit || g.killed() {
+		return err
+	}
+	return reconcile.NewError(
+		string(agent.CodeSandboxUnavailable),
+		"the agent can't try its sandbox: "+exited.Message,
+		confine.SandboxHint(),
+	)
 }
 
 // beginTurn records the descendants of the agent. Later descendants belong to the turn. If

@@ -28,17 +28,12 @@ func (h Handoff) stateFor(wish reconcile.Handover) string {
 // repeated. If a person moved the issue meanwhile, it stays where it is. head is the commit
 // that is handed over, if it was looked for.
 func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
-	last, _, err := d.journal.Delivered(ctx, d.run.IssueID)
+	work, err := d.handedOver(ctx, h, head)
 	if err != nil {
 		return err
 	}
-	if !h.Delivers {
-		last = reconcile.Delivered{}
-	} else if head != "" && head != last.Commit { // nothing was pushed, because the base contains it
-		last = reconcile.Delivered{Commit: head}
-	}
-	if d.site.Config.Verify.isDue(&h, last.Commit) {
-		return notVerified(h, last.Commit)
+	if d.site.Config.Verify.isDue(&h, work.Commit) {
+		return notVerified(h, work.Commit)
 	}
 	issue, visible, err := d.issue.read(ctx)
 	if err != nil || !visible {
@@ -48,11 +43,11 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 		d.log.Info("the issue was taken out of the project meanwhile")
 		return nil
 	}
-	if err := d.answerRework(ctx, h, last); err != nil {
+	if err := d.answerRework(ctx, h, work); err != nil {
 		return err
 	}
 	if !h.Commented && d.tracker.Post != nil {
-		if err := d.postHandover(ctx, h, last); err != nil {
+		if err := d.postHandover(ctx, h, work); err != nil {
 			return unlessGone(err)
 		}
 		h.Commented = true
@@ -91,11 +86,32 @@ func unlessGone(err error) error {
 	return err
 }
 
+// handedOver returns the work with which an issue is handed over: its last push; only the
+// commit head if nothing was pushed, because the base contains it; nothing if the handover does
+// not deliver.
+func (d *deliveryStep) handedOver(
+	ctx context.Context,
+	h reconcile.Handover,
+	head string,
+) (reconcile.Delivered, error) {
+	if !h.Delivers {
+		return reconcile.Delivered{}, nil
+	}
+	last, _, err := d.journal.Delivered(ctx, d.run.IssueID)
+	if err != nil {
+		return last, err
+	}
+	if head != "" && head != last.Commit {
+		return reconcile.Delivered{Commit: head}, nil
+	}
+	return last, nil
+}
+
 // postHandover comments on the issue, unless the comment is there.
 func (d *deliveryStep) postHandover(
 	ctx context.Context,
 	h reconcile.Handover,
-	last reconcile.Delivered,
+	work reconcile.Delivered,
 ) error {
 	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
 	if d.tracker.Comments != nil {
@@ -108,25 +124,25 @@ func (d *deliveryStep) postHandover(
 			return nil
 		}
 	}
-	body := d.redactor.Text(handoverText(h, last, d.workflowText()))
+	body := d.redactor.Text(handoverText(h, work, d.workflowText()))
 	_, err := d.tracker.Post(ctx, d.run.IssueID, body+"\n\n"+mark)
 	return err
 }
 
 // handoverText is the comment about a handover.
-func handoverText(h reconcile.Handover, last reconcile.Delivered, warning string) string {
+func handoverText(h reconcile.Handover, work reconcile.Delivered, warning string) string {
 	if h.Blocked != "" {
 		return "**Blocked**: the agent can't go on without you. Answer here by a comment, and an agent goes on." +
 			quotation(h.Blocked)
 	}
 	words := "**Handed over**"
-	if last.Branch != "" {
-		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", last.Branch, last.Commit)
+	if work.Branch != "" {
+		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", work.Branch, work.Commit)
 	}
-	if last.PullRequest != "" {
-		words += "\n\nPull request: " + last.PullRequest
+	if work.PullRequest != "" {
+		words += "\n\nPull request: " + work.PullRequest
 	}
-	if verified := h.VerifiedText(last.Commit); verified != "" {
+	if verified := h.VerifiedText(work.Commit); verified != "" {
 		words += "\n\n" + verified
 	}
 	if warning != "" {
@@ -140,7 +156,7 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered, warning string
 func (d *deliveryStep) answerRework(
 	ctx context.Context,
 	h reconcile.Handover,
-	last reconcile.Delivered,
+	work reconcile.Delivered,
 ) error {
 	r, err := d.pull.rework(ctx)
 	if r == nil || err != nil {
@@ -156,11 +172,11 @@ func (d *deliveryStep) answerRework(
 	case h.Blocked != "":
 		words = "not answered, blocked at commit"
 		said = h.Blocked
-	case last.Commit == r.Commit:
+	case work.Commit == r.Commit:
 		words = "answered without a new commit after"
 	}
 	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, d.run.IssueID, r.At.Unix())
-	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, last.Commit)
+	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, work.Commit)
 	if warning := d.workflowText(); warning != "" {
 		body += "\n\n" + warning
 	}
