@@ -87,14 +87,15 @@ func (m *Mirror) WithHashedClone(
 		return git.Failed(err, "read the commits of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
-	if work.Commit != "" && d.checkComplete(ctx, "") != nil {
-		incoming, err := d.hashCommits(ctx)
-		defer func() { failed = errors.Join(failed, os.RemoveAll(incoming)) }()
-		if err != nil {
-			return git.Failed(err, "read the commits of %s", workspace)
-		}
-		read.Objects = append([]string{incoming}, read.Objects...)
+	if work.Commit == "" || d.isComplete(ctx) {
+		return use(read)
 	}
+	incoming, err := d.hashCommits(ctx)
+	defer func() { failed = errors.Join(failed, os.RemoveAll(incoming)) }()
+	if err != nil {
+		return git.Failed(err, "read the commits of %s", workspace)
+	}
+	read.Objects = append([]string{incoming}, read.Objects...)
 	return use(read)
 }
 
@@ -247,7 +248,7 @@ func (d *delivery) receive(ctx context.Context) error {
 	if err := d.checkBranch(ctx, d.branch, d.base); err != nil {
 		return err
 	}
-	if d.Commit == "" || d.checkComplete(ctx, "") == nil {
+	if d.Commit == "" || d.isComplete(ctx) {
 		return nil
 	}
 	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
@@ -284,6 +285,9 @@ func (d *delivery) checkComplete(ctx context.Context, objects string) error {
 	list := d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all")
 	return d.run(withObjects(list, objects))
 }
+
+// isComplete reports whether the mirror has the commit with its history.
+func (d *delivery) isComplete(ctx context.Context) bool { return d.checkComplete(ctx, "") == nil }
 
 // copyCommits copies the commit of the workspace, and the missing part of its history, into
 // the mirror. They reach the mirror only if the commit is complete, and only the objects that

@@ -57,7 +57,7 @@ func (m *Mirror) Keep(ctx context.Context, issue string, work host.Work) error {
 	if kept == work.Commit {
 		return nil
 	}
-	if d.checkComplete(ctx, "") != nil {
+	if !d.isComplete(ctx) {
 		if err := d.copyCommits(ctx); err != nil {
 			return m.keepFailed(ctx, "copy the commits of the workspace", err)
 		}

@@ -95,10 +95,11 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 // deepestSubmodule is how deep submodules may be nested.
 const deepestSubmodule = 5
 
-// addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror,
-// or among the objects in another directory, unless that is empty. The repository of each is
-// in the git directory of its parent, as git submodule makes it. git submodule itself
-// does not run, because an agent may have written .gitmodules.
+// addSubmodules fills the submodules of a work tree, and the submodules of these. It reads the
+// commit of the work tree from the mirror and, unless objects is empty, from that directory
+// with git objects. It puts each repository where git submodule would, such as
+// .git/modules/lib. It does not run git submodule, because an agent may have written
+// .gitmodules.
 func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, objects string, depth int) error {
 	var list []submodule
 	cmd := withObjects(m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit), objects)
