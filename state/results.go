@@ -249,12 +249,13 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.Release, err = releaseOf(t, at, c, reconcile.Release{Reason: c.HoldReason})
+	reason := c.HoldReason
 	r.Message = c.HoldMessage
-	if c.Status != reconcile.Held {
-		r.Reason = c.Delivery.Code
+	if c.Status != reconcile.Held { // its commits are not pushed
+		reason = c.Delivery.Code
 		r.Message = c.Delivery.Message
 	}
+	r.Release, err = releaseOf(t, at, c, reconcile.Release{Reason: reason})
 	return err
 }
 
