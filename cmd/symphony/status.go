@@ -32,13 +32,13 @@ func statusCommand(w *term.Env) *cli.Command {
 			} else {
 				render.Status(w, all, judged.Verdict)
 			}
-			return statusCode[judged.Level]
+			return statusErrors[judged.Level]
 		},
 	}
 }
 
-// statusCode are the exit codes of status.
-var statusCode = map[view.Level]error{
+// statusErrors end the program with the exit codes of status.
+var statusErrors = map[view.Level]error{
 	view.LevelNeedsPerson: exit.Only(1),
 	view.LevelNotTicking:  exit.Only(2),
 }

@@ -42,10 +42,13 @@ func (b boundedFilters) AddFilter(name string, filter any) {
 			return nil, errTooLarge{"the filter " + name + " gets or makes"}
 		}
 		result, err := liquidvalues.Call(apply, args)
-		if err == nil && sizeOf(result) > maxValue {
-			err = errTooLarge{"the filter " + name + " makes"}
+		if err != nil {
+			return nil, err
 		}
-		return result, err
+		if sizeOf(result) > maxValue {
+			return nil, errTooLarge{"the filter " + name + " makes"}
+		}
+		return result, nil
 	})
 }
 

@@ -104,6 +104,7 @@ func (r *room) share(length int) int {
 	return share
 }
 
+// fenced returns the beginning of a text between fences, in its share of the room.
 func (r *room) fenced(s string) string {
 	s = text.VisibleLines(s)
 	short := text.Within(s, r.share(len(s)))

@@ -305,6 +305,8 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// allowed returns the methods of an address as the header Allow lists them, such as "GET, HEAD,
+// POST".
 func allowed(known map[string]route) string {
 	var names []string
 	for method := range known {
