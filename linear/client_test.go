@@ -89,8 +89,8 @@ var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // wantCode checks the code of an error, and that the error does not contain the key.
 func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 	t.Helper()
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is {
 		t.Fatalf("error %v (%T), want code %s", err, err, code)
 	}
 	if e.Code != code {
@@ -423,8 +423,8 @@ func TestRateLimits(t *testing.T) {
 			c := answering(t, tc.status, tc.body, tc.header...)
 			_, err := c.Candidates(t.Context(), []string{"Todo"})
 			wantCode(t, err, "tracker_rate_limited")
-			var r *transport.RateLimited
-			if !errors.As(err, &r) {
+			r, is := errors.AsType[*transport.RateLimited](err)
+			if !is {
 				t.Fatalf("no RateLimited in %v", err)
 			}
 			test.Equal(t, "reset in", r.Reset.Sub(testNow), tc.want)

@@ -223,7 +223,7 @@ func judge(t *testing.T, what string, err error, secret string) {
 		return
 	}
 	test.Lacks(t, what+": the error", fmt.Sprintln(err, e.Message, e.Hint, e.Err), secret)
-	if limit := (*transport.RateLimited)(nil); errors.As(err, &limit) {
+	if limit, is := errors.AsType[*transport.RateLimited](err); is {
 		if ahead := limit.Reset.Sub(testNow); ahead <= 0 || ahead > 2*time.Hour {
 			t.Errorf("%s: asked to wait %v", what, ahead)
 		}

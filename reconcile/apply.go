@@ -158,8 +158,8 @@ func (a *applier) omitDependents(action Action, err error) {
 	case ActReap, ActSettle:
 		// After codeLeftover the slots are known: the plan counted the slot of a run with
 		// remaining processes as taken.
-		var known *Error
-		if !errors.As(err, &known) || known.Code != codeLeftover {
+		known, is := errors.AsType[*Error](err)
+		if !is || known.Code != codeLeftover {
 			a.slotsUnsure = true
 		}
 	default: // no other issue depends on it

@@ -303,9 +303,9 @@ func (t *tick) reportLimit(b Block) {
 // stillEmpty reports whether an error means that the tracker contains no issue, and for so
 // long that the known issues are gone.
 func (t *tick) stillEmpty(err error) bool {
-	var known *Error
 	b := t.snapshot.TrackerBlock
-	if !errors.As(err, &known) || known.Code != CodeTrackerEmpty {
+	known, is := errors.AsType[*Error](err)
+	if !is || known.Code != CodeTrackerEmpty {
 		return false
 	}
 	t.gone = t.gone || b != nil && b.Code == known.Code && t.snapshot.Now.Sub(b.Since) >= emptyFor

@@ -156,8 +156,8 @@ func (j *job) leaveHost(ctx context.Context) {
 
 // hostEnded reports whether an error is the host's answer that the run ended there.
 func hostEnded(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && known.Code == host.CodeEnded
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && known.Code == host.CodeEnded
 }
 
 // saveSpace stores the workspace of a run's issue as its host records it; none if the host

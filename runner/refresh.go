@@ -77,8 +77,8 @@ func (i *issueReader) refreshPatiently(ctx context.Context) error {
 	defer end.Stop()
 	for {
 		err := i.refresh(ctx)
-		var known *reconcile.Error
-		if !errors.As(err, &known) || reconcile.RunClass(known.Code) != reconcile.ClassTracker {
+		known, is := errors.AsType[*reconcile.Error](err)
+		if !is || reconcile.RunClass(known.Code) != reconcile.ClassTracker {
 			return err
 		}
 		warn(i.log, "refresh failed, retrying", err)

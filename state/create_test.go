@@ -311,8 +311,8 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 }
 
 func errorCode(err error) string {
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is {
 		return ""
 	}
 	return e.Code

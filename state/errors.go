@@ -157,23 +157,23 @@ func hasCode(err error, codes ...string) bool {
 
 // isBusy reports whether SQLite timed out while it waited for another writer.
 func isBusy(err error) bool {
-	var sq *sqlite.Error
-	return errors.As(err, &sq) &&
+	sq, is := errors.AsType[*sqlite.Error](err)
+	return is &&
 		(sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
 // needsRecovery reports whether a reader that can't write found an index of the WAL that is to
 // be repaired first.
 func needsRecovery(err error) bool {
-	var sq *sqlite.Error
-	return errors.As(err, &sq) && slices.Contains([]int{
+	sq, is := errors.AsType[*sqlite.Error](err)
+	return is && slices.Contains([]int{
 		sqlite3.SQLITE_READONLY_RECOVERY, sqlite3.SQLITE_READONLY_CANTLOCK, sqlite3.SQLITE_READONLY_CANTINIT,
 	}, sq.Code())
 }
 
 // isDuplicate reports whether a row with the same key already exists.
 func isDuplicate(err error) bool {
-	var sq *sqlite.Error
-	return errors.As(err, &sq) &&
+	sq, is := errors.AsType[*sqlite.Error](err)
+	return is &&
 		(sq.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sq.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }

@@ -80,8 +80,8 @@ func wantConflict(t testing.TB, err error) {
 
 func wantCode(t testing.TB, err error, code string) *reconcile.Error {
 	t.Helper()
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != code {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is || e.Code != code {
 		t.Fatalf("error is %v, want code %s", err, code)
 	}
 	test.Equal(t, code+" has a hint", e.Hint != "", true)

@@ -20,8 +20,8 @@ func init() {
 	helpers["read-unprivileged"] = func(args []string) error { return errors.Join(dropPrivileges(), readIt(args[0])) }
 	helpers["fail-unprivileged"] = func(args []string) error {
 		err := errors.Join(dropPrivileges(), readIt(args[0]))
-		var e *reconcile.Error
-		if !errors.As(err, &e) || e.Code != "state_error" || e.Hint == "" {
+		e, is := errors.AsType[*reconcile.Error](err)
+		if !is || e.Code != "state_error" || e.Hint == "" {
 			return fmt.Errorf("error is %w, want state_error", err)
 		}
 		return nil

@@ -109,8 +109,8 @@ func (p *place) fail(kind string) {
 // is in it.
 func wantError(t *testing.T, err error, code string, parts ...string) {
 	t.Helper()
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != code {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != code {
 		t.Fatalf("error %v, want %s", err, code)
 	}
 	text := known.Message + "; " + known.Hint

@@ -164,8 +164,8 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 // instead is the end of a message about an unknown key: what to write instead, if that is
 // known.
 func (r *frontMatter) instead(key string) string {
-	if task, known := settings()[key]; known {
-		return "; " + task
+	if advice, known := settings()[key]; known {
+		return "; " + advice
 	}
 	near := r.suggest(key)
 	if near == "" {
@@ -407,7 +407,7 @@ func Faults(err error) []*reconcile.Error {
 	}
 	var all []*reconcile.Error
 	for _, err := range list {
-		if one := (*reconcile.Error)(nil); errors.As(err, &one) {
+		if one, is := errors.AsType[*reconcile.Error](err); is {
 			all = append(all, one)
 		}
 	}

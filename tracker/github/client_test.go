@@ -68,8 +68,8 @@ func serving(t *testing.T, handler http.HandlerFunc) string {
 
 func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 	t.Helper()
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != code {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != code {
 		t.Fatalf("error %v, want %s", err, code)
 	}
 	test.Lacks(

@@ -111,8 +111,8 @@ func (b *backend) complete(i reconcile.Issue) {
 // wantError checks that err tells a person the fault and the next step.
 func (b *backend) wantError(err error, code string, class reconcile.Class) {
 	b.Helper()
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is {
 		b.Fatalf("error %v (%T), want the code %s", err, err, code)
 	}
 	class = cmp.Or(class, reconcile.ClassTracker)

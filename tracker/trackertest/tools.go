@@ -230,8 +230,8 @@ func checkMoveReadOnly(b *backend) {
 func checkMoveToUnknown(b *backend) {
 	issue := b.issue(b.add(Issue{}))
 	err := b.TrackerAdapter.Move(b.ctx(), issue.ID, noState)
-	var e *reconcile.Error
-	if !errors.As(err, &e) || errors.Is(err, reconcile.ErrGone) {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is || errors.Is(err, reconcile.ErrGone) {
 		b.Fatalf("move to an unknown state: %v", err)
 	}
 	class := reconcile.ClassOf(err)

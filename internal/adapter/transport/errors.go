@@ -38,7 +38,7 @@ func (c *Client) requestError(r Request, err error) error {
 	e := c.Fail(c.Prefix+"_api_request", err.Error())
 	e.Hint = "check the network and " + c.Setting
 	e.Err = scrubbed{e.Message, err}
-	if u := (*url.Error)(nil); errors.As(err, &u) {
+	if u, is := errors.AsType[*url.Error](err); is {
 		late := ""
 		if u.Timeout() {
 			late = "no answer in time: "
@@ -147,9 +147,9 @@ func (c *Client) Refused(err error) reconcile.ToolAnswer {
 // Unsure extends the error of a change that the tracker may have made, so that the agent does
 // not simply repeat it.
 func (c *Client) Unsure(err error) error {
-	var e *reconcile.Error
 	sent := []string{c.Prefix + "_api_request", c.Prefix + "_unknown_payload", "answer_too_large"}
-	if !errors.As(err, &e) || !slices.Contains(sent, e.Code) && !errors.Is(err, ErrServer) {
+	e, is := errors.AsType[*reconcile.Error](err)
+	if !is || !slices.Contains(sent, e.Code) && !errors.Is(err, ErrServer) {
 		return err // refused, and not carried out
 	}
 	extended := *e

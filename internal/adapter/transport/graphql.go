@@ -51,7 +51,7 @@ func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 			*received = c.Scrub(*received)
 		}
 	}
-	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
+	if _, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		return env, c.Fail(c.Prefix+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
 	} else if err != nil {
 		return env, c.Unreadable("not GraphQL", a.Body, err)

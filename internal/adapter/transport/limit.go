@@ -105,8 +105,8 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 func (c *Client) Patiently(ctx context.Context, ask func() error) error {
 	for began := time.Now(); ; {
 		err := ask()
-		var limited *RateLimited
-		if !errors.As(err, &limited) {
+		limited, is := errors.AsType[*RateLimited](err)
+		if !is {
 			return err
 		}
 		pause := max(limited.Reset.Sub(c.Now()), shortestWait)

@@ -100,8 +100,8 @@ const (
 
 // NothingBegun reports whether the error of Start means that nothing happened on the host.
 func NothingBegun(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && slices.Contains(
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && slices.Contains(
 		[]string{
 			CodeUnreachable,
 			CodeMissing,

@@ -103,8 +103,8 @@ func (c *cloned) prepare(id string) (host.Run, host.PrepareAnswer) {
 
 func (c *cloned) wantCode(err error, code string) {
 	c.t.Helper()
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != code {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != code {
 		c.t.Errorf("error %v, want code %s", err, code)
 	}
 }

@@ -36,8 +36,8 @@ const (
 
 // Ends reports whether a client can't be served any more after an error.
 func Ends(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && slices.Contains([]string{CodeRefused, CodeEnded, CodeDied}, known.Code)
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && slices.Contains([]string{CodeRefused, CodeEnded, CodeDied}, known.Code)
 }
 
 // Client sends the calls of a run to its server. Machine and its runs make the calls, which

@@ -391,8 +391,8 @@ func TestHostilePack(t *testing.T) {
 			)
 			defer func() { test.OK(t, run.Finish(t.Context())) }()
 			_, err := c.deliver(run, "work/1", "")
-			var known *reconcile.Error
-			if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed && known.Code != codeFailed {
+			known, is := errors.AsType[*reconcile.Error](err)
+			if !is || known.Code != host.CodeDeliveryFailed && known.Code != codeFailed {
 				t.Errorf("error %v", err)
 			}
 			test.Equal(t, "remote", c.sh("git -C remote.git for-each-ref"), remoteBefore)

@@ -99,7 +99,7 @@ func gitIn(dir string, args ...string) (string, error) {
 			[]string{"--git-dir", dir, "-c", "user.name=Other", "-c", "user.email=other@example.com"},
 			args...)...)
 	out, err := cmd.Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+	if failed, is := errors.AsType[*exec.ExitError](err); is {
 		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
 	}
 	return strings.TrimSpace(string(out)), err

@@ -14,8 +14,8 @@ import (
 
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != code {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != code {
 		t.Fatalf("error %v, want code %s", err, code)
 	}
 }

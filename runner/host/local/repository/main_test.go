@@ -112,8 +112,8 @@ func (p *place) wantRemote(want ...string) {
 // wantFault checks the code of an error and parts of its message.
 func wantFault(t *testing.T, err error, code string, parts ...string) {
 	t.Helper()
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != code {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != code {
 		t.Fatalf("error %v, want code %s", err, code)
 	}
 	test.Contains(t, "the message", known.Message, parts...)

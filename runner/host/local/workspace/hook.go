@@ -137,8 +137,8 @@ func CheckScript(shell, script string) (message string, line int) {
 	cmd := exec.CommandContext(ctx, shell, "-n", "-c", script)
 	cmd.WaitDelay = time.Second
 	said, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || ctx.Err() != nil {
+	exit, is := errors.AsType[*exec.ExitError](err)
+	if !is || ctx.Err() != nil {
 		return "", 0 // without a shell nothing is known
 	}
 	message, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")

@@ -25,8 +25,8 @@ func owner(identifier, run string) Owner {
 }
 
 func isCode(err error, code string) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && known.Code == code
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && known.Code == code
 }
 
 func wantCode(t *testing.T, err error, code string) {
