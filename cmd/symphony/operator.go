@@ -31,7 +31,7 @@ func holdCommand(w *term.Env) *cli.Command {
 		w,
 		"hold",
 		hold,
-		"start no further run of an issue; its current run continues",
+		"give an issue no further run; its current run continues",
 		"symphony hold ABC-7 ABC-8",
 	)
 }
@@ -44,7 +44,7 @@ func retryCommand(w *term.Env) *cli.Command {
 		w,
 		"retry",
 		retry,
-		"clear an issue's hold, counters and backoff, so that it is due now",
+		"let an issue run again now: end its hold or its wait, and forget its failures",
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{
 			Name:  "fresh",
