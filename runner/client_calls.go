@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -22,22 +21,15 @@ const missedWake = 2 * time.Second
 // clientCalls carries out the calls of clients until the run is stopped, or is idle for too
 // long.
 type clientCalls struct {
-	run       reconcile.Run // as dispatched
-	free      *Free
-	site      *site
-	agents    *launcher
-	workspace *workspaceStep
-	account   sharedAccount
-	desk      agent.Desk // without Ending and Gone
-	// newListener makes the listener to the events of an agent.
-	newListener func() *listener
-	rec         *record
-	events      *eventLog
-	dir         string // the run's directory
-	redactor    *agent.Redactor
-	now         func() time.Time
-	mono        func() time.Duration
-	log         *slog.Logger
+	runID    string
+	free     *Free
+	maker    *conversationMaker
+	account  sharedAccount
+	events   *eventLog
+	redactor *agent.Redactor
+	now      func() time.Time
+	mono     func() time.Duration
+	log      *slog.Logger
 
 	mu            sync.Mutex
 	conversations map[string]*conversation // by the call that opened it
@@ -45,23 +37,16 @@ type clientCalls struct {
 	begun         map[string]bool          // calls that were handed to a goroutine
 	open          int                      // how many of these have not ended
 	idle          time.Duration            // since when, on the monotonic clock, none is open
-	all           []*conversation
 	working       sync.WaitGroup
 }
 
 func (j *job) newClientCalls() *clientCalls {
 	return &clientCalls{
-		run:           j.run,
+		runID:         j.run.ID,
 		free:          j.worker.Free,
-		site:          j.site,
-		agents:        j.agents,
-		workspace:     j.workspace,
+		maker:         j.newConversationMaker(),
 		account:       j.account,
-		desk:          j.desk,
-		newListener:   j.newListener,
-		rec:           j.rec,
 		events:        j.events,
-		dir:           j.worker.Dir,
 		redactor:      j.worker.Redactor,
 		now:           j.worker.Now,
 		mono:          j.worker.Mono,
@@ -71,27 +56,13 @@ func (j *job) newClientCalls() *clientCalls {
 	}
 }
 
-// serve is the work of a free run.
+// serve carries out calls as they come.
 func (cc *clientCalls) serve(ctx context.Context) error {
-	defer cc.end(ctx)
-	if cc.free.Orphaned != nil {
-		go cc.followHost(ctx)
-	}
-	if cc.free.Permission != nil {
-		err := cc.awaitPermission(ctx, cc.free.Permission)
-		if err != nil {
-			return err
-		}
-	}
-	if err := cc.prepare(ctx); err != nil {
-		return err
-	}
-	cc.rec.phase(ctx, reconcile.StreamingTurn)
 	cc.idle = cc.mono()
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.run.ID)
+		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.runID)
 		warn(cc.log, "calls not read", err) // the next look tries again
 		for _, call := range calls {
 			cc.begin(ctx, call)
@@ -110,75 +81,6 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
-}
-
-// followHost ends the run when the program that started the agent exits.
-func (cc *clientCalls) followHost(ctx context.Context) {
-	look := time.NewTicker(missedWake)
-	defer look.Stop()
-	for !cc.free.Orphaned() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-	}
-	cc.rec.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
-}
-
-// awaitPermission asks a person whether the agent may start. Nothing of the agent runs before
-// the answer.
-func (cc *clientCalls) awaitPermission(ctx context.Context, p *Permission) error {
-	desk := cc.desk
-	desk.Ending = ctx.Done()
-	decision := desk.Decide(ctx, p.Request)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if decision.Expired {
-		return p.Refused("nobody has decided in time")
-	}
-	if !decision.Approve {
-		if decision.Sent != nil {
-			decision.Sent()
-		}
-		return p.Refused(decision.Reason)
-	}
-	err := p.Unchanged()
-	if err != nil {
-		return err
-	}
-	decision.Sent()
-	return nil
-}
-
-// freeDir is where programs of a free run have their temporary files and caches.
-func freeDir(runDir string) string { return filepath.Join(runDir, "work") }
-
-// prepare makes the directories that programs of the run get.
-func (cc *clientCalls) prepare(ctx context.Context) error {
-	if cc.site.Config.Repository.URL != "" {
-		return cc.takeClone(ctx)
-	}
-	space, err := newSpace(cc.run.WorkspacePath, freeDir(cc.dir))
-	if err != nil {
-		return fmt.Errorf("directories of the agent: %w", err)
-	}
-	cc.site.space = space
-	return cc.site.host.Open(ctx)
-}
-
-// takeClone takes a clone of the run's own, which it holds as other runs hold the workspace of
-// an issue.
-func (cc *clientCalls) takeClone(ctx context.Context) error {
-	cc.rec.phase(ctx, reconcile.PreparingWorkspace)
-	if err := cc.workspace.take(ctx); err != nil {
-		return err
-	}
-	if cc.workspace.untrusted != nil {
-		return cc.workspace.untrusted
-	}
-	return cc.workspace.guardGit(ctx)
 }
 
 // idleFor reports whether the agent is without a call for too long.
@@ -215,7 +117,7 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 		return
 	}
 	if call.Verb == reconcile.CallConversation {
-		c = cc.newConversation()
+		c = cc.maker.add()
 		c.opened = make(chan struct{})
 		cc.conversations[call.ID] = c
 	}
@@ -464,40 +366,16 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
 	if c == nil && cc.spare == nil {
-		cc.spare = cc.newConversation()
+		cc.spare = cc.maker.add()
 	}
 	return cmp.Or(c, cc.spare)
-}
-
-// newConversation returns a conversation without a process. cc.mu is held.
-func (cc *clientCalls) newConversation() *conversation {
-	agents := cc.agents.in(cc.site)
-	// a conversation may begin much later: it runs the login profile itself
-	agents.shell.loginAt = time.Time{}
-	if n := len(cc.all) + 1; n > 1 {
-		agents.stderr = fmt.Sprintf("agent-%d.stderr", n)
-	}
-	c := &conversation{
-		run:         cc.run,
-		free:        cc.free,
-		site:        cc.site,
-		agents:      agents,
-		account:     cc.account,
-		desk:        cc.desk,
-		newListener: cc.newListener,
-		rec:         cc.rec,
-		now:         cc.now,
-		log:         cc.log,
-	}
-	cc.all = append(cc.all, c)
-	return c
 }
 
 // end waits for the calls and ends all processes of codex.
 func (cc *clientCalls) end(ctx context.Context) {
 	cc.working.Wait()
 	var ending sync.WaitGroup
-	for _, c := range cc.all {
+	for _, c := range cc.maker.made {
 		ending.Go(func() { c.stop(context.WithoutCancel(ctx)) })
 	}
 	ending.Wait()

@@ -325,13 +325,13 @@ func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 		c.working.Wait()
 	}
 	for i := range maxConversations - 1 {
-		c.conversations[fmt.Sprint(i)] = c.newConversation()
+		c.conversations[fmt.Sprint(i)] = c.maker.add()
 	}
 	for _, id := range []string{"a", "b"} {
 		call(id)
 		r.wants(id, reconcile.CallFailed, "parameters of conversation")
 	}
-	c.conversations["last"] = c.newConversation()
+	c.conversations["last"] = c.maker.add()
 	call("c")
 	r.wants("c", reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
 }
@@ -398,7 +398,7 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	test.OK(t, j.open())
 	defer j.close()
 	c := j.newClientCalls()
-	c.conversations["c"] = c.newConversation()
+	c.conversations["c"] = c.maker.add()
 	ctx := t.Context()
 	c.begin(ctx, scriptCall("1", "say no"))
 	c.interrupt(ctx, c.conversations["c"])

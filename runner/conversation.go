@@ -51,6 +51,62 @@ type conversation struct {
 	params ConversationCall
 }
 
+// conversationMaker makes the conversations of a free run. clientCalls.mu guards it.
+type conversationMaker struct {
+	run     reconcile.Run // as dispatched
+	free    *Free
+	site    *site
+	agents  *launcher
+	account sharedAccount
+	desk    agent.Desk // without Ending and Gone
+	// newListener makes the listener to the events of an agent.
+	newListener func() *listener
+	rec         *record
+	now         func() time.Time
+	log         *slog.Logger
+
+	made []*conversation
+}
+
+func (j *job) newConversationMaker() *conversationMaker {
+	return &conversationMaker{
+		run:         j.run,
+		free:        j.worker.Free,
+		site:        j.site,
+		agents:      j.agents,
+		account:     j.account,
+		desk:        j.desk,
+		newListener: j.newListener,
+		rec:         j.rec,
+		now:         j.worker.Now,
+		log:         j.log,
+	}
+}
+
+// add makes another conversation, without a process.
+func (m *conversationMaker) add() *conversation {
+	agents := m.agents.in(m.site)
+	// a conversation may begin much later: it runs the login profile itself
+	agents.shell.loginAt = time.Time{}
+	if n := len(m.made) + 1; n > 1 {
+		agents.stderr = fmt.Sprintf("agent-%d.stderr", n)
+	}
+	c := &conversation{
+		run:         m.run,
+		free:        m.free,
+		site:        m.site,
+		agents:      agents,
+		account:     m.account,
+		desk:        m.desk,
+		newListener: m.newListener,
+		rec:         m.rec,
+		now:         m.now,
+		log:         m.log,
+	}
+	m.made = append(m.made, c)
+	return c
+}
+
 // liveCodex is a process of codex that answered, with the thread of its conversation.
 type liveCodex struct {
 	*agentProcess

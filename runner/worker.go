@@ -95,7 +95,7 @@ func (j *job) work(ctx context.Context) error {
 	case reconcile.DeliveryRun:
 		return j.delivery.redeliver(ctx)
 	case reconcile.FreeRun:
-		return j.newClientCalls().serve(ctx)
+		return j.newFreeRun().work(ctx)
 	case reconcile.AgentRun:
 	}
 	j.rec.phase(ctx, reconcile.PreparingWorkspace)
