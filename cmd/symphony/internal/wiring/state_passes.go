@@ -2,6 +2,8 @@ package wiring
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -72,6 +74,9 @@ type Rhythm struct {
 	Gap   time.Duration // the usual time between passes; 0 if that is not known yet
 	Grace time.Duration // how long after its last pass the schedule counts as dead
 	Alive bool          // see ReadRhythm
+	// First is the schedule that was just installed, if its first pass has still to come;
+	// nil for another schedule.
+	First *InstalledSchedule
 }
 
 // The bounds of the grace of a Rhythm.
@@ -83,8 +88,24 @@ const (
 // ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began
 // within the grace time, which is three times the usual gap between its passes, and no
 // schedule was removed after that pass. If no loop is running, the passes of loops do not
-// count: a loop that ended starts no more passes, but cron or a timer may.
+// count: a loop that ended starts no more passes, but cron or a timer may. A schedule that was
+// just installed is alive, too, until its first pass is late.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (Rhythm, error) {
+	r, err := rhythmOfPasses(ctx, db, now)
+	if err != nil || r.Alive {
+		return r, err
+	}
+	s, err := readInstalled(ctx, db)
+	if err != nil || !s.awaited(r.Last, now) {
+		return r, err
+	}
+	r.Alive = true
+	r.First = &s
+	return r, nil
+}
+
+// rhythmOfPasses reads the rhythm by the passes alone.
+func rhythmOfPasses(ctx context.Context, db *state.DB, now time.Time) (Rhythm, error) {
 	r := Rhythm{Grace: shortestSchedule}
 	passes, err := db.Views.ScheduledPasses(ctx)
 	if err != nil || len(passes) == 0 {
@@ -150,12 +171,94 @@ func timeBetween(a, b state.Pass) time.Duration {
 	return b.StartedAt.Sub(a.StartedAt)
 }
 
-// removedKey names, in the database, the time at which the schedule was removed; empty while a
-// schedule is installed.
-const removedKey = "schedule_removed_at"
+// Keys of the database: the time at which the schedule was removed, empty while a schedule is
+// installed; and the schedule that was installed last, empty after its removal.
+const (
+	removedKey   = "schedule_removed_at"
+	installedKey = "schedule_installed"
+)
 
-// RecordSchedule records that a schedule of the project was installed, or that it was removed.
-func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
+// InstalledSchedule is a schedule that symphony schedule install has switched on.
+type InstalledSchedule struct {
+	Trigger string        `json:"trigger"` // of its passes: cron or timer
+	At      time.Time     `json:"at"`
+	Every   time.Duration `json:"every"` // a pass
+}
+
+// Due is when the first pass comes at the latest.
+func (s InstalledSchedule) Due() time.Time { return s.At.Add(s.Every) }
+
+// lateFirst is how late the first pass of a schedule may be: the schedule has to notice its
+// installation, and the pass is stored at its end.
+const lateFirst = time.Minute
+
+// awaited reports whether the first pass of the schedule has still to come, and is not late.
+// last is the last pass of a schedule.
+func (s InstalledSchedule) awaited(last state.Pass, now time.Time) bool {
+	age := now.Sub(s.At)
+	return s.Every > 0 && age >= 0 && age < s.Every+lateFirst && !last.StartedAt.After(s.At)
+}
+
+func readInstalled(ctx context.Context, db *state.DB) (s InstalledSchedule, err error) {
+	stored, _, err := db.Meta(ctx, installedKey)
+	if err != nil || stored == "" {
+		return s, err
+	}
+	if err := json.Unmarshal([]byte(stored), &s); err != nil {
+		return s, fmt.Errorf("the schedule that was installed: %w", err)
+	}
+	return s, nil
+}
+
+// RecordInstalled records that a schedule of the project was installed. Views say when its
+// first pass is due, so that a project without a pass gets its state here.
+func RecordInstalled(ctx context.Context, p *Project, s InstalledSchedule) error {
+	if err := makeState(ctx, p); err != nil {
+		return err
+	}
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	s.At = p.Env.Now().UTC()
+	stored, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("the schedule that was installed: %w", err)
+	}
+	if err := db.SetMeta(ctx, installedKey, string(stored)); err != nil {
+		return err
+	}
+	return db.SetMeta(ctx, removedKey, "")
+}
+
+// makeState makes the state of a project as its first pass does, if there is none.
+func makeState(ctx context.Context, p *Project) error {
+	if p.HasState() {
+		return nil
+	}
+	release, err := LockProject(ctx, p.Env, p.StateDir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(createOwned(ctx, p), release())
+}
+
+// createOwned makes the state of a project, which belongs to its workflow from then on.
+func createOwned(ctx context.Context, p *Project) error {
+	db, err := state.Create(ctx, p.StateDir, p.Env.Now())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := TakeOwnership(ctx, p, db); err != nil {
+		return err
+	}
+	return RegisterProject(ctx, p, db)
+}
+
+// RecordRemoved records that the schedule of the project was removed.
+func RecordRemoved(ctx context.Context, p *Project) error {
 	if !p.HasState() {
 		return nil
 	}
@@ -164,11 +267,10 @@ func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
 		return err
 	}
 	defer db.Close()
-	removed := ""
-	if !installed {
-		removed = p.Env.Now().UTC().Format(time.RFC3339Nano)
+	if err := db.SetMeta(ctx, removedKey, p.Env.Now().UTC().Format(time.RFC3339Nano)); err != nil {
+		return err
 	}
-	return db.SetMeta(ctx, removedKey, removed)
+	return db.SetMeta(ctx, installedKey, "")
 }
 
 // LoopLock is the lock that tick --loop holds for its whole life.

@@ -93,6 +93,45 @@ func TestScheduleAlive(t *testing.T) {
 	}
 }
 
+// A schedule that was just installed is active until its first pass is a minute late, or until
+// it is removed.
+func TestInstalledScheduleIsAlive(t *testing.T) {
+	for name, c := range map[string]struct {
+		every, age time.Duration
+		passes     []time.Duration // the ages of the passes of cron, the oldest first
+		removed    bool
+		want       bool
+	}{
+		"just now":                         {time.Minute, 0, nil, false, true},
+		"the first pass is due":            {time.Minute, 100 * time.Second, nil, false, true},
+		"the first pass is late":           {time.Minute, 2 * time.Minute, nil, false, false},
+		"hourly, half an hour ago":         {time.Hour, 30 * time.Minute, nil, false, true},
+		"in the future":                    {time.Minute, -time.Hour, nil, false, false},
+		"removed":                          {time.Minute, time.Second, nil, true, false},
+		"beside passes of long ago":        {time.Minute, time.Second, []time.Duration{time.Hour}, false, true},
+		"its passes came and then no more": {time.Hour, 50 * time.Minute, []time.Duration{40 * time.Minute}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			db := newDB(t, now)
+			p := &Project{StateDir: db.Dir()}
+			at := func(age time.Duration) *environ.Env {
+				return &environ.Env{Now: func() time.Time { return now.Add(-age) }}
+			}
+			for _, age := range c.passes {
+				test.Must(db.Store.SavePass(t.Context(), state.Pass{Trigger: TriggerCron, StartedAt: now.Add(-age)}))
+			}
+			p.Env = at(c.age)
+			test.OK(t, RecordInstalled(t.Context(), p, InstalledSchedule{Trigger: TriggerCron, Every: c.every}))
+			if c.removed {
+				p.Env = at(0)
+				test.OK(t, RecordRemoved(t.Context(), p))
+			}
+			test.Equal(t, "the schedule is active", test.Must(ScheduleAlive(t.Context(), db, now)), c.want)
+		})
+	}
+}
+
 // After a loop has ended, the passes of cron decide whether the schedule is alive, however
 // many passes the loop has run.
 func TestEndedLoopBesideCron(t *testing.T) {

@@ -250,10 +250,14 @@ func Install(ctx context.Context, p *wiring.Project, o Options) (Changes, error)
 	if err := kind.install(ctx); err != nil {
 		return *s.changes, err
 	}
-	if o.System { // this account must not write another account's state
+	if s.account.uid != os.Geteuid() { // this account must not write another account's state
 		return *s.changes, nil
 	}
-	return *s.changes, wiring.RecordSchedule(ctx, p, true)
+	installed := wiring.InstalledSchedule{Trigger: wiring.TriggerTimer, Every: s.every}
+	if o.Cron {
+		installed.Trigger = wiring.TriggerCron
+	}
+	return *s.changes, wiring.RecordInstalled(ctx, p, installed)
 }
 
 // installable returns the first reason why Install must not write anything; nil for none.
@@ -307,7 +311,7 @@ func Remove(ctx context.Context, p *wiring.Project, o Options) (Changes, error) 
 	changes, removed, as, err := remove(ctx, p, o)
 	if removed {
 		if as == "" {
-			err = errors.Join(err, wiring.RecordSchedule(ctx, p, false))
+			err = errors.Join(err, wiring.RecordRemoved(ctx, p))
 		}
 		stop := "symphony stop --all -w " + text.ShellQuote(p.Path)
 		changes.done("running workers continue; " + stop + " ends them" + as)

@@ -180,8 +180,11 @@ type Status struct {
 	Cron     *CronStatus         `json:"cron"`
 	LastPass *wiring.LastPassRow `json:"last_pass"`
 	LastRun  *scheduledPass      `json:"last_scheduled"`
-	Problems []string            `json:"problems"` // each with the next step
-	Project  struct {
+	// FirstPass is when the first pass of a schedule that was just installed comes at the
+	// latest; null if it has come, or is late.
+	FirstPass *time.Time `json:"first_pass_at"`
+	Problems  []string   `json:"problems"` // each with the next step
+	Project   struct {
 		WorkflowPath string `json:"workflow_path"`
 		StateDir     string `json:"state_dir"`
 	} `json:"project"`
@@ -244,6 +247,9 @@ func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 		return out, err
 	}
 	out.Alive = rhythm.Alive || out.Loop
+	if rhythm.First != nil {
+		out.FirstPass = new(rhythm.First.Due())
+	}
 	if rhythm.Last.ID > 0 {
 		out.LastRun = &scheduledPass{rhythm.Last.Trigger, rhythm.Last.StartedAt.UTC()}
 	}
@@ -317,13 +323,16 @@ type Verdict struct {
 
 // Judge reports whether the schedule is active.
 func (out *Status) Judge(now time.Time) Verdict {
-	if out.Alive {
+	if out.Alive && out.FirstPass == nil {
 		return Verdict{Text: "active"}
 	}
 	for _, t := range out.Timers { // the first pass of a timer that was just installed
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
 			return Verdict{Text: "installed, first pass", Next: t.Next}
 		}
+	}
+	if out.FirstPass != nil {
+		return Verdict{Text: "installed, first pass at the latest", Next: out.FirstPass}
 	}
 	verdict := Verdict{
 		Text: "not active: no new run starts until you run symphony tick",

@@ -79,6 +79,8 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	last := st.LastPass
 	run := st.LastRun
 	switch {
+	case st.FirstPass != nil:
+		list = ok("installed, first pass at the latest in %s", text.Duration(st.FirstPass.Sub(now)))
 	case last == nil:
 		list = warn("no pass has run yet", hint)
 	case st.Loop:

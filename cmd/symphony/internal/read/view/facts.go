@@ -36,7 +36,7 @@ type Facts struct {
 	Budget    *BudgetRow
 	Today     []reconcile.ModelUse // read with the budget
 	Schedule  bool                 // something runs passes
-	NextPass  *NextPass            // nil where the schedule's passes show no rhythm yet
+	NextPass  *NextPass            // nil where no rhythm is known yet
 
 	comments map[string]state.Comment
 	// lastPlaces are where the last runs of waiting claims worked, by the ids of their issues.
@@ -86,11 +86,18 @@ func (f *Facts) Read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.rhythm.Gap > 0 && f.Schedule {
-		f.NextPass = &NextPass{
-			At:      f.rhythm.Last.StartedAt.Add(f.rhythm.Gap),
-			Trigger: f.rhythm.Last.Trigger,
-		}
+	f.NextPass = f.nextPass()
+	return nil
+}
+
+// nextPass returns the schedule's next pass, nil where no rhythm is known.
+func (f *Facts) nextPass() *NextPass {
+	r := f.rhythm
+	switch {
+	case r.First != nil:
+		return &NextPass{At: r.First.Due(), Trigger: r.First.Trigger, First: true}
+	case r.Gap > 0 && f.Schedule:
+		return &NextPass{At: r.Last.StartedAt.Add(r.Gap), Trigger: r.Last.Trigger}
 	}
 	return nil
 }
@@ -195,6 +202,8 @@ func OpenRequests(ctx context.Context, p *wiring.Project, db *state.DB) ([]recon
 type NextPass struct {
 	At      time.Time `json:"at"`
 	Trigger string    `json:"trigger"`
+	// First: the schedule was just installed. At is when its first pass comes at the latest.
+	First bool `json:"first"`
 }
 
 // ProjectRow names the project. Kind and slug are null where the workflow can't be read.

@@ -127,6 +127,10 @@ func scheduleText(v view.Overview) string {
 		return "run symphony tick or symphony schedule install"
 	case next == nil:
 		return "the schedule is active"
+	case next.First && !next.At.After(v.GeneratedAt):
+		return fmt.Sprintf("the first pass is due (%s)", next.Trigger)
+	case next.First:
+		return fmt.Sprintf("first pass within %s (%s)", text.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
 	case !next.At.After(v.GeneratedAt):
 		return fmt.Sprintf("next pass is due (%s)", next.Trigger)
 	}
