@@ -4,6 +4,7 @@ package calls
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -115,6 +116,10 @@ func Add[In, Out any](t *Tools, tool Tool, do func(context.Context, In) (Out, er
 	})
 }
 
+// anyJSON is the schema of JSON that others have made, such as codex's rate limits. Its Go type is
+// a slice of bytes, but it may be an object.
+var anyJSON = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}}
+
 // AddForHost registers a tool that also uses the request of the host. Its result follows the
 // schema of Out; the result of a call that failed is a Failure.
 func AddForHost[In, Out any](t *Tools, tool Tool, do mcp.ToolHandlerFor[In, Out]) {
@@ -124,7 +129,7 @@ func AddForHost[In, Out any](t *Tools, tool Tool, do mcp.ToolHandlerFor[In, Out]
 		panic(fmt.Sprintf("the arguments of the tool %s have no schema: %v", tool.Name, err))
 	}
 	t.inputs[tool.Name] = input
-	output, err := jsonschema.For[Out](nil)
+	output, err := jsonschema.For[Out](&jsonschema.ForOptions{TypeSchemas: anyJSON})
 	if err != nil {
 		panic(fmt.Sprintf("the result of the tool %s has no schema: %v", tool.Name, err))
 	}
