@@ -69,6 +69,27 @@ type Words struct {
 	Text string `json:"text"`
 }
 
+// SendBack is an operator's order to send an issue back to an agent: a pass comments on the
+// issue, and moves it. Each step is stored, so that a pass that was killed is continued by the
+// next one.
+type SendBack struct {
+	ID         string    `json:"-"`
+	IssueID    string    `json:"-"`
+	Identifier string    `json:"identifier"`
+	At         time.Time `json:"-"`
+	Words
+	From string `json:"from"` // the state in which an agent handed it over
+	To   string `json:"to"`   // the state to which it goes
+	// NoComment: the tracker takes no comments, and the text is a message to the next agent.
+	NoComment bool `json:"no_comment,omitempty"`
+	// Tried: a pass has begun to comment. Commented: the comment is known to be there. Moved:
+	// the issue is in an active state again.
+	Tried     bool      `json:"tried,omitempty"`
+	Commented bool      `json:"commented,omitempty"`
+	Moved     bool      `json:"moved,omitempty"`
+	EndedAt   time.Time `json:"-"` // zero while a pass has to carry it out
+}
+
 // The limits of messages.
 const (
 	MaxMessage  = 8 << 10 // bytes per message

@@ -289,6 +289,16 @@ var crashScenarios = []crashScenario{
 		play:      explainedPlay,
 	},
 	{
+		// The operator sends the result back, with one comment whatever dies.
+		name:      "sent back",
+		issue:     handOver,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		again:     []string{"pass:pass.sendback.", "pass:tracker.Post.", "pass:state.SaveSendBack."},
+		play:      sentBackPlay,
+	},
+	{
 		// codex loses its login, and a later run succeeds again.
 		name:      "login",
 		issue:     "fail httpConnectionFailed=401 who are you",
@@ -662,6 +672,29 @@ func explainedPlay(c *crashScene) {
 	c.instruct(handOver)
 	test.Must(c.linear.Comment("ABC-1", "kim@example.com", "try again"))
 	c.passes("handed over", c.ended)
+}
+
+// sentBackPlay has a result that the operator sends back. The command is repeated only if it
+// was not stored.
+func sentBackPlay(c *crashScene) {
+	c.handedOver()
+	c.arm()
+	c.symphony("send-back", "ABC-1", "Once more.")
+	if c.number(`SELECT count(*) FROM calls`) == 0 {
+		c.symphony("send-back", "ABC-1", "Once more.")
+	}
+	c.passes(
+		"a second run",
+		func() bool { return c.number(`SELECT count(*) FROM runs WHERE kind = 'agent'`) > 1 },
+	)
+	c.handedOver()
+	said := 0
+	for _, comment := range test.Must(c.linear.Issue("ABC-1")).Comments {
+		if comment.Body == "Once more." {
+			said++
+		}
+	}
+	test.Equal(c.t, "how often the operator's words are there", said, 1)
 }
 
 // deliveredPlay has a remote that refuses the first push, and opens a pull request.

@@ -219,13 +219,21 @@ func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 // stays for the next pass. delivers is set if the operator asks for a delivery, which the pass
 // starts even without a schedule.
 func (o *operation) apply(ctx context.Context, delivers bool) error {
-	r := &o.result
 	o.command.CreatedAt = o.p.Env.Now()
 	id, err := o.db.Operator.AddCommand(ctx, o.command)
 	if err != nil {
 		return withHint(err, "the command is not stored: repeat it then")
 	}
-	r.stored = true
+	o.result.stored = true
+	if err := o.runPassFor(ctx, delivers); err != nil {
+		return err
+	}
+	o.result.Applied, err = o.db.Operator.CommandDone(ctx, id)
+	return err
+}
+
+// runPassFor runs a pass for a command that is stored.
+func (o *operation) runPassFor(ctx context.Context, delivers bool) error {
 	did, err := o.runPass(ctx, o.p, pass.Options{
 		Trigger:     wiring.TriggerCommand,
 		Only:        o.only,
@@ -236,14 +244,13 @@ func (o *operation) apply(ctx context.Context, delivers bool) error {
 	if err != nil {
 		return withHint(err, "the command is stored: the next pass applies it")
 	}
-	r.Pass = did
-	if did.Holder != nil {
-		locked := wiring.LockedError(did.Holder)
-		locked.Hint = "the command is stored; the next pass applies it"
-		return locked
+	o.result.Pass = did
+	if did.Holder == nil {
+		return nil
 	}
-	r.Applied, err = o.db.Operator.CommandDone(ctx, id)
-	return err
+	locked := wiring.LockedError(did.Holder)
+	locked.Hint = "the command is stored; the next pass applies it"
+	return locked
 }
 
 // withHint adds to the hint of an error.

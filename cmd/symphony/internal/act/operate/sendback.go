@@ -2,11 +2,12 @@ package operate
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -36,43 +37,92 @@ func (c SendBack) do(ctx context.Context, p *wiring.Project, runPass passRunner)
 	return Done{o.result, o.result.JSON()}, err
 }
 
-// sendBack comments on the issue, moves it to an active state, and runs a pass, which starts
-// an agent if a schedule is active. The comment comes first: the agent must find it.
+// sendBack stores the order to comment on the issue and to move it to an active state. A pass
+// carries it out, and starts an agent if a schedule is active. A repetition of an order that no
+// pass could carry out yet is the same order.
 func (o *operation) sendBack(ctx context.Context, said string) error {
 	said, err := messageText(said)
 	if err != nil {
 		return exit.Usage("send-back: %v", err)
 	}
-	cfg, err := o.p.Config()
+	order, err := o.orderOf(ctx, said)
 	if err != nil {
 		return err
+	}
+	o.result.stored = true
+	if err := o.runPassFor(ctx, false); err != nil {
+		return err
+	}
+	order, _, err = o.db.Views.SendBackByID(ctx, order.ID)
+	if err != nil {
+		return err
+	}
+	o.result.Applied = order.Moved
+	switch {
+	case order.Moved:
+		how := "commented on " + order.Identifier
+		if order.NoComment {
+			how = "told the next agent of " + order.Identifier
+		}
+		o.result.Effect = []string{fmt.Sprintf("%s and moved it from %s to %s", how, order.From, order.To)}
+	case !order.EndedAt.IsZero():
+		return reconcile.NewError("not_sent_back", "someone has moved "+o.command.Identifier+" meanwhile",
+			"symphony show "+o.command.Identifier+" shows where it is")
+	}
+	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
+	o.result.Unscheduled = !alive && !wiring.Looping(o.p.StateDir)
+	return err
+}
+
+// orderOf returns the stored order to send the issue back with a text.
+func (o *operation) orderOf(ctx context.Context, said string) (reconcile.SendBack, error) {
+	pending, err := o.db.Views.SendBacks(ctx)
+	if err != nil {
+		return reconcile.SendBack{}, err
+	}
+	known := text.First(pending, func(s reconcile.SendBack) bool {
+		return s.IssueID == o.command.IssueID && s.Text == said
+	})
+	if known.ID != "" {
+		return known, nil
+	}
+	return o.newOrder(ctx, said)
+}
+
+// newOrder stores an order, unless no agent would go on with the issue.
+func (o *operation) newOrder(ctx context.Context, said string) (order reconcile.SendBack, err error) {
+	cfg, err := o.p.Config()
+	if err != nil {
+		return order, err
 	}
 	tracker, err := wiring.NewTracker(o.p, cfg, wiring.TrackerOptions{Warn: wiring.WarnOn(o.p.Env)})
 	if err != nil {
-		return err
+		return order, err
 	}
 	found, err := tracker.ByIDs(ctx, []string{o.command.IssueID})
 	if err != nil {
-		return err
+		return order, err
 	}
 	issue, visible := found[o.command.IssueID]
 	back := wiring.Policy(cfg).BackState(cfg.Feedback)
 	if err := o.staysHere(ctx, cfg, tracker, issue, visible, back); err != nil {
-		return err
+		return order, err
 	}
-	how := "commented on " + issue.Identifier
-	if tracker.Post == nil {
-		how = "told the next agent of " + issue.Identifier
+	account, err := Account()
+	if err != nil {
+		return order, err
 	}
-	if err := o.say(ctx, tracker, issue, said); err != nil {
-		return err
+	order = reconcile.SendBack{
+		ID:         rand.Text(),
+		IssueID:    issue.ID,
+		Identifier: issue.Identifier,
+		At:         o.p.Env.Now().UTC(),
+		Words:      reconcile.Words{By: account, Text: said},
+		From:       issue.State,
+		To:         back,
+		NoComment:  tracker.Post == nil,
 	}
-	if err := tracker.Move(ctx, issue.ID, back); err != nil {
-		return withHint(err, how+", but did not move it: move it to "+back)
-	}
-	o.result.Applied = true
-	o.result.Effect = []string{fmt.Sprintf("%s and moved it from %s to %s", how, issue.State, back)}
-	return o.startAgain(ctx)
+	return order, o.db.Operator.AddSendBack(ctx, order)
 }
 
 // staysHere returns an error if the issue can't be sent back to an agent in the state back, or
@@ -114,37 +164,4 @@ func (o *operation) staysHere(
 			"no agent would work on %s in the state %q (%s)", name, back, reason)
 	}
 	return nil
-}
-
-// say comments on the issue or, if the tracker takes no comments, leaves a message for its
-// next agent.
-func (o *operation) say(
-	ctx context.Context, tracker *reconcile.TrackerAdapter, issue reconcile.Issue, said string,
-) error {
-	if tracker.Post != nil {
-		_, err := tracker.Post(ctx, issue.ID, said)
-		return err
-	}
-	_, err := o.addMessage(ctx, issue.Identifier, said)
-	return err
-}
-
-// startAgain runs a pass for the issue. If another pass has the lock, a later pass starts the
-// agent.
-func (o *operation) startAgain(ctx context.Context) error {
-	did, err := o.runPass(ctx, o.p, pass.Options{
-		Trigger:     wiring.TriggerCommand,
-		Only:        o.only,
-		LockTimeout: wiring.CommandPatience,
-		DB:          o.db,
-	})
-	if err != nil {
-		return withHint(err, o.command.Identifier+" is sent back: the next pass starts an agent")
-	}
-	if did.Holder == nil {
-		o.result.Pass = did
-	}
-	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
-	o.result.Unscheduled = !alive && !wiring.Looping(o.p.StateDir)
-	return err
 }

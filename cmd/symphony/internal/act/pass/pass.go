@@ -354,6 +354,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	r.addError(err)
 	deps = crash.Deps(deps)
 	waits := c.waitsForSchedule(ctx)
+	c.sendBackOrdered(interruptible, deps.Tracker)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
 		Only:        c.o.Only,
@@ -362,7 +363,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	}))
 	c.exchangeComments(interruptible, deps.Tracker)
 	c.watchPulls(interruptible, deps.Tracker)
-	c.sendBack(interruptible, deps.Tracker)
+	c.sendBackAnswered(interruptible, deps.Tracker)
 	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
 }
 
