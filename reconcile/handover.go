@@ -24,6 +24,10 @@ type Handover struct {
 	Delivers  bool `json:"delivers,omitempty"`
 	Verifies  bool `json:"verifies,omitempty"`
 	Commented bool `json:"commented,omitempty"`
+	// CommentID and CommentAt are the id and the time of that comment, by the tracker; empty if
+	// its comments can't be read.
+	CommentID string    `json:"comment_id,omitempty"`
+	CommentAt time.Time `json:"comment_at,omitzero"`
 	// Commit is HEAD of a workspace on another machine after the turn, copied to this machine;
 	// empty if there is no copy.
 	Commit string `json:"commit,omitempty"`
@@ -143,6 +147,19 @@ func (d *DeliveryResult) Verification() *Verification {
 // Asked reports whether an agent asked for the handover. A handover without an agent is only a
 // verification, for which an operator asked.
 func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
+
+// Marker is the last line of the comment about the hand-over.
+func (h *Handover) Marker() string { return CommentMarker + "handover " + h.RunID + " -->" }
+
+// AnsweredAfter is the time after which a comment may answer the agent, by the tracker's clock:
+// a millisecond before its own comment, because trackers round times, GitHub to seconds. It is
+// zero if the agent made no comment.
+func (h *Handover) AnsweredAfter() time.Time {
+	if h == nil || h.CommentAt.IsZero() {
+		return time.Time{}
+	}
+	return h.CommentAt.Truncate(time.Millisecond).Add(-time.Millisecond)
+}
 
 // AsksHelp reports whether the agent can't go on without a person.
 func (h *Handover) AsksHelp() bool { return h != nil && h.Blocked != "" }

@@ -42,6 +42,10 @@ func (p *planner) refreshClaim(c *Claim) {
 		}
 	case c.Status == Waiting && reason == StopInactive && c.Delivery.Handover.AsksHelp():
 		next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
+		// a person may have answered before this pass
+		if since := c.Delivery.Handover.AnsweredAfter(); !since.IsZero() {
+			next.HoldCommentAt = since
+		}
 		p.act(ActHold, next, HoldNeedsHelp, next.HoldMessage+"; "+next.HoldEnds(), p.put(next))
 	default:
 		p.release(*c, c.releaseReason(reason), message)

@@ -250,6 +250,20 @@ func TestNeedsHelp(t *testing.T) {
 	equal(t, "status", p.claims[review.ID].IssueStatus(false, false), StatusNeedsHelp)
 	equal(t, "message", p.claims[review.ID].HoldMessage, "I need a name.")
 
+	// Its own comment is no answer; a comment of a person that came before this pass is.
+	for _, row := range []struct {
+		newest time.Time // as the tracker's adapter leaves it: not its own comment
+		want   bool
+	}{{noon.Add(-time.Millisecond), false}, {noon, true}} {
+		s := newScene().claim(issueNo(1), func(c *Claim) {
+			c.Kind = Continuation
+			c.Delivery.Handover = &Handover{Blocked: "I need a name.", CommentAt: noon}
+		})
+		p := compute(s.answer(issueNo(1, inState("Human Review"), commentedAt(row.newest))).Snapshot)
+		equal(t, "held", story(p.plan), "hold A-1 needs_help")
+		equal(t, "is sent back", p.claims[review.ID].SentBack(), row.want)
+	}
+
 	answered := issueNo(1, inState("Human Review"), commentedAt(noon))
 	for _, row := range []struct {
 		tracker string

@@ -47,10 +47,15 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 		return err
 	}
 	if !h.Commented && d.tracker.Post != nil {
-		if err := d.postHandover(ctx, h, work); err != nil {
+		comment, err := d.postHandover(ctx, h, work)
+		if err != nil {
 			return unlessGone(err)
 		}
 		h.Commented = true
+		if d.tracker.Comments != nil {
+			h.CommentID = comment.ID
+			h.CommentAt = comment.CreatedAt
+		}
 		d.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &h })
 		d.rec.flush(ctx)
 	}
@@ -107,26 +112,25 @@ func (d *deliveryStep) handedOver(
 	return last, nil
 }
 
-// postHandover comments on the issue, unless the comment is there.
+// postHandover comments on the issue, unless the comment is there, and returns the comment.
 func (d *deliveryStep) postHandover(
 	ctx context.Context,
 	h reconcile.Handover,
 	work reconcile.Delivered,
-) error {
-	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
+) (reconcile.Comment, error) {
 	if d.tracker.Comments != nil {
 		list, err := d.tracker.Comments(ctx, d.run.IssueID, h.At.Add(-clocksDiffer))
 		if err != nil {
-			return err
+			return reconcile.Comment{}, err
 		}
-		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }
-		if text.First(list, isOurs).ID != "" {
-			return nil
+		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, h.Marker()) }
+		ours := text.First(list, isOurs)
+		if ours.ID != "" {
+			return ours, nil
 		}
 	}
 	body := d.redactor.Text(handoverText(h, work, d.workflowText()))
-	_, err := d.tracker.Post(ctx, d.run.IssueID, body+"\n\n"+mark)
-	return err
+	return d.tracker.Post(ctx, d.run.IssueID, body+"\n\n"+h.Marker())
 }
 
 // handoverText is the comment about a handover.

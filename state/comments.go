@@ -82,16 +82,28 @@ type Hold struct {
 	IssueID, Reason string
 	CommentAt       time.Time // zero if no comment was known when the hold began
 	Since           time.Time // when the hold began
+	// Handover is with which an agent that needs help handed the issue over; nil for none.
+	Handover *reconcile.Handover
 }
 
 func holdFields(h *Hold) []any {
-	return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt), stampOf(&h.Since)}
+	return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt), stampOf(&h.Since), jsonOf(&h.Handover)}
 }
 
-// Holds returns the holds that a comment may end.
+// Holds returns the holds that a comment may end, also those of agents that need help and have
+// handed over since the last pass: this pass holds their issues.
 func (s Store) Holds(ctx context.Context) ([]Hold, error) {
-	all, err := readAll(ctx, s.conn, "read the holds", holdFields,
-		`SELECT issue_id, hold_reason, hold_comment_at, held_at FROM claims WHERE status = ?`, reconcile.Held)
+	all, err := readAll(ctx, s.conn, "read the holds", holdFields, `SELECT issue_id,
+			iif(status = ?1, hold_reason, ?2), hold_comment_at, held_at,
+			coalesce(nullif(delivery, '') -> '$.handover', 'null')
+		FROM claims WHERE status = ?1 OR status = ?3 AND nullif(delivery, '') ->> '$.handover.blocked' <> ''
+			AND delivery ->> '$.handover.comment_at' <> ''`,
+		reconcile.Held, reconcile.HoldNeedsHelp, reconcile.Waiting)
+	for i, h := range all {
+		if h.CommentAt.IsZero() && h.Reason == reconcile.HoldNeedsHelp {
+			all[i].CommentAt = h.Handover.AnsweredAfter()
+		}
+	}
 	return text.Filter(all, func(h Hold) bool { return reconcile.CommentEnds(h.Reason) }), err
 }
 

@@ -845,10 +845,8 @@ func TestHoldsAreExplained(t *testing.T) {
 		!strings.Contains(s.comments[1].Body, "no route") {
 		t.Fatalf("the comments are %+v", s.comments)
 	}
-	tracker := KeepHolds(s.exchange.Tracker, s.db, func(text string) { s.ignored = append(s.ignored, text) })
-	newest := func() *time.Time {
-		return test.Must(tracker.ByIDs(t.Context(), []string{"id-7"}))["id-7"].LastCommentAt
-	}
+	newest := s.keepHolds()
+	s.now = s.now.Add(time.Hour) // no further comment gets the time of these
 	for range 2 {
 		s.calls = nil
 		if at := newest(); at != nil && at.After(test.Must(s.db.Store.Holds(t.Context()))[0].CommentAt) {
@@ -878,4 +876,45 @@ func TestHoldsAreExplained(t *testing.T) {
 	if at := newest(); at == nil || !at.Equal(s.now) {
 		t.Errorf("a person's comment ends no hold: %v", at)
 	}
+}
+
+// keepHolds returns a function that reads the time of the newest comment that may end the hold.
+func (s *scene) keepHolds() (newest func() *time.Time) {
+	tracker := KeepHolds(
+		s.exchange.Tracker,
+		s.db,
+		func() time.Time { return s.now },
+		func(text string) { s.ignored = append(s.ignored, text) },
+	)
+	return func() *time.Time {
+		return test.Must(tracker.ByIDs(s.t.Context(), []string{"id-7"}))["id-7"].LastCommentAt
+	}
+}
+
+// A person answers an agent that needs help after its comment, before a pass holds its issue,
+// and in the same second of the tracker. What was said before its comment is no answer.
+func TestAnswerBeforeTheHold(t *testing.T) {
+	s := newScene(t)
+	s.comment(eve, "how is it going?")
+	handover := reconcile.Handover{RunID: "run-1", At: s.now, Blocked: "Which one?", Commented: true}
+	asked := s.comment(own, "Which one?\n\n"+handover.Marker())
+	handover.CommentID = asked.ID
+	handover.CommentAt = asked.CreatedAt
+	claim := reconcile.Claim{
+		IssueID:    "id-7",
+		Identifier: "ABC-7",
+		Status:     reconcile.Waiting,
+		Kind:       reconcile.Continuation,
+		DueAt:      epoch,
+		ClaimedAt:  epoch,
+		Delivery:   reconcile.Delivery{Handover: &handover},
+	}
+	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Claim: &claim}))
+	newest := s.keepHolds()
+	before := handover.AnsweredAfter()
+	for range 2 {
+		test.Equal(t, "the newest comment that may answer it", newest(), &before)
+	}
+	s.comment(eve, "the left one")
+	test.Equal(t, "the newest comment that may answer it", newest(), &asked.CreatedAt)
 }

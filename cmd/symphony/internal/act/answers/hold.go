@@ -12,9 +12,11 @@ import (
 // KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of
 // operators, end no hold. It reads the comments on a held issue only if there are new ones. If
 // that fails, the hold is kept for now, and warn gets a message.
-func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB, warn func(string)) *reconcile.TrackerAdapter {
+func KeepHolds(
+	t *reconcile.TrackerAdapter, db *state.DB, now func() time.Time, warn func(string),
+) *reconcile.TrackerAdapter {
 	kept := *t
-	kept.Tracker = holding{t.Tracker, t, db, warn}
+	kept.Tracker = holding{t.Tracker, t, db, now, warn}
 	return &kept
 }
 
@@ -22,6 +24,7 @@ type holding struct {
 	reconcile.Tracker
 	adapter *reconcile.TrackerAdapter
 	db      *state.DB
+	now     func() time.Time
 	warn    func(string)
 }
 
@@ -51,7 +54,7 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			h.warn(issue.Identifier + " is held until its comments can be read: " + err.Error())
 		case byPerson:
 			continue
-		default:
+		case h.isPast(*issue.LastCommentAt):
 			hold.CommentAt = *issue.LastCommentAt
 			if err := h.db.Store.KeepHold(ctx, hold); err != nil {
 				return nil, err
@@ -64,6 +67,12 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		found[hold.IssueID] = issue
 	}
 	return found, nil
+}
+
+// isPast reports whether no further comment can get this time of the tracker, which may be
+// rounded: a person may write in the second of the agent's comment.
+func (h holding) isPast(at time.Time) bool {
+	return at.Before(h.adapter.TimeThere(h.now()).Add(-slack))
 }
 
 // addLastComments adds the times of the newest comments to held issues, if the tracker does
@@ -90,17 +99,31 @@ func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found 
 	}
 }
 
-// byPerson reports whether a person wrote a comment since the hold that decided no request.
+// byPerson reports whether a person wrote a comment since the hold that decided no request. If
+// the agent needs help, that is since its own comment: the person had read it.
 func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 	list, err := h.adapter.Comments(ctx, hold.IssueID, h.begin(hold))
 	if err != nil {
 		return false, err
+	}
+	if hold.Reason == reconcile.HoldNeedsHelp && hold.Handover != nil {
+		list = sinceComment(list, hold.Handover.CommentID)
 	}
 	others, err := h.db.Journal.Created(ctx, idsOf(list))
 	return slices.ContainsFunc(
 		list,
 		func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) },
 	), err
+}
+
+// sinceComment returns the comments that are newer than the one with this id, in a list with
+// the newest first; all if it is not there. Times may be equal, the order is not.
+func sinceComment(list []reconcile.Comment, id string) []reconcile.Comment {
+	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == id })
+	if at < 0 {
+		return list
+	}
+	return list[:at]
 }
 
 // begin returns the time after which a comment ends a hold. If the tracker does not read the

@@ -475,9 +475,8 @@ func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, e
 		return nil, err
 	}
 	t = wiring.VerifyNames(t, c.db, cfg, c.p.Path, warn)
-	readsComments := wantsComments(cfg.Tracker) || t.LastComments != nil
-	if c.db != nil && t.Comments != nil && readsComments {
-		t = answers.KeepHolds(t, c.db, warn) // its own comments end no hold
+	if c.db != nil && t.Comments != nil {
+		t = answers.KeepHolds(t, c.db, c.p.Env.Now, warn) // its own comments end no hold
 	}
 	return t, nil
 }
