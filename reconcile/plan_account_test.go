@@ -113,6 +113,12 @@ func TestAccountSaysWhy(t *testing.T) {
 		skip := Compute(s.Snapshot).Skips[0]
 		equal(t, "skip", skip.Reason+": "+skip.Message, want)
 	}
+	asking := newScene().running(issueNo(1), nil).candidates(issueNo(2)).same()
+	asking.Asking = []string{"run-A-1"}
+	asking.Policy.MaxConcurrent = 10
+	asking.Account = Account{Home: "/h", Slots: &Slots{Taken: 2, Max: 2}}
+	equal(t, "an agent waits for an answer", Compute(asking.Snapshot).Skips[0].Message,
+		"SYMPHONY_MAX_AGENTS: both slots of /h are taken, 1 of 2 by an agent that waits for your answer")
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
 	s.Only = []string{"id-3"}
@@ -201,7 +207,7 @@ type fakeAccounts struct {
 
 func (f *fakeAccounts) Look(context.Context, time.Time) Account { return f.account }
 
-func (f *fakeAccounts) TakeSlots(_ context.Context, want int, dryRun bool) (*Slots, error) {
+func (f *fakeAccounts) TakeSlots(_ context.Context, want, _ int, dryRun bool) (*Slots, error) {
 	f.asked = append(f.asked, fmt.Sprintf("%d %v", want, dryRun))
 	if f.err != nil || f.most == 0 {
 		return nil, f.err

@@ -22,9 +22,11 @@ type dispatch struct {
 	taken   SlotUse
 	byState map[string]SlotUse
 	started int
-	onHost  map[string]int           // the agents of each host
-	noHost  *Obstacle                // why no host can take a run; nil if that is not known
-	lost    map[string]time.Duration // of LostHosts
+	onHost  map[string]int // the agents of each host
+	// askingOnHost counts the agents of each host that wait for a person's answer.
+	askingOnHost map[string]int
+	noHost       *Obstacle                // why no host can take a run; nil if that is not known
+	lost         map[string]time.Duration // of LostHosts
 	// obstacle keeps every issue from starting. The block of the agent or the account, and the
 	// budget of the day, stop only contenders that no person wants (isWanted). Each is nil if
 	// it is not in the way.
@@ -366,13 +368,22 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case !anySlot && limited && pol.SlotsFull(d.byState[state], limit):
 		return SkipNoSlotInState, "", pol.SlotsText(d.byState[state], limit, " for "+issue.State)
 	case account.Slots != nil && account.Slots.Free <= 0:
-		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
+		return SkipNoSlot, "", d.accountText()
 	}
 	_, reason, message = d.chooseHost(c)
 	if reason == "" && issue.PullsUnread && s.begins(c) {
 		return SkipPullRequest, "", "the next pass reads whether it has an open pull request"
 	}
 	return reason, "", message
+}
+
+// accountText is the sentence about slots of SYMPHONY_MAX_AGENTS that are full. Others of the
+// account's agents than those of this project count as working.
+func (d *dispatch) accountText() string {
+	slots := d.s.Account.Slots
+	asking := min(d.taken.Asking, slots.Taken)
+	use := SlotUse{Working: slots.Taken - asking, Asking: asking}
+	return MaxAgentsVar + ": " + d.s.Policy.SlotsText(use, slots.Max, " of "+d.s.Account.Home)
 }
 
 // begins reports whether a run would be the first step on the issue, without an operator's

@@ -168,6 +168,7 @@ func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 // surveyHosts counts the runs of each host, and finds the hosts that are lost.
 func (d *dispatch) surveyHosts() {
 	d.onHost = map[string]int{}
+	d.askingOnHost = map[string]int{}
 	d.lost = LostHosts(
 		slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }),
 		d.s.Now,
@@ -175,6 +176,7 @@ func (d *dispatch) surveyHosts() {
 	for _, r := range d.runs {
 		if r.Host != "" && r.Kind == AgentRun {
 			d.onHost[r.Host]++
+			d.askingOnHost[r.Host] += d.s.useOf(r.ID).Asking
 		}
 	}
 }
@@ -246,7 +248,7 @@ func hostsText(hostsByObstacle map[string][]string) string {
 // get a run.
 func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
-		return takenText(limit, ""), SkipNoSlot
+		return d.fullHostText(host, limit), SkipNoSlot
 	}
 	if silence := d.lost[host]; silence > 0 {
 		return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
@@ -261,6 +263,19 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 		return b.Code + ": " + strings.TrimPrefix(b.Message, host+": "), SkipBlocked
 	}
 	return "", ""
+}
+
+// fullHostText is the sentence about a host whose slots are all taken. Its slots are not lent:
+// an agent that waits keeps its memory there.
+func (d *dispatch) fullHostText(host string, limit int) string {
+	asking := d.askingOnHost[host]
+	keeps := d.s.Policy
+	keeps.LendsSlots = false
+	words := keeps.SlotsText(SlotUse{Working: d.onHost[host] - asking, Asking: asking}, limit, "")
+	if asking > 0 && d.s.Policy.LendsSlots {
+		words += "; those of a host are not lent"
+	}
+	return words
 }
 
 // setRemoteBlock sets the block of a host in the snapshot and returns the blocks to store. A

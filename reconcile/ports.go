@@ -358,9 +358,10 @@ type Accounts interface {
 	// Look reads the state. If that fails, the account counts as an account without faults.
 	Look(ctx context.Context, now time.Time) Account
 	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all,
-	// and returns the slots that the pass reserved; a dry run only counts. Nil slots: the
+	// and returns the slots that the pass reserved; a dry run only counts. lent is how many
+	// agents of this project wait for a person's answer and lend their slots. Nil slots: the
 	// number of runs is not bounded.
-	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
+	TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*Slots, error)
 	// Release gives back the slots that were not used.
 	Release()
 	// Probe records that the run, which is stored next, tests whether the block is over. If

@@ -42,6 +42,18 @@ func (p Policy) SlotsFull(u SlotUse, slots int) bool {
 	return u.Working >= slots || all >= 2*slots
 }
 
+// Lent is how many of these agents lend their slots.
+func (p Policy) Lent(u SlotUse) int {
+	if !p.LendsSlots {
+		return 0
+	}
+	return u.Asking
+}
+
+// WithLent is the number of slots that may be taken if as many agents lend theirs: never more
+// than twice the slots.
+func WithLent(slots, lent int) int { return min(slots+lent, 2*slots) }
+
 // SlotsText is the sentence about slots of a kind that are full, such as "all 4 slots are taken,
 // 3 of 4 by agents that wait for your answer".
 func (p Policy) SlotsText(u SlotUse, slots int, kind string) string {

@@ -447,8 +447,10 @@ func agentKeys(c *Config) []Key {
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
 			"limit of runs at the same time for issues in a state"),
 		key("agent.waiting_takes_slot", typeBool, "true", &c.Agent.WaitingTakesSlot,
-			"false: an agent that waits for a person's answer gives its slot to another; there are never more agents "+
-				"than twice agent.max_concurrent_agents"),
+			"false: an agent that waits for a person's answer gives its slot to another of the project; there are never "+
+				"more agents than twice the slots, also of agent.max_concurrent_agents_by_state and "+
+				"SYMPHONY_MAX_AGENTS. Slots of worker.max_concurrent_agents_per_host are not lent: an agent that waits "+
+				"keeps its memory there"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
 		key(
 			"agent.max_retry_backoff_ms",

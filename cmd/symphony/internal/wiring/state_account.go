@@ -80,16 +80,19 @@ func (a *PassAccount) Look(_ context.Context, now time.Time) reconcile.Account {
 }
 
 // TakeSlots implements reconcile.Accounts.
-func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*reconcile.Slots, error) {
+func (a *PassAccount) TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*reconcile.Slots, error) {
 	if a.max == 0 {
 		return nil, nil
 	}
+	most := reconcile.WithLent(a.max, lent)
 	if dryRun {
-		count, err := a.CountSlots(ctx, a.max, want)
+		count, err := a.CountSlots(ctx, most, want)
+		count.Max = a.max
 		return &count, err
 	}
 	a.Release()
-	slots, count, err := a.Account.TakeSlots(ctx, a.max, want)
+	slots, count, err := a.Account.TakeSlots(ctx, most, want)
+	count.Max = a.max
 	a.slots = make(chan *os.File, len(slots))
 	for _, f := range slots {
 		a.slots <- f

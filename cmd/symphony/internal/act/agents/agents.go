@@ -333,7 +333,7 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 			"symphony status shows when it is tried again",
 		).WithNext(reconcile.StepWaitForAccount)
 	}
-	slots, err := a.account.TakeSlots(ctx, 1, false)
+	slots, err := a.account.TakeSlots(ctx, 1, 0, false)
 	if err != nil {
 		return err
 	}

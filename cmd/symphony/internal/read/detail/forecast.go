@@ -149,7 +149,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	s.Tracker.Low = r.Low.After(s.Now)
 	s.Account = account.Look(ctx, s.Now)
-	s.Account.Slots, err = account.TakeSlots(ctx, 1, true)
+	s.Account.Slots, err = account.TakeSlots(ctx, 1, policy.Lent(r.Recorded.SlotUse()), true)
 	if err != nil {
 		return s, err
 	}
