@@ -78,7 +78,14 @@ func (v Views) Reviews(ctx context.Context) ([]Review, error) {
 		FROM releases WHERE in_review = 1 ORDER BY released_at, id`)
 }
 
-// readReviews returns the same for a plan.
+// CountReviews returns how many issues wait for a review.
+func (v Views) CountReviews(ctx context.Context) (int, error) {
+	n, _, err := readOne(ctx, v.conn, "count what waits for a review", itself[int],
+		`SELECT count(*) FROM releases WHERE in_review = 1`)
+	return n, err
+}
+
+// readReviews returns the issues that wait for a review, for a plan.
 func readReviews(t tx) ([]reconcile.InReview, error) {
 	fields := func(r *reconcile.InReview) []any { return []any{&r.IssueID, &r.State} }
 	return rows(t, fields, `SELECT issue_id, to_state FROM releases WHERE in_review = 1 ORDER BY id`)

@@ -87,26 +87,23 @@ func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool,
 	return known, err
 }
 
-// IssueName returns the identifier of the issue that a reference names: for abc-7 or 7 that is
-// ABC-7. A reference to nothing that is known comes back unchanged. Only for a web address the
-// tracker may be asked.
-func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) (string, error) {
-	_, identifier, known, err := db.Views.FindIssue(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	if known {
-		return identifier, nil
+// IssueName returns the id and the identifier of the issue that a reference names: for abc-7 or
+// 7 that is ABC-7. A reference to nothing that is known comes back unchanged, without an id.
+// Only for a web address the tracker may be asked.
+func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) (id, name string, err error) {
+	id, name, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil || known {
+		return id, name, err
 	}
 	_, isAddress := text.IssueAddress(ref)
 	if !isAddress {
-		return ref, nil
+		return "", ref, nil
 	}
-	_, identifier, err = FindIssue(ctx, p, db, ref)
+	issue, err := FetchIssue(ctx, p, ref)
 	if err != nil {
-		return ref, nil //nolint:nilerr // what looks for it says that it is unknown
+		return "", ref, nil //nolint:nilerr // what looks for it says that it is unknown
 	}
-	return identifier, nil
+	return issue.ID, issue.Identifier, nil
 }
 
 // IsNumber reports whether a reference to an issue is the number of its identifier.

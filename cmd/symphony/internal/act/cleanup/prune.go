@@ -194,7 +194,7 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	}
 	defer db.Close()
 	for i, name := range c.options.Issues {
-		c.options.Issues[i], err = wiring.IssueName(ctx, c.p, db, name)
+		_, c.options.Issues[i], err = wiring.IssueName(ctx, c.p, db, name)
 		if err != nil {
 			return nil, err
 		}

@@ -85,15 +85,11 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 		return "", err
 	}
 	defer db.Close()
-	ref, err = wiring.IssueName(ctx, p, db, ref)
+	id, ref, err := wiring.IssueName(ctx, p, db, ref)
 	if err != nil {
 		return "", err
 	}
-	id, _, known, err := db.Views.FindIssue(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	if known {
+	if id != "" {
 		if err := wiring.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
 			return "", err
 		}

@@ -423,8 +423,8 @@ func (c *current) count(ctx context.Context) error {
 		asking[request.RunID] = true
 	}
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
-	reviews, reviewsErr := c.db.Views.Reviews(ctx)
-	r.HandedOver = len(reviews)
+	var reviewsErr error
+	r.HandedOver, reviewsErr = c.db.Views.CountReviews(ctx)
 	return errors.Join(err, reviewsErr)
 }
 

@@ -220,7 +220,7 @@ func store(
 func Find(
 	ctx context.Context, p *wiring.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
-	ref, err = wiring.IssueName(ctx, p, db, ref)
+	_, ref, err = wiring.IssueName(ctx, p, db, ref)
 	if err != nil {
 		return r, false, err
 	}
