@@ -285,7 +285,7 @@ var mistakes = []mistake{
 
 // toolWord matches the names of symphony's tools of all groups that contain two words.
 var toolWord = regexp.MustCompile(`\b(new_conversation|send_user_message|send_user_turn|list_requests|` +
-	`exec_one_off_command|get_auth_status|git_diff_to_remote|list_issues|show_issue|run_issue|retry_issue|hold_issue|` +
+	`exec_one_off_command|get_auth_status|git_diff_to_remote|list_issues|show_issue|run_issue|retry_issue|hold_issue|send_back_issue|` +
 	`symphony (agents|answer|approve|deny|help|ps|status|stop))\b`)
 
 // Each mistake of a model leads to its repair in one step, in words of the tools that the

@@ -58,6 +58,7 @@ var fuzzSeeds = map[string][]string{
 	"list_issues":     {`{"issues":["ABC-1"],"all":true}`},
 	"show_issue":      {`{"issue":"https://example.com/x/1","offline":true}`},
 	"hold_issue":      {`{"issue":"ABC-1"}`, `{"issue":""}`},
+	"send_back_issue": {`{"issue":"ABC-1","text":"Once more."}`, `{"issue":"ABC-1","text":""}`},
 	"run_issue":       {`{"issue":"1"}`},
 	"approve":         {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
 	"deny":            {`{"requestId":"one.99999999999999999999"}`},

@@ -29,6 +29,10 @@ type (
 	IssueIn struct {
 		Issue string `json:"issue" jsonschema:"such as ABC-7"`
 	}
+	sendBackIn struct {
+		Issue string `json:"issue" jsonschema:"such as ABC-7"`
+		Text  string `json:"text" jsonschema:"what is to be changed, or the answer to the agent"`
+	}
 	operateOut struct {
 		Issue   string `json:"issue"`
 		Message string `json:"message" jsonschema:"what the command has done"`
@@ -75,6 +79,13 @@ func (i issueTools) addTo(t *calls.Tools) {
 		Description: "Start no further run of an issue. Use it to postpone an issue. " +
 			"Do not use it to end the current run, which continues.",
 	}, i.hold)
+	calls.Add(t, calls.Tool{
+		Name:   "send_back_issue",
+		Effect: calls.Works,
+		Description: "Send an issue that was handed over back to its agent: comment on it with a text and make it active. " +
+			"Use it if the result is not right, or to answer an agent that needs help. " +
+			"Do not use it while an agent works on it.",
+	}, i.sendBack)
 }
 
 // list returns the overview, which is empty before the first pass.
@@ -131,6 +142,10 @@ func (i issueTools) retry(ctx context.Context, in IssueIn) (operateOut, error) {
 
 func (i issueTools) hold(ctx context.Context, in IssueIn) (operateOut, error) {
 	return i.operate(ctx, in.Issue, operate.Change{Verb: reconcile.VerbHold})
+}
+
+func (i issueTools) sendBack(ctx context.Context, in sendBackIn) (operateOut, error) {
+	return i.operate(ctx, in.Issue, operate.SendBack{Text: in.Text})
 }
 
 // reopen returns the project as it is now.

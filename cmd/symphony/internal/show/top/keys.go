@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -29,6 +30,7 @@ func keys() []key {
 		{"l", "logs", "the log of its agent: symphony logs; follows a run until Ctrl-C", true},
 		{"d", "diff", "what its agent has changed: symphony diff", true},
 		{"a", "answer", "what its agent asks, in full: approve it, deny it, or answer it", true},
+		{"b", "back", "send its result back to its agent, with your words: symphony send-back", true},
 		{"s", "stop", "end its run and hold it: symphony stop", true},
 		{"r", "retry", "start it again: symphony retry", true},
 		{"o", "open", "its page in the browser: symphony open", true},
@@ -82,6 +84,8 @@ func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case helping:
 		m.mode = listing
 		return m, nil
+	case writing:
+		return m.pressInText(name, msg.Text)
 	case listing:
 	}
 	m.note = note{}
@@ -107,6 +111,27 @@ func (m model) pressInFilter(name, text string) model {
 		return m.filtered(m.filter + text)
 	}
 	return m
+}
+
+// pressInText reacts to a key that changes the words for an agent.
+func (m model) pressInText(name, typed string) (model, tea.Cmd) {
+	said := m.letter.text
+	switch {
+	case name == "esc":
+		m.mode = listing
+		m.note = note{lines: []string{"nothing was changed"}}
+	case name == "enter" && strings.TrimSpace(said) != "":
+		m.mode = listing
+		return m.start(m.letter.command())
+	case name == "backspace":
+		_, size := utf8.DecodeLastRuneInString(said)
+		m.letter.text = said[:len(said)-size]
+	case name == "ctrl+u":
+		m.letter.text = ""
+	default:
+		m.letter.text += typed
+	}
+	return m, nil
 }
 
 // pressInList reacts to a key in the list.
@@ -175,6 +200,9 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		return m, m.effects.show(m.command(r, "diff"))
 	case "a":
 		return m.answer(r)
+	case "b":
+		m.mode = writing
+		m.letter = letter{to: m.command(r, string(operate.VerbSendBack))}
 	case "s", "r", "h", "v":
 		verb := verbOf(name)
 		commands := m.commands(verb)

@@ -37,6 +37,7 @@ type model struct {
 	mode     mode
 	filter   string
 	question question // that mode asking asks
+	letter   letter   // that mode writing changes
 	note     note     // about the last command
 	log      logMsg   // of the selected row, if there is room for it
 	running  int      // commands without the terminal
@@ -59,6 +60,7 @@ type effects struct {
 type command struct {
 	verb     string
 	issues   []string
+	text     string   // for an agent; empty for most commands
 	words    []string // as an operator types them
 	path     string   // of the project's workflow
 	stateDir string   // of the project
@@ -80,12 +82,27 @@ const (
 	filtering      // the keys change the filter
 	asking         // the keys answer a question
 	helping        // the keys are explained
+	writing        // the keys change the words for an agent
 )
 
 // question is asked before a command that ends something.
 type question struct {
 	text     string
 	commands []command
+}
+
+// letter is a command about an issue whose text for the agent is being written.
+type letter struct {
+	to   command
+	text string
+}
+
+// command is the command with the text.
+func (l letter) command() command {
+	c := l.to
+	c.text = l.text
+	c.words = slices.Insert(slices.Clone(c.words), 2, l.text) // after the verb and the issue
+	return c
 }
 
 // note is a message about a command.

@@ -319,6 +319,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// b asks for the words with which the issue goes back to its agent.
+func TestSendBack(t *testing.T) {
+	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
+	m = press(read(m, overview("shop", issue("handed_over", "WEB-1"))), "b", "N", "o", "t", "enter")
+	test.Equal(t, "the command", s.run, []string{"symphony send-back WEB-1 Not -w /home/u/shop/WORKFLOW.md"})
+	m = press(m, "b", "enter", "q", "backspace", "esc")
+	test.Contains(t, "the screen", m.View().Content, "nothing was changed", "b back")
+	m = send(press(m, "b"), tea.PasteMsg{Content: "line 1\nline 2"})
+	test.Contains(t, "the screen", m.View().Content, "Send WEB-1 back: line 1")
+	m = press(m, "enter")
+	test.Equal(t, "how many commands run", m.running, 2)
+	test.Equal(t, "the command", s.run[1:], []string{"symphony send-back WEB-1 'line 1\nline 2' -w /home/u/shop/WORKFLOW.md"})
+}
+
 func TestStopAsks(t *testing.T) {
 	m, s := newModel()
 	m = press(read(m, overview("shop", issue("running", "WEB-1"))), "s")

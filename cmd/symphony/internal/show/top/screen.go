@@ -209,6 +209,10 @@ func (m model) foot(w *term.Env) []string {
 			lines,
 			"/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"),
 		)
+	case m.mode == writing:
+		said := w.Bold("Send "+text.Visible(m.letter.to.issues[0])+" back: ") + text.Visible(m.letter.text)
+		lines = append(lines, term.Wrap(said+w.Paint("7", " "), m.width)...)
+		return append(lines, w.Dim("enter sends it back, escape leaves it"))
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
 	case len(m.marks) > 0 && len(m.marked()) > 1:
@@ -265,7 +269,7 @@ func (m model) hints(w *term.Env) string {
 	for _, k := range keys() {
 		hint := k.names + " " + k.short
 		switch {
-		case k.short == "" || k.row && (!some || k.names == "a" && r.Status != reconcile.StatusNeedsAnswer):
+		case k.short == "" || k.row && (!some || !isAbout(k.names, r.Status)):
 		case k.row:
 			about = append(about, hint)
 		default:
@@ -277,4 +281,16 @@ func (m model) hints(w *term.Env) string {
 		about = about[:len(about)-1]
 	}
 	return w.Dim(line())
+}
+
+// isAbout reports whether a key about a row has an effect on an issue with that status, as far
+// as that is known. Most keys have.
+func isAbout(key string, status view.Status) bool {
+	switch key {
+	case "a":
+		return status == reconcile.StatusNeedsAnswer
+	case "b":
+		return status == reconcile.StatusHandedOver || status == reconcile.StatusNeedsHelp
+	}
+	return true
 }

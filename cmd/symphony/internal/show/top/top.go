@@ -197,6 +197,8 @@ func (c command) operation() operate.Command {
 		return operate.Delivery{Verb: verb}
 	case reconcile.VerbRetry:
 		return operate.Retry{}
+	case operate.VerbSendBack:
+		return operate.SendBack{Text: c.text}
 	default:
 		return operate.Change{Verb: verb}
 	}

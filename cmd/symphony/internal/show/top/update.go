@@ -23,8 +23,12 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		m, cmd = m.press(msg)
 	case tea.PasteMsg:
-		if m.mode == filtering {
+		switch m.mode {
+		case filtering:
 			m = m.filtered(m.filter + strings.TrimSpace(msg.Content))
+		case writing:
+			m.letter.text += msg.Content
+		case listing, asking, helping:
 		}
 	case readMsg:
 		m.err = msg.err
