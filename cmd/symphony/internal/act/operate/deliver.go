@@ -218,9 +218,37 @@ func (o *operation) undeliverable(ctx context.Context) error {
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
 		message = name + " is running; its commits are delivered when its run has ended"
 	default:
-		return nil
+		return o.refuseUnbegun(ctx, c)
 	}
 	return reconcile.NewError("nothing_to_deliver", message, hint)
+}
+
+// refuseUnbegun returns an error if no agent has worked on an issue yet, and this machine has no
+// workspace of it: its runs ended before, for instance because a hook failed.
+func (o *operation) refuseUnbegun(ctx context.Context, c reconcile.Claim) error {
+	if c.Delivery.Due {
+		return nil
+	}
+	worked, err := o.db.Runs.Worked(ctx, c.IssueID)
+	if err != nil || worked {
+		return err
+	}
+	last, found, err := o.db.Runs.Last(ctx, c.IssueID)
+	if err != nil || !found {
+		return err
+	}
+	if last.Host == "" && last.WorkspacePath != "" && wiring.Exists(last.WorkspacePath) {
+		return nil
+	}
+	why := string(last.Outcome)
+	if last.ErrorCode != "" {
+		why = last.ErrorCode + ": " + last.ErrorText
+	}
+	return reconcile.NewError(
+		"nothing_to_deliver",
+		"no agent has worked on "+c.Identifier+" yet: its last run ended before that, "+why,
+		"correct that; symphony retry "+c.Identifier+" then starts a run",
+	)
 }
 
 // ended reports whether a run ended, even if no pass settled it yet.
