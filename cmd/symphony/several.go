@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -148,29 +149,116 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
-		if len(issues) > 0 && namesSeveral(c) {
-			return exit.Usage("%s: %q may be in each of these projects: choose with --filter, or name one with -w",
-				c.Command.Name, issues[0])
-		}
 		command, err := order(c)
 		if err != nil {
 			return err
 		}
-		if several {
-			return onSeveral(c, w, projects, issues, command)
+		var own [][]string
+		if len(issues) > 0 {
+			own, err = inProjects(c, w, projects, issues)
+			if err != nil {
+				return err
+			}
 		}
-		return one(c, projects[0].Project, issues[0], command)
+		if len(issues) == 1 && !w.JSON || !several {
+			at := slices.IndexFunc(own, func(refs []string) bool { return len(refs) > 0 })
+			return one(c, projects[at].Project, issues[0], command)
+		}
+		return onSeveral(c, w, projects, own, command)
 	}
 }
 
-// onSeveral carries out a command about several issues, once the operator saw which.
+// inProjects distributes issues, or requests, over the projects that have them. With several
+// projects each must be in exactly one.
+func inProjects(c *cli.Context, w *term.Env, projects []view.Named, refs []string) ([][]string, error) {
+	own := make([][]string, len(projects))
+	if len(projects) == 1 && !namesSeveral(c) {
+		own[0] = refs
+		return own, nil
+	}
+	for _, ref := range refs {
+		at, err := projectOf(c, w, projects, ref)
+		if err != nil {
+			return nil, err
+		}
+		own[at] = append(own[at], ref)
+	}
+	return own, nil
+}
+
+// projectOf returns the index of the only project that has an issue, or a request. The trackers
+// are asked only about an issue of which no project has a record.
+func projectOf(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
+	has := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasRecord(c.Context, p, ref) })
+	if len(has) == 0 {
+		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return isTracked(c.Context, p, ref) })
+	}
+	switch len(has) {
+	case 1:
+		return has[0], nil
+	case 0:
+		return 0, reconcile.NewError(
+			"issue_not_found",
+			"none of these projects has "+ref,
+			"symphony ps --all --project all lists what they have",
+		)
+	}
+	names := text.Map(has, func(at int) string {
+		return projects[at].Name + " (-w " + text.ShellQuote(projects[at].Path) + ")"
+	})
+	return 0, exit.Usage("%s: %s is in %s: name one of them", c.Command.Name, ref, strings.Join(names, " and in "))
+}
+
+// projectsWith returns the indexes of the projects that have something. A project that can't be
+// read is left out.
+func projectsWith(
+	w *term.Env, projects []view.Named, has func(*wiring.Project) (bool, error),
+) (indexes []int) {
+	for i, p := range projects {
+		found, err := has(p.Project)
+		if err != nil {
+			w.Note(slog.LevelWarn, p.Name+": left out: "+exit.From(err).Message)
+		}
+		if found {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// hasRecord reports whether the state of a project has records of an issue, or of the issue of a
+// request.
+func hasRecord(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
+	known, err := wiring.KnowsIssue(ctx, p, ref)
+	identifier, number := reconcile.RequestRef(ref)
+	if err != nil || known || number == 0 {
+		return known, err
+	}
+	return wiring.KnowsIssue(ctx, p, identifier)
+}
+
+// isTracked reports whether the tracker of a project has an issue in it.
+func isTracked(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
+	issue, err := wiring.FetchIssue(ctx, p, ref)
+	if err != nil && exit.From(err).Code == "issue_not_found" {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !issue.Elsewhere, nil
+}
+
+// onSeveral carries out a command about several issues, once the operator saw which. own are the
+// issues of each project that the command line names; nil if a filter chooses them.
 func onSeveral(
 	c *cli.Context,
 	w *term.Env,
 	projects []view.Named,
-	issues []string,
+	own [][]string,
 	command operate.Command,
 ) error {
+	agreed := c.Bool("yes") || len(slices.Concat(own...)) == 1
 	screen := *w
 	screen.Stdout = w.Stderr // stdout is for the results
 	chosen := choice{
@@ -178,14 +266,21 @@ func onSeveral(
 		w:       &screen,
 		command: command,
 		several: namesSeveral(c),
-		asks:    !c.Bool("yes") && !w.Piped(),
+		asks:    !agreed && !w.Piped(),
 		table:   term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1},
 	}
 	if chosen.several {
 		chosen.table.Head = append(chosen.table.Head, "PROJECT")
 	}
-	for _, p := range projects {
-		if err := chosen.add(p, issues); err != nil {
+	for i, p := range projects {
+		var refs []string
+		if own != nil {
+			refs = own[i]
+		}
+		if own != nil && len(refs) == 0 {
+			continue
+		}
+		if err := chosen.add(p, refs); err != nil {
 			return err
 		}
 	}
@@ -194,7 +289,7 @@ func onSeveral(
 	}
 	if len(chosen.targets) == 0 {
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
-	} else if !c.Bool("yes") {
+	} else if !agreed {
 		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(chosen.targets))
 		if err := term.Confirm(c.Context, w, question); err != nil {
 			return err
