@@ -138,7 +138,8 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	if dir == "" {
 		dir = b.Workspace
 	}
-	args = append(args, "--chdir", dir, "--")
+	// What is written elsewhere would be lost with the sandbox: it is refused.
+	args = append(args, "--remount-ro", "/", "--chdir", dir, "--")
 	return append(args, b.start()...), nil
 }
 
@@ -181,6 +182,15 @@ func (b Box) writable() []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{b.Workspace, b.Home, b.Temp}, b.Writable...))))
 }
 
+// shown returns what the agent may only read.
+func (b Box) shown() []string {
+	shown := append(slices.Clone(b.Readable), b.Program)
+	if b.Socket != "" {
+		shown = append(shown, b.Socket)
+	}
+	return shown
+}
+
 // start returns the command line of the first process inside.
 func (b Box) start() []string {
 	args := []string{programInside, InitCommand}
@@ -199,10 +209,7 @@ func (b Box) check() error {
 	if len(b.Command) == 0 {
 		return fmt.Errorf("the sandbox has no command")
 	}
-	shown := slices.Concat(b.Readable, []string{b.Program})
-	if b.Socket != "" {
-		shown = append(shown, b.Socket)
-	}
+	shown := b.shown()
 	for _, path := range slices.Concat(b.writable(), shown) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 			return fmt.Errorf("the sandbox can't show %q: it is not an absolute path", path)

@@ -69,6 +69,7 @@ func TestArguments(t *testing.T) {
 --bind /home/me/symphony/ABC-1 /home/me/symphony/ABC-1
 --ro-bind /home/me/.local/state/symphony/p/runs/1/proxy.sock /run/proxy.sock
 --ro-bind /usr/local/bin/symphony /run/symphony
+--remount-ro /
 --chdir /home/me/symphony/ABC-1
 -- /run/symphony sandbox-init
 --proxy /run/proxy.sock

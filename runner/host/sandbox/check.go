@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
-// Bubblewrap is the name of the program that makes sandboxes.
-const Bubblewrap = "bwrap"
+// bubblewrap is the name of the program that makes sandboxes.
+const bubblewrap = "bwrap"
 
 // Refusal is the error of a machine on which no sandbox can be made.
 type Refusal struct {
@@ -25,9 +26,9 @@ func (r *Refusal) Error() string { return r.Said }
 // and Box.StatusFD are not used. environ is the environment of a run, by whose PATH bubblewrap
 // is found.
 func Check(ctx context.Context, b Box, environ []string) error {
-	program, err := find(Bubblewrap, environ)
+	program, err := b.Bubblewrap(environ)
 	if err != nil {
-		return &Refusal{Said: "there is no " + Bubblewrap + " in the PATH", Cure: installCure}
+		return err
 	}
 	b.Command = []string{"true"}
 	b.StatusFD = 3
@@ -70,21 +71,38 @@ func Check(ctx context.Context, b Box, environ []string) error {
 	return &Refusal{Said: text, Cure: cureOf(text, readSwitches())}
 }
 
-// find returns the path of a program by the PATH of an environment.
-func find(name string, environ []string) (string, error) {
+// Bubblewrap returns the path of bubblewrap by the PATH of an environment. It fails with a
+// *Refusal if there is none, and refuses a program that an agent may have written.
+func (b Box) Bubblewrap(environ []string) (string, error) {
+	program := ""
 	for _, entry := range environ {
 		list, isPath := strings.CutPrefix(entry, "PATH=")
-		if !isPath {
-			continue
-		}
-		for _, dir := range strings.Split(list, ":") {
-			path, err := exec.LookPath(dir + "/" + name)
-			if err == nil {
-				return path, nil
-			}
+		if isPath {
+			program = lookIn(list, bubblewrap)
 		}
 	}
-	return "", exec.ErrNotFound
+	if program == "" {
+		return "", &Refusal{Said: "there is no program " + bubblewrap + " in the PATH", Cure: installCure}
+	}
+	agents, err := b.agentPlaces()
+	if err != nil {
+		return "", err
+	}
+	return program, refuseLink(program, agents)
+}
+
+// lookIn returns the first program of a name in a list of directories, empty if there is none.
+func lookIn(list, name string) string {
+	for _, dir := range filepath.SplitList(list) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		path, err := exec.LookPath(filepath.Join(dir, name))
+		if err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // switches are the settings of the kernel that decide whether an ordinary account may make a

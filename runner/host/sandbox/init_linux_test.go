@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,18 @@ var programs = map[string]func(args []string) error{
 		answer, err := io.ReadAll(conn)
 		fmt.Printf("%s\n", answer)
 		return err
+	},
+	// checks whether a sandbox can be made
+	"check": func(args []string) error {
+		box := Box{Workspace: args[0], Home: args[1], Temp: "/tmp/of-check", Program: programInside}
+		test.OK(panics{}, os.Mkdir(box.Temp, 0o700))
+		err := Check(context.Background(), box, os.Environ())
+		refusal, is := errors.AsType[*Refusal](err)
+		if !is {
+			return fmt.Errorf("no refusal: %w", err)
+		}
+		fmt.Printf("said: %s\ncure: %s\n", refusal.Said, refusal.Cure)
+		return nil
 	},
 	// leaves zombies to the first process, and counts those that are left
 	"orphans": func([]string) error {
@@ -299,6 +312,7 @@ func TestFiles(t *testing.T) {
 		"echo x 2>/dev/null >" + tools + "/v1/bin/tool || echo no": "no",
 		"echo x 2>/dev/null >/usr/new || echo no":                  "no",
 		"echo x 2>/dev/null >/etc/new || echo no":                  "no",
+		"echo x 2>/dev/null >/new || echo no":                      "no",
 		"ls " + s.dir + "/outside 2>/dev/null || echo no":          "no",
 		"ls " + s.dir + "/workspaces":                              "ABC-1",
 		"echo a >a && echo b >~/b && echo c >/tmp/c && echo yes":   "yes",
@@ -329,4 +343,22 @@ func TestCheck(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	test.Contains(t, "the cure", refusal.Cure, "apt-get install bubblewrap")
+
+	// An agent put a bubblewrap of its own into its workspace.
+	planted := filepath.Join(s.box.Workspace, "bin")
+	test.Write(t, filepath.Join(planted, bubblewrap), "#!/bin/sh\n")
+	test.OK(t, os.Chmod(filepath.Join(planted, bubblewrap), 0o700))
+	err = Check(t.Context(), s.box, []string{"PATH=" + planted + ":" + os.Getenv("PATH")})
+	if err == nil || !strings.Contains(err.Error(), "where an agent may have made it a link") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestCheckWithoutNamespaces: in a sandbox no other one can be made, as on a machine where user
+// namespaces are off.
+func TestCheckWithoutNamespaces(t *testing.T) {
+	s := newScene(t)
+	s.box.Command = program("check", s.box.Workspace, s.box.Home)
+	out := test.Run(t, s.command())
+	test.Contains(t, "output", out, "said: bwrap: Creating new namespace failed", "cure: "+containerCure)
 }

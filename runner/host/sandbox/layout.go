@@ -32,23 +32,50 @@ func Prepare(b Box) ([]string, error) {
 
 // refuseLinks refuses a box in which an agent decides where a path leads.
 func (b Box) refuseLinks() error {
-	for _, dir := range b.writable() {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			return fmt.Errorf("a directory of the sandbox: %w", err)
+	agents, err := b.agentPlaces()
+	if err != nil {
+		return err
+	}
+	for i, dir := range b.writable() {
+		if !agents[i].Exists {
+			return fmt.Errorf("a directory of the sandbox: %s is missing", dir)
 		}
-		if real != dir {
-			return fmt.Errorf("the sandbox can't have %s to write: it leads to %s", dir, real)
+		if agents[i].Path != dir {
+			return fmt.Errorf("the sandbox can't have %s to write: it leads to %s", dir, agents[i].Path)
 		}
 	}
+	for _, path := range b.shown() {
+		if err := refuseLink(path, agents); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentPlaces returns the directories in which agents write, first those of the box.
+func (b Box) agentPlaces() ([]paths.Place, error) {
+	var places []paths.Place
 	for _, dir := range append(b.writable(), b.Agents...) {
-		for _, path := range b.Readable {
-			reaches, err := paths.Reach(dir, path)
-			if err != nil {
-				return fmt.Errorf("where %s leads: %w", path, err)
-			}
-			if reaches {
-				return inWritable(path, dir)
+		place, err := paths.Find(dir)
+		if err != nil {
+			return nil, fmt.Errorf("a directory of the sandbox: %w", err)
+		}
+		places = append(places, place)
+	}
+	return places, nil
+}
+
+// refuseLink refuses a path in a directory that agents write, and a path that leads through
+// one.
+func refuseLink(path string, agents []paths.Place) error {
+	place, err := paths.Find(path)
+	if err != nil {
+		return fmt.Errorf("where %s leads: %w", path, err)
+	}
+	for _, dir := range agents {
+		for _, passed := range append(place.Links, place) {
+			if passed.Inside(dir) {
+				return inWritable(path, dir.Path)
 			}
 		}
 	}

@@ -123,14 +123,14 @@ func newScene(t *testing.T) *scene {
 // needBubblewrap skips a test on a machine where no sandbox can be made.
 func needBubblewrap(t *testing.T) {
 	t.Helper()
-	_, err := exec.LookPath(Bubblewrap)
+	_, err := exec.LookPath(bubblewrap)
 	if err != nil && test.All() {
 		t.Fatal("install bubblewrap: ", err)
 	}
 	if err != nil {
 		t.Skip("install bubblewrap to run this test: ", err)
 	}
-	out, err := exec.Command(Bubblewrap, "--unshare-user", "--ro-bind", "/", "/", "true").CombinedOutput()
+	out, err := exec.Command(bubblewrap, "--unshare-user", "--ro-bind", "/", "/", "true").CombinedOutput()
 	if err != nil {
 		t.Skipf("user namespaces are off here: %s", out)
 	}
@@ -145,7 +145,7 @@ func (s *scene) command(changes ...change) *exec.Cmd {
 	for _, c := range changes {
 		args = c.apply(s.t, args)
 	}
-	argv := slices.Concat(s.start, []string{Bubblewrap}, args)
+	argv := slices.Concat(s.start, []string{bubblewrap}, args)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.box.Home}, s.env...)
 	cmd.Dir = "/"
