@@ -3,12 +3,14 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/allowlist"
@@ -32,7 +34,7 @@ func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) {
 		transport.Proxy = http.ProxyURL(p.config.Upstream)
 		transport.DialContext = p.config.Dial
 	}
-	p.forward(w, r, transport, func(out *httputil.ProxyRequest) {
+	p.forward(w, r, t, transport, func(out *httputil.ProxyRequest) {
 		out.Out.URL.Host = hostHeader(t)
 		out.Out.Host = hostHeader(t)
 	})
@@ -41,57 +43,76 @@ func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) {
 // modelPrefix is the path below which agents find their models.
 const modelPrefix = "/model/"
 
-// credentials are what an agent could send with a key of its own: an attacker's, so that what
-// it sends arrives in another account.
-var credentials = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie"}
+// Names of headers and parameters by which an agent could send a key of its own. That would be
+// an attacker's, so that what the agent sends arrives in another account.
+var (
+	ownHeaders    = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie"}
+	ownParameters = []string{"key", "api_key", "access_token"}
+)
 
 // model serves a request to a model whose key the proxy has.
 func (p *Proxy) model(w http.ResponseWriter, r *http.Request) {
-	for _, m := range p.config.Models {
-		base := modelPrefix + m.Kind
-		if !strings.HasPrefix(r.URL.Path, base+"/") {
-			continue
-		}
-		t, err := p.modelTarget(m)
-		if err != nil {
-			p.refuse(w, err)
-			return
-		}
-		transport := p.transport(t)
-		transport.TLSClientConfig = &tls.Config{RootCAs: m.Roots, MinVersion: tls.VersionTLS12}
-		p.forward(w, r, transport, func(out *httputil.ProxyRequest) {
-			out.Out.URL.Path = strings.TrimPrefix(r.URL.Path, base)
-			out.Out.URL.RawPath = strings.TrimPrefix(r.URL.RawPath, base)
-			out.SetURL(m.URL)
-			query := out.Out.URL.Query()
-			query.Del("key") // of Google's services
-			out.Out.URL.RawQuery = query.Encode()
-			for _, name := range credentials {
-				out.Out.Header.Del(name)
-			}
-			out.Out.Header.Set(m.Header, m.Value)
-		})
+	at := slices.IndexFunc(p.config.Models, func(m Model) bool { return m.serves(r) })
+	if at < 0 {
+		http.Error(w, "symphony: this is a proxy, and has no page "+r.URL.Path, http.StatusNotFound)
 		return
 	}
-	http.Error(w, "symphony: this is a proxy, and has no page "+r.URL.Path, http.StatusNotFound)
+	m := p.config.Models[at]
+	t, err := p.modelTarget(m)
+	if err != nil {
+		p.refuse(w, err)
+		return
+	}
+	transport := p.transport(t)
+	transport.TLSClientConfig = &tls.Config{RootCAs: m.Roots, MinVersion: tls.VersionTLS12}
+	p.forward(w, r, t, transport, func(out *httputil.ProxyRequest) { m.rewrite(out) })
+}
+
+func (m Model) base() string { return modelPrefix + m.Kind }
+
+// serves reports whether a request is for the model. A path with .. could lead out of the URL
+// of the model on its server, and the answer to a TRACE would contain the key.
+func (m Model) serves(r *http.Request) bool {
+	path, is := strings.CutPrefix(r.URL.Path, m.base()+"/")
+	parts := strings.FieldsFunc(path, func(c rune) bool { return c == '/' || c == '\\' })
+	return is && !slices.Contains(parts, "..") && r.Method != http.MethodTrace
+}
+
+// rewrite turns the request of an agent into a request to the model.
+func (m Model) rewrite(out *httputil.ProxyRequest) {
+	out.Out.URL.Path = strings.TrimPrefix(out.In.URL.Path, m.base())
+	out.Out.URL.RawPath = strings.TrimPrefix(out.In.URL.RawPath, m.base())
+	query := out.Out.URL.Query()
+	if slices.ContainsFunc(ownParameters, query.Has) {
+		for _, name := range ownParameters {
+			query.Del(name)
+		}
+		out.Out.URL.RawQuery = query.Encode()
+	}
+	out.SetURL(m.URL)
+	for _, name := range ownHeaders {
+		out.Out.Header.Del(name)
+	}
+	out.Out.Header.Set(m.Header, m.Value)
 }
 
 // modelTarget returns where a model is: at the address that the list names for its host, or
 // elsewhere on the internet.
 func (p *Proxy) modelTarget(m Model) (target, error) {
-	place := m.URL.Host
-	if m.URL.Port() == "" {
-		place = net.JoinHostPort(m.URL.Hostname(), strconv.Itoa(usualTLS))
+	t := target{port: usualTLS}
+	name, err := allowlist.Name(m.URL.Hostname())
+	if err != nil {
+		return t, notAHost(m.URL.Host)
 	}
-	t, err := p.find(place, usualTLS)
-	if err == nil {
-		return t, nil
+	t.host = name
+	if m.URL.Port() != "" {
+		t.port, err = allowlist.Port(m.URL.Port())
+		if err != nil {
+			return t, notAHost(m.URL.Host)
+		}
 	}
-	name, nameErr := allowlist.Name(m.URL.Hostname())
-	if nameErr != nil {
-		return t, err
-	}
-	return target{host: name, port: t.port, rule: allowlist.Rule{Host: name}}, nil
+	t.rule, _ = p.config.List.Find(t.host, t.port, t.port) // none if it is not listed
+	return t, nil
 }
 
 // transport returns a transport for a single request to a target.
@@ -110,6 +131,7 @@ func (p *Proxy) transport(t target) *http.Transport {
 func (p *Proxy) forward(
 	w http.ResponseWriter,
 	r *http.Request,
+	t target,
 	transport *http.Transport,
 	change func(*httputil.ProxyRequest),
 ) {
@@ -123,7 +145,14 @@ func (p *Proxy) forward(
 		},
 		FlushInterval: -1, // models answer piece by piece
 		ErrorLog:      log.New(io.Discard, "", 0),
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { p.refuse(w, err) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			_, known := errors.AsType[*refused](err)
+			if !known && r.Context().Err() == nil { // the agent still waits
+				p.refused.add(t.refusal(Unreachable).Refusal)
+				err = fmt.Errorf("symphony: %s: %w", t, err)
+			}
+			p.refuse(w, err)
+		},
 	}
 	forwarder.ServeHTTP(w, r)
 }

@@ -54,7 +54,7 @@ var usualNames = map[string][]string{
 
 var usualList = []string{
 	"github.com", "*.example.com", "example.org:8443", "git.corp.example=10.1.2.3", "*.corp.example=10.2.0.0/16",
-	"10.9.9.9:8081", "[fd00::9]:8081", "local=127.0.0.1",
+	"10.9.9.9:8081", "[fd00::9]:8081", "local=127.0.0.1", "gateway.example.com=10.1.2.4",
 }
 
 func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -580,14 +580,15 @@ func TestModel(t *testing.T) {
 	w := start(t, server.Listener.Addr().String(), func(c *Config) {
 		c.Models = []Model{
 			{"claude", test.Must(url.Parse("https://api.example.com")), "X-Api-Key", "secret", roots},
-			{"gateway", test.Must(url.Parse("https://git.corp.example:8443/llm?v=1")), "Authorization", "Bearer s", roots},
+			{"gateway", test.Must(url.Parse("https://gateway.example.com:8443/llm?v=1")), "Authorization", "Bearer s", roots},
 			{"inside", test.Must(url.Parse("https://inside.example.com")), "X-Api-Key", "secret", roots},
+			{"other", test.Must(url.Parse("https://other.invalid")), "X-Api-Key", "secret", roots},
 		}
 	})
 	w.names = map[string][]string{
 		"api.example.com.":    {"93.184.216.40"},
-		"git.corp.example.":   {"10.1.2.3"},
 		"inside.example.com.": {"10.0.0.7"},
+		"other.invalid.":      {"93.184.216.41"},
 	}
 	for _, c := range []struct{ sent, status, body string }{
 		{
@@ -598,7 +599,23 @@ func TestModel(t *testing.T) {
 			"GET /model/claude/a%2Fb//c HTTP/1.1\r\n",
 			"200", "api.example.com GET /a%2Fb//c key=secret",
 		},
-		{"GET /model/other/v1 HTTP/1.1\r\n", "404", "no page /model/other/v1"},
+		{
+			"GET /model/claude/v1?api_key=mine&access_token=mine&b=2&a=1 HTTP/1.1\r\nCookie: a=b\r\n",
+			"200", "GET /v1?a=1&b=2 key=secret",
+		},
+		{
+			"GET /model/claude/v1?b=2&a=1 HTTP/1.1\r\nConnection: X-Api-Key\r\n",
+			"200", "GET /v1?b=2&a=1 key=secret",
+		},
+		{"GET /model/gateway/v1 HTTP/1.1\r\n", "200", "gateway.example.com:8443 GET /llm/v1?v=1 key= auth=Bearer s"},
+		// Only what is below the URL of the model gets the key.
+		{"GET /model/gateway/../admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/%2e%2e/admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/a%2f..%2f..%2fadmin HTTP/1.1\r\n", "404", "no page"},
+		// The answer would contain the key.
+		{"TRACE /model/claude/v1 HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/nothing/v1 HTTP/1.1\r\n", "404", "no page /model/nothing/v1"},
+		{"GET /model/other/v1 HTTP/1.1\r\n", "502", "other.invalid:443: tls: failed to verify certificate"},
 		{"GET /model/claudex/v1 HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/inside/v1 HTTP/1.1\r\n", "403", "inside.example.com=ADDRESS"},
 	} {
@@ -606,6 +623,12 @@ func TestModel(t *testing.T) {
 		test.Equal(t, "status of "+c.sent, fmt.Sprint(status), c.status)
 		test.Contains(t, "the answer", body, c.body)
 	}
+	dialed, refusals := w.seen()
+	test.Equal(t, "refusals", refusals, []Refusal{
+		{"other.invalid", 443, Unreachable},
+		{"inside.example.com", 443, NotPublic},
+	})
+	test.Contains(t, "dialed", strings.Join(dialed, " "), "93.184.216.40:443", "10.1.2.4:8443")
 }
 
 // TestUpstream: a machine that reaches the internet only by the proxy of its company uses that,
