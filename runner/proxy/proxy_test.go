@@ -394,7 +394,7 @@ func plainServer(t *testing.T) (address string, requests func() []string) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		defer mu.Unlock()
-		got = append(got, fmt.Sprintf("%s %s%s %s", r.Method, r.Host, r.URL, body))
+		got = append(got, fmt.Sprintf("%s %s%s %s%s", r.Method, r.Host, r.URL, body, r.Header.Get("Upgrade")))
 		w.Header().Set("Connection", "keep-alive")
 		fmt.Fprint(w, "welcome")
 	}))
