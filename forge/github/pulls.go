@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -24,10 +25,18 @@ const (
 	tooLarge = "answer_too_large"
 )
 
-// pull is a pull request.
+// pull is a pull request, in GitHub's words.
 type pull struct {
-	reconcile.Pull
-	Commits transport.List[struct {
+	ID        string `json:"id"`
+	Number    int    `json:"number"`
+	URL       string `json:"url"`
+	State     string `json:"state"` // such as OPEN
+	Draft     bool   `json:"draft"`
+	Branch    string `json:"branch"`
+	Head      string `json:"head"`
+	Base      string `json:"base"`
+	Mergeable string `json:"mergeable"` // such as CONFLICTING
+	Commits   transport.List[struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
 	Reviews transport.List[review] `json:"reviews"`
@@ -35,14 +44,19 @@ type pull struct {
 	Opinions transport.List[review] `json:"latestOpinionatedReviews"`
 }
 
-// review is a review of a pull request with the comments on its lines.
+// review is a review of a pull request with the comments on its lines, in GitHub's words.
 type review struct {
-	reconcile.Review
+	ID     string `json:"id"`
 	Author *struct {
 		Type  string `json:"__typename"`
 		Login string `json:"login"`
 	} `json:"author"`
+	Role     string                                  `json:"role"` // such as OWNER
+	Writer   bool                                    `json:"writer"`
+	State    string                                  `json:"state"` // such as CHANGES_REQUESTED
+	At       time.Time                               `json:"at"`
 	Commit   commit                                  `json:"commit"`
+	Body     string                                  `json:"body"`
 	Comments transport.List[reconcile.ReviewComment] `json:"comments"`
 }
 
@@ -90,8 +104,9 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 				fmt.Sprintf("the answer contains pull request %d instead of %d", p.Number, n),
 			)
 		}
+		var checks reconcile.Checks
 		for _, newest := range p.Commits.Nodes {
-			p.Checks, err = h.allChecks(ctx, newest.Commit)
+			checks, err = h.allChecks(ctx, newest.Commit)
 			if err != nil {
 				return err
 			}
@@ -99,7 +114,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 		if err := h.addOlderReviews(ctx, p, reviews, len(raw)); err != nil {
 			return err
 		}
-		found[n] = p.value()
+		found[n] = p.value(checks)
 	}
 	return nil
 }
@@ -208,40 +223,54 @@ func (h hub) readReviews(
 	return p, len(raw), nil
 }
 
-// value returns the pull request.
-func (p *pull) value() reconcile.Pull {
-	p.State = strings.ToLower(p.State)
-	p.Mergeable = strings.ToLower(p.Mergeable)
-	p.Branch = text.Short(p.Branch, maxName)
-	p.Base = text.Short(p.Base, maxName)
+// value returns the pull request in the words of the core.
+func (p *pull) value(checks reconcile.Checks) reconcile.Pull {
+	v := reconcile.Pull{
+		ID:        p.ID,
+		Number:    p.Number,
+		URL:       p.URL,
+		State:     strings.ToLower(p.State),
+		Draft:     p.Draft,
+		Branch:    text.Short(p.Branch, maxName),
+		Head:      p.Head,
+		Base:      text.Short(p.Base, maxName),
+		Mergeable: strings.ToLower(p.Mergeable),
+		Checks:    checks,
+	}
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {
-			p.Pull.Reviews = append(p.Pull.Reviews, r.value())
+			v.Reviews = append(v.Reviews, r.value())
 		}
 	}
-	return p.Pull
+	return v
 }
 
-// value returns the review.
+// value returns the review in the words of the core.
 func (r review) value() reconcile.Review {
-	v := r.Review
-	v.Role = strings.ToLower(v.Role)
-	v.State = strings.ToLower(v.State)
-	v.Commit = r.Commit.OID
-	v.Author = "ghost"
-	if a := r.Author; a != nil {
-		v.Author = a.Login
-		v.Bot = a.Type == "Bot"
+	v := reconcile.Review{
+		ID:          r.ID,
+		Author:      "ghost",
+		Role:        strings.ToLower(r.Role),
+		Writer:      r.Writer,
+		State:       strings.ToLower(r.State),
+		At:          r.At,
+		Commit:      r.Commit.OID,
+		Body:        text.Short(r.Body, reconcile.MaxReviewText),
+		CommentsCut: r.Comments.PageInfo.HasNextPage,
+	}
+	if r.Author != nil {
+		v.Author = r.Author.Login
+		v.Bot = r.Author.Type == "Bot"
 	}
 	if v.Bot { // a user could have the same login
 		v.Author += "[bot]"
 	}
-	v.Body = text.Short(v.Body, reconcile.MaxReviewText)
-	v.CommentsCut = r.Comments.PageInfo.HasNextPage
 	for _, c := range r.Comments.Nodes {
-		c.File = text.Short(c.File, maxName)
-		c.Body = text.Short(c.Body, reconcile.MaxReviewText)
-		v.Comments = append(v.Comments, c)
+		v.Comments = append(v.Comments, reconcile.ReviewComment{
+			File: text.Short(c.File, maxName),
+			Line: c.Line,
+			Body: text.Short(c.Body, reconcile.MaxReviewText),
+		})
 	}
 	return v
 }
