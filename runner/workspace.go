@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -325,8 +326,9 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 	if len(answer.Undeletable) > 0 {
 		w.log.Warn("trash not deleted", "paths", answer.Undeletable)
 	}
-	for path, work := range answer.Unsaved {
-		w.log.Warn("left in the trash: it contains work that exists nowhere else", "path", path, "work", work)
+	for _, path := range slices.Sorted(maps.Keys(answer.Unsaved)) {
+		const left = "left in the trash: it contains work that exists nowhere else"
+		w.log.Warn(left, "path", path, "work", answer.Unsaved[path])
 	}
 	return unsaved, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -87,7 +88,8 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 // GitHub expects it.
 func queryOf(params map[string]any) (url.Values, error) {
 	values := url.Values{}
-	for name, value := range params {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		value := params[name]
 		list, isList := value.([]any)
 		if !isList {
 			list = []any{value}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -86,7 +88,7 @@ func (c Change) value(args json.RawMessage) (string, error) {
 	if strings.TrimSpace(value) == "" {
 		return "", Refusal("invalid_input", c.Argument+" must be a string that is not empty")
 	}
-	for other := range in {
+	for _, other := range slices.Sorted(maps.Keys(in)) {
 		if other != c.Argument {
 			return "", Refusal(
 				"invalid_input",

@@ -156,10 +156,10 @@ func isHarmless(name string, e entry) bool {
 }
 
 // unreadable returns an error if a list of readGitDir contains something that could not be
-// read.
+// read. The error names the first of several, so that each try fails with the same words.
 func unreadable(list map[string]entry) error {
-	for path, e := range list {
-		if e.Mode&fs.ModeIrregular != 0 {
+	for _, path := range slices.Sorted(maps.Keys(list)) {
+		if list[path].Mode&fs.ModeIrregular != 0 {
 			return fmt.Errorf("%s can't be read", path)
 		}
 	}

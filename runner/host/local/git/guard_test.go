@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -1223,5 +1224,17 @@ func TestWithConfig(t *testing.T) {
 		},
 	} {
 		test.Equal(t, "the environment", withConfig(c.env, c.settings...), c.want)
+	}
+}
+
+// Of several files that can't be read, each try names the same one: messages that differ would
+// not count as the same failure.
+func TestUnreadableNamesTheFirst(t *testing.T) {
+	list := map[string]entry{"HEAD": {}}
+	for _, name := range []string{"hooks/pre-push", "config", "description", "info/exclude"} {
+		list[name] = entry{Mode: fs.ModeIrregular}
+	}
+	for range 20 {
+		test.Equal(t, "the error", fmt.Sprint(unreadable(list)), "config can't be read")
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,8 +109,9 @@ func (p Projects) refused(refuse RefuseClaim) error {
 	if refuse == nil {
 		return nil
 	}
-	for _, other := range p.all() {
-		if err := refuse(other.Project, other.StateDir); err != nil {
+	all := p.all()
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if err := refuse(all[path].Project, all[path].StateDir); err != nil {
 			return err
 		}
 	}

@@ -491,7 +491,8 @@ func endWorkers(ctx context.Context, p *wiring.Project, calls StopCalls, cause e
 		return !wiring.Alive(p.StateDir, id)
 	})
 	// the database, which usually names the workflow of the state directory, can't be read
-	for _, w := range found {
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		w := found[id]
 		if wiring.Exists(w.Workflow) && !wiring.SameFile(w.Workflow, p.Path) {
 			return reconcile.NewError(
 				"state_conflict",

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -96,7 +97,7 @@ func (r route) checkQuery(asked *http.Request) error {
 		return nil
 	}
 	known := r.parameters()
-	for name := range asked.URL.Query() {
+	for _, name := range slices.Sorted(maps.Keys(asked.URL.Query())) {
 		if !slices.Contains(known, name) {
 			return unknownName("parameter", name, known)
 		}
