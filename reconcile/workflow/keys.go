@@ -259,7 +259,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Base,
 			"branch on which the work is based; default: the remote's default branch",
-		),
+		).then((*reader).base),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch; a template like the prompt").then((*reader).branch),
 		key(

@@ -67,6 +67,12 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 	return r.branchPattern.Render(issue, attempt)
 }
 
+// browserPage matches the address of a page about a repository, such as
+// https://github.com/acme/app/tree/main, and finds the repository's own address in it. GitLab
+// writes /-/ before the name of a page; GitHub has an owner and a repository before it.
+var browserPage = text.Pattern(`^(https?://[^/]+/.+?)/-/` +
+	`|^(https?://(?:github\.com|bitbucket\.org|codeberg\.org)/[^/]+/[^/]+?)(?:\.git)?/[^/]`)
+
 // gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
 var gitAddress = text.Pattern(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
 
@@ -94,8 +100,23 @@ func (r *reader) repositoryURL(f field) {
 			"contains a password or a token, which agents could read",
 			"configure a credential helper of git instead",
 		)
+	case browserPage().MatchString(address):
+		found := browserPage().FindStringSubmatch(address)
+		own := cmp.Or(found[1], found[2])
+		r.invalid(f, "is the address of a page in the browser, from which git does not clone", "write "+own+".git")
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
+	}
+}
+
+// base warns about the name that a clone gives to a branch of its remote.
+func (r *reader) base(f field) {
+	for _, prefix := range []string{"origin/", "refs/heads/", "refs/remotes/origin/"} {
+		name, has := strings.CutPrefix(r.cfg.Repository.Base, prefix)
+		if has {
+			r.warn(f, "a name as it is on the remote has no "+prefix+" before it; did you mean "+name+"?")
+			return
+		}
 	}
 }
 

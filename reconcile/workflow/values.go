@@ -55,7 +55,7 @@ func (r *values) text(k Key, f field) (string, bool) {
 	case f.node == nil:
 		return k.Default, true
 	case f.node.Kind != yaml.ScalarNode, k.Words != nil && !slices.Contains(k.Words, f.node.Value):
-		r.wrong(k, f, "")
+		r.wrong(k, f, scriptHint(k, f))
 		return "", false
 	case k.Type == typePath:
 		path := r.path(f, f.node.Value)
@@ -79,7 +79,7 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	}
 	switch {
 	case !ok:
-		r.wrong(k, f, "")
+		r.wrong(k, f, durationHint(k, f))
 	case n < k.min:
 		r.invalid(f, fmt.Sprintf("%d is too small: at least %d", n, k.min), "")
 	case n > most:
@@ -88,6 +88,23 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 		return n, true
 	}
 	return 0, false
+}
+
+// scriptHint says how to write a script that was written as a list, as other programs take it.
+func scriptHint(k Key, f field) string {
+	if k.Type != typeShell || f.node.Kind != yaml.SequenceNode {
+		return ""
+	}
+	return "write it as a text: several commands below |, or in one line with && between them"
+}
+
+// durationHint has the milliseconds of a duration such as 30s.
+func durationHint(k Key, f field) string {
+	lasts, err := time.ParseDuration(strings.TrimSpace(f.node.Value))
+	if k.Type != typeMS || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("write %d", lasts.Milliseconds())
 }
 
 // digits reads a node as a decimal integer.
@@ -279,6 +296,26 @@ func (k Key) applies(tracker, engine string) bool {
 		(k.engines == nil || slices.Contains(k.engines, engine))
 }
 
+// limitedStates warns about limits for states in which no agent works.
+func (r *reader) limitedStates() {
+	f := r.field("agent.max_concurrent_agents_by_state")
+	policy := r.cfg.Policy
+	if f.node == nil || f.node.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		_, limited := policy.MaxByState[reconcile.NormalizeState(name.Value)]
+		isState := func(state string) bool { return reconcile.SameState(state, name.Value) }
+		if !limited || slices.ContainsFunc(policy.ActiveStates, isState) {
+			continue
+		}
+		entry := field{key: f.key + "." + strings.TrimSpace(name.Value), line: r.line(name)}
+		near := text.DidYouMean(name.Value, policy.ActiveStates, "%s")
+		r.warn(entry, "no effect: the state is none of tracker.active_states"+near)
+	}
+}
+
 // unused warns about the keys that only other kinds of trackers and engines have.
 func (r *reader) unused() {
 	applies := func(k Key) bool { return k.applies(r.tracker.name, r.cfg.Worker.Engine) }
@@ -330,6 +367,7 @@ func (r *reader) together() {
 	if ms := r.cfg.Polling.Interval.Milliseconds(); ms > 0 && ms < 1000 {
 		r.warnKey("polling.interval_ms", fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
 	}
+	r.limitedStates()
 	r.pullRequests()
 	r.onHosts()
 	r.narrowByLabel()
