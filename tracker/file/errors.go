@@ -30,15 +30,21 @@ func (t *tracker) malformed(r *record) error {
 
 // unreadable returns the error of a folder or file that cannot be read.
 func unreadable(path string, err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
 	return reconcile.NewError(
 		"file_read",
-		path+": "+err.Error(),
+		path+": "+reason(err),
 		"make it readable for the account that symphony runs as; "+
 			"until then nothing is started, stopped or released",
 	).WithCause(err)
+}
+
+// reason returns the system's part of an error, without the path.
+func reason(err error) string {
+	e, ok := errors.AsType[*fs.PathError](err)
+	if ok {
+		return e.Err.Error()
+	}
+	return err.Error()
 }
 
 // folderError returns the error of a folder that cannot be read.

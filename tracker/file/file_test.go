@@ -185,6 +185,8 @@ func TestUnusableFiles(t *testing.T) {
 		"twice.md":        "---\nid: TWICE\ntitle: A\nstatus: To Do\nstatus: Done\n---\n",
 		"na\x1b\xffme.md": "---\ntitle: A\nstatus: To Do\n---\n",
 		"front.md":        "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
+		"latin.md":        "---\nid: LATIN\ntitle: Caf\xe9\nstatus: To Do\n---\n",
+		"notepad.md":      "\xff\xfe-\x00-\x00-\x00\n\x00",
 		"huge.md":         issueFile("HUGE") + strings.Repeat("x", 1<<20),
 	})
 	outside := filepath.Join(t.TempDir(), "outside.md")
@@ -196,21 +198,23 @@ func TestUnusableFiles(t *testing.T) {
 		skips[i.ID] = i.Malformed
 	}
 	test.Equal(t, "candidates", skips, map[string]string{
-		"GOOD":   "",
-		"INDENT": "indent.md:4: mapping values are not allowed in this context",
-		"COLON":  "colon.md:3: put the title in quotes, because it contains a colon",
-		"empty":  "empty.md: the file is empty",
-		"OPEN":   "open.md:1: the front matter has no end: a line of ---",
-		"list":   "list.md:2: the front matter must be a map of keys",
-		"TITLE":  "title.md:1: title is missing",
-		"STATUS": "status.md:1: status is missing",
-		"MAP":    "map.md:3: title must be text",
-		"TWICE":  "twice.md:5: status appears twice",
-		"FRONT":  "front.md:1: the front matter is larger than 64 KiB",
-		"na-me":  "",
-		"same":   "one.md: two.md has the same id, SAME",
-		"HUGE":   "huge.md:1: the file is larger than 1 MiB",
-		"link":   "link.md: a symbolic link, which is not followed",
+		"GOOD":    "",
+		"INDENT":  "indent.md:4: mapping values are not allowed in this context",
+		"COLON":   "colon.md:3: put the title in quotes, because it contains a colon",
+		"empty":   "empty.md: the file is empty",
+		"OPEN":    "open.md:1: the front matter has no end: a line of ---",
+		"list":    "list.md:2: the front matter must be a map of keys",
+		"TITLE":   "title.md:1: title is missing",
+		"STATUS":  "status.md:1: status is missing",
+		"MAP":     "map.md:3: title must be text",
+		"TWICE":   "twice.md:5: status appears twice",
+		"FRONT":   "front.md:1: the front matter is larger than 64 KiB",
+		"na-me":   "",
+		"same":    "one.md: two.md has the same id, SAME",
+		"LATIN":   "latin.md:3: the file is not UTF-8: save it as UTF-8",
+		"notepad": "notepad.md: the file is UTF-16: save it as UTF-8",
+		"HUGE":    "huge.md:1: the file is larger than 1 MiB",
+		"link":    "link.md: a symbolic link, which is not followed",
 	})
 	for _, id := range []string{"INDENT", "OPEN", "SAME", "same", "HUGE", "link"} {
 		found := test.Must(a.ByIDs(t.Context(), []string{"GOOD", id}))
@@ -272,7 +276,7 @@ func TestUnreadable(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A"), "b.md": issueFile("B")})
 	test.OK(t, os.Chmod(filepath.Join(dir, "b.md"), 0))
 	list := test.Must(a.Candidates(t.Context(), states))
-	if len(list) != 2 || list[1].Malformed != "b.md: cannot be read" {
+	if len(list) != 2 || list[1].Malformed != "b.md: cannot be read: permission denied" {
 		t.Errorf("candidates %+v", list)
 	}
 	test.Equal(t, "another issue", len(test.Must(a.ByIDs(t.Context(), []string{"A"}))), 1)

@@ -137,7 +137,7 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 		}
 		if err != nil {
 			f.unreadable = unreadable(filepath.Join(dir, name), err)
-			records = append(records, unusable(name, "cannot be read"))
+			records = append(records, unusable(name, "cannot be read: "+reason(err)))
 			continue
 		}
 		if !info.Mode().IsRegular() {

@@ -94,6 +94,9 @@ func (t *tracker) parse(name string, content []byte) *record {
 		return r
 	}
 	front, begun, closed := split(content)
+	if !begun && isUTF16(content) {
+		return unusable(name, "the file is UTF-16: save it as UTF-8")
+	}
 	if !begun {
 		return nil
 	}
@@ -150,6 +153,11 @@ func firstValue(pattern *regexp.Regexp, lines []byte) string {
 	return strings.Trim(string(m[1]), `'" `)
 }
 
+// isUTF16 reports whether a file begins with the mark of UTF-16, as Windows' Notepad writes it.
+func isUTF16(content []byte) bool {
+	return bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff"))
+}
+
 // fault finds the line and the reason for which a file is no issue.
 type fault func() (line int, message string)
 
@@ -168,6 +176,11 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 		return faultAt(1, "the front matter is larger than 64 KiB")
 	}
 	yml := content[front.start:front.end]
+	if !utf8.Valid(yml) {
+		bad := front.start + bytes.IndexRune(yml, utf8.RuneError)
+		line := 1 + bytes.Count(content[:bad], []byte("\n"))
+		return faultAt(line, "the file is not UTF-8: save it as UTF-8")
+	}
 	doc, err := decode(yml)
 	if err != nil {
 		return func() (int, string) {

@@ -109,7 +109,11 @@ func (r *Result) dropRepeatedErrors() {
 	})
 }
 
-func (r *Result) warn(text string) { r.Warnings = append(r.Warnings, text) }
+func (r *Result) warn(text string) {
+	if !slices.Contains(r.Warnings, text) { // a pass may read a folder several times
+		r.Warnings = append(r.Warnings, text)
+	}
+}
 
 // StopGrace is how long a run may take to end after it was asked to.
 func (r Result) StopGrace() time.Duration {

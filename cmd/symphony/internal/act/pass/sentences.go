@@ -399,7 +399,8 @@ func (n narrator) counts() string {
 
 // nothing is the line for a project without running, waiting or held issues.
 func (n narrator) nothing() string {
-	if n.Skips == nil || n.Config == nil { // the pass did not read the candidates
+	// The pass did not read the candidates, or could not start one of them.
+	if n.Skips == nil || n.Config == nil || len(n.Errors) > 0 {
 		return "nothing is running"
 	}
 	line := "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
