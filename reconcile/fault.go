@@ -251,6 +251,7 @@ var faults = byCode(
 		"state_replaced",
 		"state_unsupported_filesystem",
 		"state_write",
+		"temporary_directory",
 	}},
 	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 		"repository_unavailable",

@@ -81,6 +81,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"sandbox_unavailable", "codex.turn_sandbox_policy", "codex/doctor", ""},
 	{"state_missing, state_corrupt", "symphony stop --all", "all/state_restored", ""},
 	{"template_render_error", "symphony prompt", "script/prompt", ""},
+	{"temporary_directory", "symphony unblock", "all/limits_worker", ""},
 	{"turn_timeout, stalled", "codex.stall_timeout_ms", "codex/stalled", ""},
 	{"turn_timeout, stalled", "codex.turn_timeout_ms", "all/hints", ""},
 	{"turn_timeout, stalled", "symphony logs", "codex/stalled", ""},

@@ -156,6 +156,26 @@ type Account struct {
 // CodeDiskFull is the code of an error caused by a full disk.
 const CodeDiskFull = "disk_full"
 
+// TemporaryDirectory returns the error for a directory for temporary files that is missing or
+// can't be written, if err was caused by that; otherwise nil.
+func TemporaryDirectory(err error) *reconcile.Error {
+	dir := os.TempDir()
+	fault := &reconcile.Error{Code: "temporary_directory", Hint: "create it, or correct the variable TMPDIR", Err: err}
+	_, missing := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
+		fault.Message = "the directory for temporary files, " + dir + ", does not exist"
+		return fault
+	}
+	denied, isPath := errors.AsType[*fs.PathError](err)
+	isBelow := isPath && errors.Is(err, fs.ErrPermission) && filepath.Dir(denied.Path) == filepath.Clean(dir)
+	if isBelow && unix.Access(dir, unix.W_OK) != nil {
+		fault.Message = "the directory for temporary files, " + dir + ", can't be written"
+		fault.Hint = "make it writable for this account, or correct the variable TMPDIR"
+		return fault
+	}
+	return nil
+}
+
 // WithCode adds the code to an error caused by the machine: a full disk or a limit of the
 // system. It returns other errors unchanged. Code that stores, prints or sends an error calls
 // it, since any operation of a machine may meet these.
@@ -176,14 +196,9 @@ func WithCode(err error) error {
 			Err:     err,
 		}
 	}
-	dir := os.TempDir()
-	if _, missing := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
-		return &reconcile.Error{
-			Code:    "temporary_directory",
-			Message: "the directory for temporary files, " + dir + ", does not exist",
-			Hint:    "create it, or correct the variable TMPDIR",
-			Err:     err,
-		}
+	temporary := TemporaryDirectory(err)
+	if temporary != nil {
+		return temporary
 	}
 	return err
 }

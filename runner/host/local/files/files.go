@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // The codes of a failed system call.
@@ -35,7 +36,11 @@ func Failed(err error, format string, args ...any) error {
 		Message: fmt.Sprintf(format, args...) + ": " + err.Error(),
 		Err:     err,
 	}
+	temporary := host.TemporaryDirectory(err)
 	switch {
+	case temporary != nil:
+		temporary.Message = fmt.Sprintf(format, args...) + ": " + temporary.Message
+		return temporary
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Code = CodeDiskFull
 		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
