@@ -274,7 +274,7 @@ func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
 		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
-		return HoldMaxTokens, fmt.Sprintf("%d tokens used", used)
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, pol.MaxTokens)
 	}
 	return "", ""
 }

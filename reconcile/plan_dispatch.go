@@ -345,7 +345,7 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipAssignee, pol.Assignee, "it is not assigned to " + pol.Assignee
 	case c.claim == nil && open:
 		if d.waitsForItself(issue) {
-			names += " (a circle: it waits for itself)"
+			names += " (a circle: it waits for itself until you remove one of the dependencies)"
 		}
 		return SkipBlockedBy, names, "it waits for " + names
 	case issue.OtherPull != nil && s.begins(c):

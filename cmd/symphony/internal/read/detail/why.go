@@ -235,6 +235,9 @@ func heldText(c reconcile.Claim) string {
 	known := c.HoldReason == reconcile.HoldMaxFailures || // its message contains the error
 		c.HoldReason == reconcile.HoldOperator &&
 			(c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+	if c.ErrorMessage != "" && strings.Contains(message, c.ErrorMessage) { // such as how verify ended
+		known = true
+	}
 	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
 		message += ", last error " + *last
 	}
