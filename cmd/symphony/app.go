@@ -135,20 +135,36 @@ func unknownCommand(app *cli.App, words []string) error {
 // notOurs tells how to do what other tools do with a command of that name, and symphony with
 // none.
 var notOurs = map[string]string{
-	"accept":      mergeTask,
+	"accept":      takeTask + "; symphony approve allows what an agent asks for",
 	"auth":        loginTask,
+	"blocked":     needyTask,
 	"close":       "close the issue in its tracker: the next pass ends its run and removes its workspace",
+	"done":        takeTask,
+	"failed":      "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
+	"inbox":       needyTask,
 	"login":       loginTask,
+	"land":        takeTask,
 	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
-	"merge":       mergeTask,
-	"review":      "symphony show ISSUE has the commands that show a result, take it, and send it back",
+	"merge":       takeTask,
+	"reject":      "symphony send-back ISSUE TEXT sends a result back; symphony deny refuses what an agent asks for",
+	"review":      reviewTask,
+	"reviews":     reviewTask,
 	"self-update": wiring.UpgradeHint,
+	"take":        takeTask,
+	"todo":        needyTask,
+	"undelivered": "symphony ps --filter status=undelivered lists them, symphony deliver ISSUE tries again",
 	"uninstall":   "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
 	"update":      wiring.UpgradeHint,
 	"upgrade":     wiring.UpgradeHint,
 }
 
-const mergeTask = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
+// The tasks that several words stand for.
+const (
+	takeTask   = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
+	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
+		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
+	needyTask = "symphony ps lists what needs you first, with --project all of every project"
+)
 
 const loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
 	"which symphony doctor names"
@@ -197,7 +213,6 @@ var synonyms = map[string]string{
 	"new":       "issues new",
 	"poll":      "tick",
 	"queue":     "issues",
-	"reject":    "deny",
 	"reopen":    "send-back",
 	"remove":    "prune",
 	"reply":     "answer",
@@ -270,6 +285,17 @@ func unknownFlag(c *cli.Command, name string) error {
 		if len(long) > 1 {
 			known = append(known, long)
 		}
+	}
+	filters := func(f cli.Flag) bool { return slices.Contains(f.Names(), "filter") }
+	switch {
+	case name == "project" && c.Name == "schedule":
+		const message = "schedule: --project all is for other commands: symphony projects lists the schedule of each"
+		return exit.Usage(message)
+	case name == "all" && slices.ContainsFunc(c.Flags, filters):
+		const message = "%s: there is no --all: --filter chooses the issues, such as --filter status=held"
+		return exit.Usage(message, c.Name)
+	case c.Name == "schedule" && slices.Contains([]string{"every", "interval"}, name):
+		return exit.Usage("schedule: unknown flag --%s: polling.interval_ms in WORKFLOW.md is the time between passes", name)
 	}
 	if name == "project" {
 		const message = "%s: --project all is for commands about several projects; -w FILE names one"

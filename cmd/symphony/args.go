@@ -179,7 +179,7 @@ func commandOf(args []string) string {
 
 // commandAt returns the index of that word, -1 if there is none.
 func commandAt(args []string) int {
-	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](serverFlags("")...)...)}
+	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](append(serverFlags(""), projectFlag())...)...)}
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i
@@ -217,12 +217,23 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	switch {
 	case len(args) < len(names):
 		return nil, "", argumentMissing(c, names[len(args)])
+	case len(args) > len(names)+1 && isProse(names):
+		return nil, "", unquoted(c, names, args[len(names)])
 	case len(args) > len(names)+1:
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	}
 	workflow := strings.Join(args[len(names):], "") // at most one
 	switch {
 	case !isWord(w, workflow):
+	case len(names) == 0 && issueShaped(workflow) && aboutIssue[c.Command.Name] != "":
+		return nil, "", exit.Usage(
+			"%s: unexpected argument %q: the command is about a project; symphony %s %[2]s is about the issue",
+			c.Command.Name,
+			workflow,
+			aboutIssue[c.Command.Name],
+		)
+	case isProse(names):
+		return nil, "", unquoted(c, names, workflow)
 	case len(names) == 0:
 		return nil, "", exit.Usage(
 			"%s: unexpected argument %q: only a workflow file may be given",
@@ -238,6 +249,26 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// aboutIssue maps commands about a project to the command that does the same for an issue.
+var aboutIssue = map[string]string{
+	"pause":   "hold",
+	"report":  "show",
+	"resume":  "retry",
+	"tick":    "run",
+	"unblock": "retry",
+}
+
+// isProse reports whether the last of a command's arguments is a sentence.
+func isProse(names []string) bool {
+	return len(names) > 0 && slices.Contains([]string{"TEXT", "TITLE"}, names[len(names)-1])
+}
+
+// unquoted is the error for the second word of a sentence.
+func unquoted(c *cli.Context, names []string, word string) error {
+	const message = "%s: unexpected argument %q: put the %s in quotes, so that it is one argument"
+	return exit.Usage(message, c.Command.Name, word, names[len(names)-1])
 }
 
 // argumentMissing is the error for an argument that is missing. It says where to find one.

@@ -41,8 +41,9 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	app := newApp(w)
 	w.JSON = wantsJSON(args)
 	err := runApp(ctx, app, args)
-	if app.Command(command) != nil {
+	if c := app.Command(command); c != nil {
 		err = exit.ForCommand(err, command)
+		err = withPlace(ctx, w, c, args, err)
 	}
 	code := w.Exit(err)
 	w.CheckOutput()

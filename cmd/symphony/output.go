@@ -48,13 +48,20 @@ func (d jsonDocument) fields() []string {
 }
 
 // within returns the jq expression for a field of the document's members, such as .issues[].id
-// for id; empty if no member has it.
+// for id, or for issues.id; empty if no member has it.
 func (d jsonDocument) within(field string) string {
 	start := ""
 	if d.typ.Kind() == reflect.Slice {
 		start = ".[]"
 	}
+	member, field, isNamed := strings.Cut(field, ".")
+	if !isNamed {
+		field = member
+	}
 	for _, m := range membersOf(d.typ) {
+		if isNamed && m.name != member {
+			continue
+		}
 		has := func(inner jsonMember) bool { return inner.name == field }
 		if !slices.ContainsFunc(membersOf(m.typ), has) {
 			continue
@@ -128,7 +135,7 @@ func (v *jsonValue) document(verb string) jsonDocument {
 }
 
 // accepts reports whether a word after --json is FIELDS: it contains a comma, or it is a
-// field, or was meant as a field.
+// field, or was meant as a field, as is issues.title.
 func (v *jsonValue) accepts(word string) bool {
 	isVerb := func(d jsonDocument) bool { return d.verb == word }
 	isField := func(d jsonDocument) bool {
@@ -137,7 +144,9 @@ func (v *jsonValue) accepts(word string) bool {
 	}
 	isWithin := func(d jsonDocument) bool { return d.within(word) != "" }
 	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
-	if strings.Contains(word, ",") {
+	field, _, hasDot := strings.Cut(word, ".")
+	isPath := func(d jsonDocument) bool { return hasDot && slices.Contains(d.fields(), field) }
+	if strings.Contains(word, ",") || slices.ContainsFunc(v.documents, isPath) {
 		return true
 	}
 	if !isWord || slices.ContainsFunc(v.documents, isVerb) {
@@ -205,7 +214,7 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		path := document.within(field)
 		switch {
 		case slices.Contains(known, field):
-		case path != "" && len(text.Nearest(field, known)) == 0:
+		case path != "" && (strings.Contains(field, ".") || len(text.Nearest(field, known)) == 0):
 			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
 		default:
 			return exit.Usage("%s: unknown field %q of --json%s; there are %s",

@@ -82,6 +82,9 @@ func psCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := out.Selection.CheckProjects(all); err != nil {
+				return err
+			}
 			if err := render.Overviews(c.Context, w, all, out); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func reportCommand(w *term.Env) *cli.Command {
 			projectFlag(),
 			&cli.StringFlag{
 				Name:        "since",
-				Usage:       "from `TIME` on: 12h or 7d (ago), a date such as 2026-01-31, or 2026-01-31T18:00:00Z",
+				Usage:       "from `TIME` on: 12h or 7d (ago), a date such as 2026-01-31, friday, or 2026-01-31T18:00:00Z",
 				DefaultText: "12h",
 			},
 			&cli.StringFlag{

@@ -214,6 +214,27 @@ func store(
 	return waitForWorker(ctx, p, db, r)
 }
 
+// notFound is the error for a reference to no open request. An issue that asks nothing may need
+// a person for another reason.
+func notFound(ctx context.Context, db *state.DB, ref string) error {
+	_, identifier, isIssue, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if isIssue {
+		return reconcile.NewError(
+			"request_not_found",
+			identifier+" has no open request",
+			"symphony show "+identifier+" says what it waits for",
+		)
+	}
+	return reconcile.NewError(
+		"request_not_found",
+		"there is no request "+ref,
+		"symphony ps shows the open requests",
+	).WithNext(reconcile.StepListRequests)
+}
+
 // Find finds the request that ref names, or the first request of the issue that ref names
 // which takes such a decision. named is false in the second case. A subtask can have the name
 // of a request: then neither is taken.
@@ -252,11 +273,7 @@ func Find(
 		candidates = []reconcile.Request{r}
 	}
 	if len(candidates) == 0 {
-		return r, named, reconcile.NewError(
-			"request_not_found",
-			"there is no request "+ref,
-			"symphony ps shows the open requests",
-		).WithNext(reconcile.StepListRequests)
+		return r, named, notFound(ctx, db, ref)
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.

@@ -516,10 +516,20 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		}
 		return err
 	}
+	if !isKnown && r.DB != nil {
+		if err := r.readIssue(ctx, issue.ID, v); err != nil { // the name was that of its file
+			return err
+		}
+		if err := r.readWatch(ctx, v); err != nil {
+			return err
+		}
+	}
 	r.id = issue.ID
 	r.identifier = issue.Identifier
-	r.issue = issue
-	r.source = SourceTracker
+	if r.claim == nil {
+		r.issue = issue
+		r.source = SourceTracker
+	}
 	return nil
 }
 

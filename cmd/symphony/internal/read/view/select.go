@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -41,8 +40,7 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
-			names := strings.Split(strings.Trim(fmt.Sprint(Statuses), "[]"), " ")
-			return s, unknownWord("unknown status %q%s (statuses: %s)", value, names)
+			return s, unknownStatus(value)
 		}
 		s.filters[key] = append(s.filters[key], value)
 	}
@@ -51,6 +49,46 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		return s, unknownWord("--sort has no key %q%s (keys: %s)", s.sort, SortKeys)
 	}
 	return s, nil
+}
+
+// statusSynonyms map words for a status to ours.
+var statusSynonyms = map[string]Status{
+	"asks":     reconcile.StatusNeedsAnswer,
+	"asking":   reconcile.StatusNeedsAnswer,
+	"done":     reconcile.StatusHandedOver,
+	"failed":   reconcile.StatusHeld,
+	"finished": StatusEnded,
+	"help":     reconcile.StatusNeedsHelp,
+	"pending":  reconcile.StatusQueued,
+	"ready":    reconcile.StatusHandedOver,
+	"review":   reconcile.StatusHandedOver,
+	"stopped":  reconcile.StatusHeld,
+	"stuck":    reconcile.StatusNeedsHelp,
+}
+
+// unknownStatus is the error for a word that is no status.
+func unknownStatus(word string) error {
+	names := text.Map(Statuses, func(s Status) string { return string(s) })
+	meant, isSynonym := statusSynonyms[strings.ToLower(word)]
+	if !isSynonym {
+		return unknownWord("unknown status %q%s (statuses: %s)", word, names)
+	}
+	if word == "failed" {
+		return exit.Usage("unknown status %q, did you mean %q? symphony report lists what failed, and why", word, meant)
+	}
+	return exit.Usage("unknown status %q, did you mean %q? (statuses: %s)", word, meant, strings.Join(names, ", "))
+}
+
+// CheckProjects refuses a filter for a project that is none of the overviews.
+func (s Selection) CheckProjects(all []Overview) error {
+	names := text.Map(all, func(v Overview) string { return v.Project.Name })
+	for _, name := range s.filters["project"] {
+		isName := func(other string) bool { return strings.EqualFold(name, other) }
+		if !slices.ContainsFunc(names, isName) {
+			return unknownWord("there is no project %q%s (projects: %s)", name, names)
+		}
+	}
+	return nil
 }
 
 // unknownWord is the error for a word that is not among the known ones.
@@ -148,7 +186,8 @@ func (r Row) matches(key, value string) bool {
 // CompareRows orders rows by any of SortKeys.
 func CompareRows(key string, a, b Row) int { return Selection{sort: key}.compare(a, b) }
 
-// compare orders rows: by tokens, the larger number first; by time, the older first.
+// compare orders rows: by tokens, the larger number first; by time, the older first. Among
+// results that wait for a review the oldest is first, also in the order of the statuses.
 func (s Selection) compare(a, b Row) int {
 	switch s.sort {
 	case "issue":
@@ -160,7 +199,11 @@ func (s Selection) compare(a, b Row) int {
 	case "time":
 		return text.OrEmpty(a.At).Compare(text.OrEmpty(b.At))
 	}
-	return cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
+	byStatus := cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
+	if byStatus != 0 || a.Status != reconcile.StatusHandedOver {
+		return byStatus
+	}
+	return text.OrEmpty(a.At).Compare(text.OrEmpty(b.At)) // whatever their projects
 }
 
 // confine returns the overview with these rows, and with the entries of its other lists that

@@ -80,9 +80,7 @@ func printRecords(w *term.Env, s selected) {
 	var records bytes.Buffer
 	buffered := *w
 	buffered.Stdout = &records
-	for _, v := range s.confined {
-		printRequests(&buffered, v.GeneratedAt, requestsOf(v, s.projects))
-	}
+	printRequests(&buffered, w.Now(), allRequests(s)) // a pipe has no ages
 	for _, r := range s.rows {
 		printRow(&buffered, r, s.projects)
 	}
@@ -131,10 +129,10 @@ func newPage(w *term.Env, s selected) page {
 	var head, foot bytes.Buffer
 	out := *w
 	out.Stdout = &head
-	for i, v := range s.all {
-		if !w.Piped() {
-			printRequests(&out, v.GeneratedAt, requestsOf(s.confined[i], s.projects))
-		}
+	if !w.Piped() && len(s.all) > 0 {
+		printRequests(&out, s.all[0].GeneratedAt, allRequests(s))
+	}
+	for _, v := range s.all {
 		printObstacles(&out, v, s.projects)
 	}
 	out.Stdout = &foot
@@ -146,6 +144,9 @@ func newPage(w *term.Env, s selected) page {
 	}
 	if reviews := view.ReviewsText(s.all); reviews != "" {
 		more := ": symphony ps --filter status=handed_over"
+		if s.projects {
+			more += " --project all"
+		}
 		fmt.Fprintln(&foot, hang(w, "", reviews+more))
 	}
 	fmt.Fprintln(&foot, summary(w, s.all))
@@ -157,7 +158,7 @@ func newPage(w *term.Env, s selected) page {
 	switch {
 	case len(s.rows) > 0:
 		p.body = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
-		p.advice = adviceLines(w, s.rows)
+		p.advice = adviceLines(w, s)
 	case known && !w.Piped():
 		p.body = []string{"no issue matches the filter"}
 	}
@@ -168,18 +169,13 @@ func newPage(w *term.Env, s selected) page {
 }
 
 // adviceLines has the advice of rows, once for each status: "held: symphony retry ISSUE ends
-// the hold". A pipe has it in each row.
-func adviceLines(w *term.Env, rows []view.Row) (lines []string) {
+// the hold". A pipe has it in each row. With several projects a line names the projects, whose
+// commands need -w.
+func adviceLines(w *term.Env, s selected) (lines []string) {
 	if w.Piped() {
 		return nil
 	}
-	var said []string
-	for _, r := range rows {
-		line := r.Label() + ": " + r.Advice
-		if r.Advice == "" || slices.Contains(said, line) {
-			continue
-		}
-		said = append(said, line)
+	add := func(line string) {
 		const hanging = "  "
 		for i, part := range term.Wrap(text.Visible(line), w.Width-len(hanging)) {
 			if i > 0 {
@@ -188,7 +184,39 @@ func adviceLines(w *term.Env, rows []view.Row) (lines []string) {
 			lines = append(lines, w.Dim(part))
 		}
 	}
+	var said, advised []string
+	for _, r := range s.rows {
+		if r.Advice == "" {
+			continue
+		}
+		line := r.Label() + ": " + r.Advice
+		if s.projects && r.Status == reconcile.StatusQueued {
+			line = r.Project + ", " + line
+		}
+		if !slices.Contains(said, line) {
+			said = append(said, line)
+			add(line)
+		}
+		if r.Status != reconcile.StatusQueued {
+			advised = append(advised, r.Project)
+		}
+	}
+	if s.projects && len(advised) > 0 {
+		add("add the project: " + workflowFlags(s.all, advised))
+	}
 	return lines
+}
+
+// workflowFlags has the flag that chooses each of some projects, such as
+// "-w /home/ann/web/WORKFLOW.md (web)".
+func workflowFlags(all []view.Overview, names []string) string {
+	var flags []string
+	for _, v := range all {
+		if slices.Contains(names, v.Project.Name) {
+			flags = append(flags, fmt.Sprintf("-w %s (%s)", text.ShellQuote(v.Project.WorkflowPath), v.Project.Name))
+		}
+	}
+	return strings.Join(flags, ", ")
 }
 
 func linesOf(s string) []string {
@@ -230,6 +258,15 @@ func Head(w *term.Env, all []view.Overview) []string {
 		printObstacles(&screen, v, len(all) > 1)
 	}
 	return linesOf(out.String())
+}
+
+// allRequests returns the requests of the selected rows of all projects, the oldest first.
+func allRequests(s selected) (list []view.RequestRow) {
+	for _, v := range s.confined {
+		list = append(list, requestsOf(v, s.projects)...)
+	}
+	slices.SortStableFunc(list, func(a, b view.RequestRow) int { return a.AskedAt.Compare(b.AskedAt) })
+	return list
 }
 
 // requestsOf returns the requests of a project, of several with its workflow, so that the

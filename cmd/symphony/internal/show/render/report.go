@@ -76,14 +76,14 @@ func Reports(w *term.Env, all []report.OfProject, o ReportOptions) error {
 		w.PrintJSON(all)
 		return nil
 	}
-	for i, of := range all {
-		switch {
-		case w.Piped():
+	if !w.Piped() {
+		printReportSum(w, all)
+	}
+	for _, of := range all {
+		if w.Piped() {
 			fmt.Fprintf(w.Stdout, "project\t%s\t%s\n", text.Visible(of.Project), text.Visible(of.Workflow))
-		case i > 0:
+		} else {
 			fmt.Fprintf(w.Stdout, "\n%s\n", w.Bold(text.Visible(of.Project)))
-		default:
-			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(of.Project)))
 		}
 		if of.Error != nil {
 			unread := *of.Error
@@ -96,6 +96,21 @@ func Reports(w *term.Env, all []report.OfProject, o ReportOptions) error {
 		}
 	}
 	return nil
+}
+
+// printReportSum prints what all projects together have done, and what it cost.
+func printReportSum(w *term.Env, all []report.OfProject) {
+	var sum reportCounts
+	for _, of := range all {
+		if of.Report != nil {
+			sum.add(newReportCounts(*of.Report))
+		}
+	}
+	p := &reportPage{Env: w}
+	p.paragraph("1", text.Plural(len(all), "project")+": "+sum.events())
+	if sum.runs > 0 {
+		p.paragraph("", sum.use(w))
+	}
 }
 
 // head prints the answers: how many issues were handed over, failed or are stuck, and the cost
@@ -113,28 +128,13 @@ func (p *reportPage) head() {
 		}
 		return
 	}
-	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
-	if n := len(p.NeedsHelp); n > 0 {
-		done = append(done, reconcile.StatusNeedsHelp.Counted(n))
-	}
-	counts := []int{len(p.Failed), len(p.Held), len(p.Waiting), len(p.Running), len(p.Undelivered)}
-	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
-		if counts[i] > 0 {
-			done = append(done, fmt.Sprintf("%d %s", counts[i], what))
-		}
-	}
-	t := p.Totals
-	cost := countText(p.Env, t.Tokens.Total) + " tokens"
-	if t.Cost != nil {
-		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
-	}
-	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
-	p.paragraph("1", strings.Join(done, ", "))
+	c := newReportCounts(p.Report)
+	p.paragraph("1", c.events())
 	if h := p.Handovers; h != nil {
 		p.paragraph("", handoverLine(*h))
 	}
-	if t.Issues > 0 {
-		p.paragraph("", cost)
+	if p.Totals.Issues > 0 {
+		p.paragraph("", c.use(p.Env))
 	}
 	if b := p.Budget; b != nil {
 		colour := ""
@@ -146,6 +146,94 @@ func (p *reportPage) head() {
 	period := text.Duration(p.Until.Sub(p.Since))
 	p.paragraph(term.ColourOver,
 		fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
+}
+
+// reportCounts are the numbers of one report, or of several together.
+type reportCounts struct {
+	handedOver, needsHelp, failed, held, waiting, running, undelivered int
+	runs                                                               int
+	seconds                                                            float64
+	spent                                                              []view.Spent // one for each currency
+}
+
+func newReportCounts(r report.Report) reportCounts {
+	return reportCounts{
+		handedOver:  len(r.HandedOver),
+		needsHelp:   len(r.NeedsHelp),
+		failed:      len(r.Failed),
+		held:        len(r.Held),
+		waiting:     len(r.Waiting),
+		running:     len(r.Running),
+		undelivered: len(r.Undelivered),
+		runs:        r.Totals.Runs + r.Totals.Running,
+		seconds:     r.Totals.Seconds,
+		spent:       []view.Spent{r.Totals.Spent},
+	}
+}
+
+// add adds the numbers of another report.
+func (c *reportCounts) add(more reportCounts) {
+	c.handedOver += more.handedOver
+	c.needsHelp += more.needsHelp
+	c.failed += more.failed
+	c.held += more.held
+	c.waiting += more.waiting
+	c.running += more.running
+	c.undelivered += more.undelivered
+	c.runs += more.runs
+	c.seconds += more.seconds
+	for _, spent := range more.spent {
+		c.addSpent(spent)
+	}
+}
+
+// addSpent adds a sum of money to the sum in its currency.
+func (c *reportCounts) addSpent(more view.Spent) {
+	currency := currencyOf(more)
+	for i, spent := range c.spent {
+		if currencyOf(spent) == currency {
+			c.spent[i] = spent.Joined(more)
+			return
+		}
+	}
+	c.spent = append(c.spent, more)
+}
+
+// currencyOf is empty for tokens without prices.
+func currencyOf(s view.Spent) string {
+	if s.Cost == nil {
+		return ""
+	}
+	return s.Cost.Currency
+}
+
+// events says how many issues were handed over, failed or are stuck.
+func (c reportCounts) events() string {
+	said := []string{text.Plural(c.handedOver, "issue") + " handed over"}
+	if c.needsHelp > 0 {
+		said = append(said, reconcile.StatusNeedsHelp.Counted(c.needsHelp))
+	}
+	counts := []int{c.failed, c.held, c.waiting, c.running, c.undelivered}
+	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
+		if counts[i] > 0 {
+			said = append(said, fmt.Sprintf("%d %s", counts[i], what))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// use says what the runs have used, such as "0.03 USD for 12.3k tokens: 5 runs, 14m of work".
+func (c reportCounts) use(w *term.Env) string {
+	var costs []string
+	for _, spent := range c.spent {
+		cost := countText(w, spent.Tokens.Total) + " tokens"
+		if spent.Cost != nil {
+			cost = costText(spent.Cost) + " " + spent.Cost.Currency + " for " + cost
+		}
+		costs = append(costs, cost)
+	}
+	work := text.Duration(seconds(c.seconds))
+	return fmt.Sprintf("%s: %s, %s of work", strings.Join(costs, ", "), text.Plural(c.runs, "run"), work)
 }
 
 // paragraph prints a text in as many lines as it needs.
@@ -210,14 +298,32 @@ func (p *reportPage) table(title string, t term.Table) {
 	}
 }
 
-// needsHelp prints the issues whose agents need a person, with the agents' words.
+// needsHelp prints the issues whose agents need a person, with the agents' words. On a terminal
+// the way to answer stands once below the table.
 func (p *reportPage) needsHelp() {
 	t := textTable("TITLE", "SINCE", "AGENT")
 	t.State = 2
+	var answers []string
 	for _, h := range p.NeedsHelp {
-		t.AddIn(term.ColourStuck, h.Identifier, h.Title, p.ago(h.HeldAt), text.OneLine(h.Message))
+		message := h.Message
+		if !p.Piped() {
+			brief, advice := h.Brief()
+			message = brief
+			answers = addOnce(answers, advice)
+		}
+		t.AddIn(term.ColourStuck, h.Identifier, h.Title, p.ago(h.HeldAt), text.OneLine(message))
 	}
 	p.table("NEEDS HELP", t)
+	for _, line := range answers {
+		p.paragraph(term.ColourOver, line)
+	}
+}
+
+func addOnce(list []string, more string) []string {
+	if slices.Contains(list, more) {
+		return list
+	}
+	return append(list, more)
 }
 
 // held prints the issues that are held. On a terminal the words in the message replace the code
@@ -234,9 +340,7 @@ func (p *reportPage) held() {
 			reason = ""
 			brief, advice := h.Brief()
 			message = brief
-			if !slices.Contains(ends, advice) {
-				ends = append(ends, advice)
-			}
+			ends = addOnce(ends, advice)
 		}
 		t.AddIn(term.ColourStuck, h.Identifier, h.Title, reason, p.ago(h.HeldAt), message)
 	}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// withPlace adds to an error of a command that has looked in the wrong place where it should
+// look: with -w in the project that has the issue, or with --project all in every project.
+func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, err error) error {
+	failed, isKnown := errors.AsType[*reconcile.Error](err)
+	if !isKnown || flagOf(c, "workflow") == nil || c.Hidden {
+		return err
+	}
+	lost := failed.Code == "missing_workflow_file" && !namesWorkflow(w, args)
+	if !lost && failed.Code != "issue_not_found" {
+		return err
+	}
+	hint := allHint(c, failed.Code, args)
+	if hint == "" {
+		hint = placeHint(ctx, w, c, args, lost)
+	}
+	if hint == "" {
+		return err
+	}
+	placed := *failed
+	placed.Hint = hint
+	return &placed
+}
+
+// namesWorkflow reports whether the command line, or the environment, names the workflow.
+func namesWorkflow(w *term.Env, args []string) bool {
+	names := func(arg string) bool {
+		flag, _, _ := strings.Cut(arg, "=")
+		return slices.Contains([]string{"-w", "--workflow", "-workflow"}, flag) || strings.HasSuffix(arg, ".md")
+	}
+	return w.Getenv("SYMPHONY_WORKFLOW") != "" || slices.ContainsFunc(args, names)
+}
+
+// allHint is the hint for somebody who means every issue by the word all.
+func allHint(c *cli.Command, code string, args []string) string {
+	if code != "issue_not_found" || !slices.Contains(args, "all") {
+		return ""
+	}
+	if flagOf(c, "all") != nil && c.Name == "stop" {
+		return "symphony stop --all ends every run"
+	}
+	if flagOf(c, "filter") != nil {
+		return "--filter chooses several issues, such as --filter status=held"
+	}
+	return ""
+}
+
+// placeHint names the project whose issue the command line means, or else the projects of the
+// account if the command has found none.
+func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, lost bool) string {
+	projects, err := wiring.AllProjects(w.Environment())
+	if err != nil {
+		return "" // the command's own error is the one to read
+	}
+	all := view.Name(ctx, projects)
+	for _, arg := range args[1:] {
+		if wiring.IsNumber(arg) || strings.HasPrefix(arg, "-") {
+			continue
+		}
+		owners := text.Filter(all, func(p view.Named) bool { return knows(ctx, p, arg) })
+		if len(owners) > 0 {
+			owner := owners[0]
+			return fmt.Sprintf("%s is an issue of the project %s: add -w %s", arg, owner.Name, text.ShellQuote(owner.Path))
+		}
+	}
+	switch {
+	case !lost || len(all) == 0:
+		return ""
+	case len(all) == 1:
+		return "the only project of this account: -w " + text.ShellQuote(all[0].Path)
+	case flagOf(c, allProjects) == nil:
+		return fmt.Sprintf("name one of the %d projects of this account with -w FILE; symphony projects lists them", len(all))
+	}
+	const hint = "--project all is about each of the %d projects of this account, -w FILE about one; " +
+		"symphony projects lists them"
+	return fmt.Sprintf(hint, len(all))
+}
+
+// knows reports whether the state of a project has an issue of that name.
+func knows(ctx context.Context, p view.Named, ref string) bool {
+	db, err := wiring.OpenForReading(ctx, p.Project)
+	if err != nil {
+		return false // the project can't be read, which its own commands report
+	}
+	defer db.Close()
+	_, _, known, err := db.Views.FindIssue(ctx, ref)
+	return err == nil && known
+}
