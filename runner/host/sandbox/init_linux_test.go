@@ -5,10 +5,16 @@ package sandbox
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,7 +25,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/allowlist"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/proxy"
 )
 
 // programs are what the command of a box does in the tests of Init.
@@ -55,6 +63,27 @@ var programs = map[string]func(args []string) error{
 		answer, err := io.ReadAll(conn)
 		fmt.Printf("%s\n", answer)
 		return err
+	},
+	// gets pages, as programs do that obey the variables of the proxy
+	"get": func(args []string) error {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(test.Must(os.ReadFile(args[0])))
+		client := http.Client{Transport: &http.Transport{
+			Proxy:           http.ProxyFromEnvironment,
+			TLSClientConfig: &tls.Config{RootCAs: roots},
+		}}
+		own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "from inside")
+		}))
+		for _, address := range append(args[1:], own.URL) {
+			answer, err := client.Get(address)
+			if err != nil {
+				fmt.Println(err)
+				continue
+			}
+			fmt.Printf("%s\n", test.Must(io.ReadAll(answer.Body)))
+		}
+		return nil
 	},
 	// checks whether a sandbox can be made
 	"check": func(args []string) error {
@@ -267,6 +296,65 @@ func TestForward(t *testing.T) {
 	s.box.Command = program("fetch") // which sees the connection end
 	out, _ := s.command().CombinedOutput()
 	test.Lacks(t, "output", string(out), "answer")
+}
+
+// TestNetwork: programs in a sandbox reach the hosts that are allowed, and their own servers.
+func TestNetwork(t *testing.T) {
+	s := newScene(t)
+	internet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s with %s", r.Host, r.Header.Get("X-Api-Key"))
+	}))
+	defer internet.Close()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: internet.Certificate().Raw})
+	test.Write(t, filepath.Join(s.box.Workspace, "ca.pem"), string(certificate))
+	roots := x509.NewCertPool()
+	roots.AddCert(internet.Certificate())
+
+	s.box.Socket = filepath.Join(s.dir, "run", "proxy.sock")
+	listener, err := Listen(s.box.Socket)
+	test.OK(t, err)
+	refusals := make(chan proxy.Refusal, 10)
+	network := proxy.New(proxy.Config{
+		List: test.Must(allowlist.Parse([]string{"example.com=192.0.2.1"})),
+		Models: []proxy.Model{{
+			Kind:   "claude",
+			URL:    test.Must(url.Parse("https://example.com")),
+			Header: "X-Api-Key",
+			Value:  "the key",
+			Roots:  roots,
+		}},
+		Refused: func(r proxy.Refusal) { refusals <- r },
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, internet.Listener.Addr().String())
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- network.Serve(ctx, listener) }()
+
+	s.env = s.box.Environ(nil)
+	s.box.Command = program(
+		"get", "ca.pem", "https://example.com/", "https://evil.com/", "http://evil.com/", ModelURL("claude")+"/v1",
+	)
+	test.Equal(t, "output", strings.Split(test.Run(t, s.command()), "\n"), []string{
+		"example.com with ",
+		`Get "https://evil.com/": Forbidden`,
+		"symphony: evil.com:80: not allowed; agent.network.allow in WORKFLOW.md lacks evil.com",
+		"",
+		"example.com with the key",
+		"from inside",
+	})
+	stop()
+	test.OK(t, <-served)
+	close(refusals)
+	var refused []proxy.Refusal
+	for r := range refusals {
+		refused = append(refused, r)
+	}
+	test.Equal(t, "refused", refused, []proxy.Refusal{
+		{Host: "evil.com", Port: 443, Reason: proxy.NotListed},
+		{Host: "evil.com", Port: 80, Reason: proxy.NotListed},
+	})
 }
 
 // TestListenAtLongPath: a socket's name is limited to 107 bytes, a run's directory is not.
