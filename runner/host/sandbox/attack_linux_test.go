@@ -123,6 +123,16 @@ var attacks = []attack{
 		arguments: []change{{"--unshare-net", ""}},
 	},
 	{
+		name: "connect to a port of the machine by IPv6", program: "connect", prepare: listenOn("tcp6", "[::1]:0"),
+		arguments: []change{{"--unshare-net", ""}}, lets: has("/proc/net/if_inet6"),
+	},
+	{
+		// The address belongs to documentation, and connect sends nothing.
+		name: "have a route to the internet", program: "connect", prepare: textArg("udp4 192.0.2.1:53"),
+		arguments: []change{{"--unshare-net", ""}},
+		lets:      func() bool { return connect("udp4 192.0.2.1:53") == nil },
+	},
+	{
 		name: "connect to an abstract socket", program: "connect", prepare: listenOn("unix", "@symphony-sandbox-"),
 		arguments: []change{{"--unshare-net", ""}},
 	},
@@ -298,6 +308,9 @@ func listenOn(network, address string) func(*scene) string {
 			s.t.Cleanup(func() { listener.Close() })
 			return network + " " + at
 		}
+		if network == "tcp6" && !has("/proc/net/if_inet6")() {
+			return network + " " + at
+		}
 		listener, err := net.Listen(network, at)
 		test.OK(s.t, err)
 		s.t.Cleanup(func() { listener.Close() })
@@ -392,23 +405,8 @@ var attackPrograms = map[string]func(arg string) error{
 	"raw": func(string) error {
 		return opened(unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP))
 	},
-	"family": func(string) error { return openFamily() },
-	"connect": func(arg string) error {
-		network, address, _ := strings.Cut(arg, " ")
-		if filepath.IsAbs(address) { // and may be too long for a socket
-			dir, err := os.Open(filepath.Dir(address))
-			if err != nil {
-				return err
-			}
-			defer dir.Close()
-			address = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(address))
-		}
-		conn, err := net.Dial(network, address)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	},
+	"family":      func(string) error { return openFamily() },
+	"connect":     connect,
 	"io_uring":    setUpRing,
 	"userfaultfd": handleFaults,
 	"perf":        countEvents,
@@ -502,6 +500,24 @@ func attach() error {
 	}
 	test.Must(unix.Wait4(1, nil, unix.WALL, nil))
 	return unix.PtraceDetach(1)
+}
+
+// connect connects to a network and an address.
+func connect(arg string) error {
+	network, address, _ := strings.Cut(arg, " ")
+	if filepath.IsAbs(address) { // and may be too long for a socket
+		dir, err := os.Open(filepath.Dir(address))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		address = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(address))
+	}
+	conn, err := net.Dial(network, address)
+	if err == nil {
+		conn.Close()
+	}
+	return err
 }
 
 // openFamily opens a socket that the network of a sandbox does not confine.

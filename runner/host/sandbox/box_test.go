@@ -198,11 +198,12 @@ func TestProgramDirs(t *testing.T) {
 	test.Write(t, in(".local/share/claude/versions/2/claude"), "")
 	test.OK(t, os.Symlink("../lib/node_modules/agent/node_modules/part/main.js", in("node/bin/agent")))
 	test.OK(t, os.Symlink("../share/claude/versions/2/claude", in(".local/bin/claude")))
-	path := strings.Join([]string{"/usr/bin", "", ".", "bin", in("missing"), home, filepath.Dir(home), in("go/bin")}, ":")
+	test.OK(t, os.Symlink("/usr/bin", in("profile")))
+	path := strings.Join([]string{in("profile"), "/usr/bin", "", ".", "bin", in("missing"), home, filepath.Dir(home), in("go/bin")}, ":")
 	dirs, err := ProgramDirs(path, home, in("node/bin/agent"), in(".local/bin/claude"), "/usr/bin/env")
 	test.OK(t, err)
 	test.Equal(t, "directories", dirs, []string{
-		in("go/bin"),
+		in("profile"), in("go/bin"),
 		in("node/bin"), in("node/lib"), in("node/lib/node_modules"),
 		in(".local/bin"), in(".local/lib"), in(".local/share/claude/versions/2"),
 	})

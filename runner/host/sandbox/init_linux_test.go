@@ -402,6 +402,7 @@ func TestFiles(t *testing.T) {
 		"echo x 2>/dev/null >/etc/new || echo no":                  "no",
 		"echo x 2>/dev/null >/new || echo no":                      "no",
 		"ls " + s.dir + "/outside 2>/dev/null || echo no":          "no",
+		"ls /sys 2>/dev/null || echo no":                           "no",
 		"ls " + s.dir + "/workspaces":                              "ABC-1",
 		"echo a >a && echo b >~/b && echo c >/tmp/c && echo yes":   "yes",
 		"echo d >" + s.box.Writable[0] + "/d && echo yes":          "yes",
@@ -416,6 +417,18 @@ func TestFiles(t *testing.T) {
 	test.Equal(t, "temporary", test.Read(t, filepath.Join(s.box.Temp, "c")), "c\n")
 	entries := test.Must(os.ReadDir(s.box.Workspace))
 	test.Equal(t, "files in the workspace", len(entries), 1)
+}
+
+// TestPrivileges: a command has none, and gets none by a set-uid program.
+func TestPrivileges(t *testing.T) {
+	s := newScene(t)
+	s.box.Command = []string{"grep", "-E", "^(Cap|NoNewPrivs|Seccomp:)", "/proc/self/status"}
+	got := strings.Fields(test.Run(t, s.command()))
+	const none = "0000000000000000"
+	test.Equal(t, "privileges", got, []string{
+		"CapInh:", none, "CapPrm:", none, "CapEff:", none, "CapBnd:", none, "CapAmb:", none,
+		"NoNewPrivs:", "1", "Seccomp:", "2",
+	})
 }
 
 // TestCheck: the check passes where a box can be made, and says with bubblewrap why not

@@ -187,8 +187,12 @@ func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 		if err != nil {
 			return fmt.Errorf("a directory of programs: %w", err)
 		}
-		if real != "/" && !paths.Inside(real, home) && !isShown(real) {
+		switch {
+		case real == "/" || paths.Inside(real, home):
+		case !isShown(dir): // also if it leads into one that is: /home/me/.nix-profile/bin
 			dirs = append(dirs, dir)
+		case !isShown(real): // the link is there
+			dirs = append(dirs, real)
 		}
 		return nil
 	}
