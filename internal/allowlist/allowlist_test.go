@@ -132,3 +132,22 @@ func TestWords(t *testing.T) {
 		test.OK(t, err)
 	}
 }
+
+// FuzzName: a name is the same however often it is read, and means one host to all resolvers.
+func FuzzName(f *testing.F) {
+	for _, host := range []string{"GitHub.com.", "[::1]", "::ffff:127.0.0.1", "xn--mnchen-3ya.de", "0x7f.1", "a..b", "K.com"} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		name, err := Name(host)
+		if err != nil {
+			return
+		}
+		again, err := Name(name)
+		test.OK(t, err)
+		test.Equal(t, "read again", again, name)
+		if name == "" || len(name) > maxName || name != strings.ToLower(name) || strings.ContainsAny(name, "%/@ []\\\x00") {
+			t.Errorf("%q became %q", host, name)
+		}
+	})
+}
