@@ -93,11 +93,12 @@ const (
 // Await waits until a call or ctx ends, and returns the call as it is then. The end of ctx is
 // no error.
 func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
-	all := context.WithoutCancel(ctx)
+	// A look that the end of ctx interrupts would fail, although that end is no error.
+	looking := context.WithoutCancel(ctx)
 	settle := time.NewTicker(settleStep)
 	defer settle.Stop()
 	for {
-		call, found, err := a.DB.Clients.Call(all, id)
+		call, found, err := a.DB.Clients.Call(looking, id)
 		if err != nil {
 			return call, err
 		}
@@ -115,7 +116,7 @@ func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
 		case <-ctx.Done():
 			return call, nil
 		case <-settle.C: // the calls of an agent end with it
-			if err := a.Settle(all); err != nil {
+			if err := a.Settle(looking); err != nil {
 				return call, err
 			}
 		case <-time.After(awaitStep):
