@@ -304,7 +304,7 @@ func trustRows() []trustRow {
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
 		reads(
 			"read the environment of its worker, which may contain the tracker's key",
-			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed "+
+			"cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed "+
 				"'s/LINEAR_API_KEY=.*/found-the-key/'",
 			"found-the-key",
 		),
@@ -317,7 +317,7 @@ func trustRows() []trustRow {
 			"have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
 			// Also in the files of codex and symphony. The brackets keep the pattern from
 			// matching itself.
-			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep "+
+			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep "+
 				"DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u",
 			"sentinel-token",
 		),
