@@ -52,7 +52,8 @@ func AgentsWriteIn(w *environ.Env, dir paths.Place) bool {
 }
 
 // refuseAgents drops a workflow that lies where agents write: in a workspace or its remains,
-// in a worktree of an agent, or below the workspace root of any project. Its hooks, its
+// in a worktree of an agent, below the workspace root of any project, or in a worktree that
+// shows a commit. Its hooks, its
 // tracker program and the address to which it sends the tracker's key would be an agent's
 // choice.
 func (p *Project) refuseAgents() {
@@ -61,6 +62,9 @@ func (p *Project) refuseAgents() {
 	place, owner := agentsPlace(p.Env, at)
 	if place == "" && !missing && !p.isOwn(at) {
 		place, owner = knownPlace(p.Env, placeOf(filepath.Dir(at.Path)))
+		if place == "" {
+			place, owner = shownCommit(filepath.Dir(at.Path))
+		}
 	}
 	if place == "" {
 		return
