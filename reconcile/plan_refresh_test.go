@@ -247,7 +247,7 @@ func TestNeedsHelp(t *testing.T) {
 	})
 	p := compute(asked.answer(review).Snapshot)
 	equal(t, "handed over", story(p.plan), "hold A-1 needs_help")
-	equal(t, "status", p.claims[review.ID].IssueStatus(false, false), StatusNeedsHelp)
+	equal(t, "status", p.claims[review.ID].OwnStatus(), StatusNeedsHelp)
 	equal(t, "message", p.claims[review.ID].HoldMessage, "I need a name.")
 
 	// Its own comment is no answer; a comment of a person that came before this pass is.

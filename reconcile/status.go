@@ -68,6 +68,13 @@ func (c Claim) IssueStatus(asking, stopped bool) Status {
 	return StatusWaiting
 }
 
+// OwnStatus is the status of the claim's issue without regard to requests, and as if runs could
+// start.
+func (c Claim) OwnStatus() Status { return c.IssueStatus(false, false) }
+
+// NeedsHelp reports whether the agent of the issue needs a person.
+func (c Claim) NeedsHelp() bool { return c.OwnStatus() == StatusNeedsHelp }
+
 // IssueStatus is the status of a candidate that the pass did not start. stopped is set if
 // nothing starts at present.
 func (s Skip) IssueStatus(stopped bool) Status {

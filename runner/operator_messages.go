@@ -36,7 +36,7 @@ func (m *operatorMessages) lateAnswers(ctx context.Context) []reconcile.Request 
 // oldest first. It records the attempt before this run makes it: after a crash the agent
 // learns that it may have read them.
 func (m *operatorMessages) take(ctx context.Context) ([]reconcile.Message, error) {
-	list, err := m.journal.MessagesOf(ctx, m.issueID, true, reconcile.MaxMessages)
+	list, err := m.journal.UntoldMessages(ctx, m.issueID, reconcile.MaxMessages)
 	if err != nil {
 		return nil, err
 	}

@@ -100,9 +100,10 @@ type MessageJournal interface {
 	// run passed on. MarkAnswersSeen records that a run did.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
 	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
-	// MessagesOf returns the operators' messages to the issue's agent, the newest first.
-	// MarkMessages records that a run begins to pass them on, or when the agent got them.
-	MessagesOf(ctx context.Context, issueID string, untold bool, limit int) ([]reconcile.Message, error)
+	// UntoldMessages returns the operators' messages that the issue's agent did not get yet, the
+	// newest first. MarkMessages records that a run begins to pass them on, or when the agent
+	// got them.
+	UntoldMessages(ctx context.Context, issueID string, limit int) ([]reconcile.Message, error)
 	MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error
 }
 

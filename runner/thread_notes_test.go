@@ -248,7 +248,7 @@ func (m *memory) LateAnswers(context.Context, string) ([]reconcile.Request, erro
 	return slices.Clone(m.late), nil
 }
 
-func (m *memory) MessagesOf(context.Context, string, bool, int) ([]reconcile.Message, error) {
+func (m *memory) UntoldMessages(context.Context, string, int) ([]reconcile.Message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := slices.Clone(m.untold)

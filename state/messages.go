@@ -38,14 +38,20 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 	})
 }
 
-// MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the
-// newest first; with untold only messages that the agent did not get yet.
-func (c *conn) MessagesOf(
-	ctx context.Context, issueID string, untold bool, limit int,
-) ([]reconcile.Message, error) {
-	return readAll(ctx, c, "read the messages", messageFields, `SELECT `+messageColumns+` FROM calls
-		WHERE verb = 'tell' AND agent = ? AND (ended_at IS NULL OR NOT ?)
-		ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, untold, limit)
+// Messages returns the newest messages to the agent of an issue, at most limit of them, the
+// newest first.
+func (v Views) Messages(ctx context.Context, issueID string, limit int) ([]reconcile.Message, error) {
+	return readAll(ctx, v.conn, "read the messages", messageFields, `SELECT `+messageColumns+` FROM calls
+		WHERE verb = 'tell' AND agent = ?
+		ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, limit)
+}
+
+// UntoldMessages returns the newest messages that the agent of an issue did not get yet, at
+// most limit of them, the newest first.
+func (j Journal) UntoldMessages(ctx context.Context, issueID string, limit int) ([]reconcile.Message, error) {
+	return readAll(ctx, j.conn, "read the messages", messageFields, `SELECT `+messageColumns+` FROM calls
+		WHERE verb = 'tell' AND agent = ? AND ended_at IS NULL
+		ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, limit)
 }
 
 // MarkMessages records that a run begins to tell its agent messages, or with a time that the

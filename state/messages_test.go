@@ -36,7 +36,7 @@ func TestMessages(t *testing.T) {
 	test.Equal(
 		t,
 		"waiting",
-		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		test.Must(db.Journal.UntoldMessages(ctx, run.IssueID, 5)),
 		[]reconcile.Message{two, one},
 	)
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, run.ID, time.Time{}))
@@ -44,7 +44,7 @@ func TestMessages(t *testing.T) {
 	test.Equal(
 		t,
 		"one may be told",
-		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		test.Must(db.Journal.UntoldMessages(ctx, run.IssueID, 5)),
 		[]reconcile.Message{two, one},
 	)
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, run.ID, epoch.Add(time.Minute)))
@@ -54,13 +54,13 @@ func TestMessages(t *testing.T) {
 	test.Equal(
 		t,
 		"one was told",
-		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		test.Must(db.Journal.UntoldMessages(ctx, run.IssueID, 5)),
 		[]reconcile.Message{two},
 	)
 	test.Equal(
 		t,
 		"all",
-		test.Must(db.Views.MessagesOf(ctx, run.IssueID, false, 5)),
+		test.Must(db.Views.Messages(ctx, run.IssueID, 5)),
 		[]reconcile.Message{two, one},
 	)
 	for i := 1; i < reconcile.MaxMessages; i++ {

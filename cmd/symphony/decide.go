@@ -229,7 +229,7 @@ func askDecision(ctx context.Context, w *term.Env, r reconcile.Request, d *reque
 			prompt = "Approve? [y]es, [d]eny, [N]ot now: "
 		}
 	}
-	line, err := term.AskLine(ctx, w, prompt, false)
+	line, err := term.AskLine(ctx, w, prompt)
 	line = strings.ToLower(strings.TrimSpace(line))
 	switch {
 	case approving && (line == "s" || line == "session"):
@@ -272,8 +272,12 @@ func askQuestion(
 	q reconcile.RequestQuestion,
 	prompt string,
 ) (string, error) {
+	ask := term.AskLine
+	if q.Secret {
+		ask = term.AskSecret
+	}
 	for {
-		line, err := term.AskLine(ctx, w, prompt, q.Secret)
+		line, err := ask(ctx, w, prompt)
 		line = strings.TrimSpace(line)
 		if err != nil || line == "" {
 			return "", err

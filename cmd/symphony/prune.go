@@ -116,12 +116,8 @@ func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
 	}
 	o.Discard = func(ctx context.Context, s cleanup.Space) (bool, error) {
 		fmt.Fprint(w.Stdout, s.Lines("unsaved"))
-		word, err := term.AskLine(
-			ctx,
-			w,
-			"Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ",
-			false,
-		)
+		prompt := "Type " + text.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
+		word, err := term.AskLine(ctx, w, prompt)
 		return strings.TrimSpace(word) == s.Identifier, err
 	}
 }

@@ -61,9 +61,18 @@ func TemporaryAbove(path string, env *environ.Env) string {
 	return ""
 }
 
-// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it
-// claims the root for the project, and a folder of issues for the account.
-func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
+// CheckRoot returns why no run may start in the workspace root.
+func CheckRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
+	return rootFits(ctx, p, cfg, true)
+}
+
+// ClaimRoot is CheckRoot, and claims the root for the project, and a folder of issues for the
+// account.
+func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
+	return rootFits(ctx, p, cfg, false)
+}
+
+func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
 	root := paths.Real(cfg.Workspace.Root)
 	folder, err := issueFolder(p, cfg, root)
 	if err != nil {

@@ -96,7 +96,7 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if claimed && c.IssueStatus(false, false) == reconcile.StatusNeedsHelp {
+	if claimed && c.NeedsHelp() {
 		return needsHelp(&c)
 	}
 	return nil
@@ -116,7 +116,7 @@ func (o *operation) forgetLimits(ctx context.Context) error {
 
 // change applies the command, and finds out its effect and whether that needs another pass.
 func (o *operation) change(ctx context.Context) error {
-	if err := o.apply(ctx, false); err != nil {
+	if err := o.apply(ctx); err != nil {
 		return err
 	}
 	unchanged := false
@@ -206,7 +206,7 @@ func (o *operation) claimAfter(ctx context.Context) (line string, unchanged bool
 		return name + ": nothing starts now; its next run begins a new conversation", true, nil
 	case !claimed:
 		return name + " is neither held nor waiting: there is nothing to retry", true, nil
-	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:
+	case c.NeedsHelp():
 		return name + " needs help", false, nil
 	case c.Status == reconcile.Held:
 		return name + " is held", false, nil

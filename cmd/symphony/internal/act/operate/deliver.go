@@ -129,7 +129,8 @@ func (o *operation) startDelivery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.apply(ctx, true); err != nil {
+	o.delivers = true
+	if err := o.apply(ctx); err != nil {
 		return err
 	}
 	// Another pass may have applied the command, such as the pass of a worker that ended, and

@@ -138,9 +138,11 @@ type operation struct {
 	db      *state.DB         // which the command and its pass share
 	command reconcile.Command // as it is stored
 	only    []string          // the pass's Options.Only
-	fresh   bool              // the next run begins a new conversation
-	runPass passRunner
-	result  Result
+	// delivers: the operator asks for a delivery, which the pass starts even without a schedule
+	delivers bool
+	fresh    bool // the next run begins a new conversation
+	runPass  passRunner
+	result   Result
 }
 
 func newOperation(p *wiring.Project, command reconcile.Command, runPass passRunner) *operation {
@@ -198,7 +200,7 @@ func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := wiring.RootFits(ctx, p, cfg, true); err != nil {
+	if err := wiring.CheckRoot(ctx, p, cfg); err != nil {
 		return nil, err
 	}
 	first, err := pass.Run(ctx, p, pass.Options{
@@ -216,16 +218,15 @@ func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 }
 
 // apply stores the command and runs a pass for it. If another pass holds the lock, the command
-// stays for the next pass. delivers is set if the operator asks for a delivery, which the pass
-// starts even without a schedule.
-func (o *operation) apply(ctx context.Context, delivers bool) error {
+// stays for the next pass.
+func (o *operation) apply(ctx context.Context) error {
 	o.command.CreatedAt = o.p.Env.Now()
 	id, err := o.db.Operator.AddCommand(ctx, o.command)
 	if err != nil {
 		return withHint(err, "the command is not stored: repeat it then")
 	}
 	o.result.stored = true
-	if err := o.runPassFor(ctx, delivers); err != nil {
+	if err := o.runPassFor(ctx); err != nil {
 		return err
 	}
 	o.result.Applied, err = o.db.Operator.CommandDone(ctx, id)
@@ -233,13 +234,13 @@ func (o *operation) apply(ctx context.Context, delivers bool) error {
 }
 
 // runPassFor runs a pass for a command that is stored.
-func (o *operation) runPassFor(ctx context.Context, delivers bool) error {
+func (o *operation) runPassFor(ctx context.Context) error {
 	did, err := o.runPass(ctx, o.p, pass.Options{
 		Trigger:     wiring.TriggerCommand,
 		Only:        o.only,
 		LockTimeout: wiring.CommandPatience,
 		DB:          o.db,
-		Delivers:    delivers,
+		Delivers:    o.delivers,
 	})
 	if err != nil {
 		return withHint(err, "the command is stored: the next pass applies it")

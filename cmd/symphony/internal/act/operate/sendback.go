@@ -50,7 +50,7 @@ func (o *operation) sendBack(ctx context.Context, said string) error {
 		return err
 	}
 	o.result.stored = true
-	if err := o.runPassFor(ctx, false); err != nil {
+	if err := o.runPassFor(ctx); err != nil {
 		return err
 	}
 	order, _, err = o.db.Views.SendBackByID(ctx, order.ID)

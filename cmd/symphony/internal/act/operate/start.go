@@ -167,7 +167,7 @@ func skippedError(s reconcile.Skip) error {
 
 // claimedError is the error for an issue whose claim is the reason that no run of it starts.
 func claimedError(name string, c *reconcile.Claim) error {
-	if c.IssueStatus(false, false) == reconcile.StatusNeedsHelp {
+	if c.NeedsHelp() {
 		return needsHelp(c)
 	}
 	if c.Status == reconcile.Held {

@@ -87,7 +87,7 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 		o.result.Effect = []string{
 			"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn",
 		}
-	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:
+	case c.NeedsHelp():
 		o.result.Effect = []string{
 			"stored: the next run of " + name + " gets it",
 			name + " needs help: symphony send-back " + name + " TEXT, or a move to an active state, starts that run",
@@ -168,7 +168,7 @@ func (o *operation) waitUntilTold(
 	for end := o.p.Env.Now().Add(tellPatience); ; {
 		// checked first: it may tell and end before the next line
 		alive := wiring.Alive(o.p.StateDir, runID)
-		list, err := o.db.Views.MessagesOf(ctx, m.IssueID, false, reconcile.MaxMessages)
+		list, err := o.db.Views.Messages(ctx, m.IssueID, reconcile.MaxMessages)
 		if err != nil {
 			return m, err
 		}

@@ -326,7 +326,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		r.Warnings = nil // the lines of an older text would mislead
 	}
 	r.Config = cfg
-	rootErr := wiring.RootFits(ctx, c.p, cfg, false)
+	rootErr := wiring.ClaimRoot(ctx, c.p, cfg)
 	r.addObstacle(rootErr)
 	deps, runners, err := c.newDeps(cfg)
 	if err != nil {
@@ -502,7 +502,7 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 	}
 	r.Config = cfg
 	r.Warnings = workflowWarnings(cfg)
-	if err := wiring.RootFits(ctx, p, cfg, true); err != nil {
+	if err := wiring.CheckRoot(ctx, p, cfg); err != nil {
 		return r, err
 	}
 	c := &current{p: p, o: o, r: &r}

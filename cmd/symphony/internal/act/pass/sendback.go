@@ -155,7 +155,7 @@ func messageOf(s reconcile.SendBack) string { return "send-back-" + s.ID }
 // changed its markup: its letters and digits tell.
 func (b sendingBack) said(ctx context.Context, s reconcile.SendBack) (bool, error) {
 	if s.NoComment {
-		list, err := b.db.Views.MessagesOf(ctx, s.IssueID, false, reconcile.MaxMessages)
+		list, err := b.db.Views.Messages(ctx, s.IssueID, reconcile.MaxMessages)
 		isOurs := func(m reconcile.Message) bool { return m.ID == messageOf(s) }
 		return slices.ContainsFunc(list, isOurs), err
 	}

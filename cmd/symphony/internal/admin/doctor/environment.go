@@ -140,7 +140,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	defer cancel()
 	// In the workspace root, where codex works later, or else in a temporary directory.
 	dir := paths.Real(e.config.Workspace.Root)
-	if wiring.RootFits(ctx, e.p, e.config, true) != nil || !wiring.Exists(dir) {
+	if wiring.CheckRoot(ctx, e.p, e.config) != nil || !wiring.Exists(dir) {
 		dir = os.TempDir()
 	}
 	return wiring.Inspect(ctx, e.p, e.config, dir)

@@ -37,7 +37,7 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 // checkRoot checks the workspace root.
 func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	root := paths.Real(e.config.Workspace.Root)
-	if err := wiring.RootFits(ctx, e.p, e.config, true); err != nil {
+	if err := wiring.CheckRoot(ctx, e.p, e.config); err != nil {
 		return failWith(err)
 	}
 	machine := wiring.ThisMachine()

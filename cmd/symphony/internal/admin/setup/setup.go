@@ -275,7 +275,11 @@ func (d dialog) ask(ctx context.Context, question, what, proposal string) (strin
 	if proposal != "" {
 		question += " [" + text.Visible(proposal) + "]"
 	}
-	line, err := term.AskLine(ctx, d.w, question+": ", what == "key")
+	ask := term.AskLine
+	if what == "key" {
+		ask = term.AskSecret
+	}
+	line, err := ask(ctx, d.w, question+": ")
 	if err != nil {
 		return "", err
 	}

@@ -86,7 +86,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		return nil, err
 	}
 	list = append(list, text.Map(requests, requestMoment)...)
-	messages, err := r.DB.Views.MessagesOf(ctx, r.id, false, shownMoments)
+	messages, err := r.DB.Views.Messages(ctx, r.id, shownMoments)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Since = nil
 		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
-		v.Status = c.IssueStatus(false, false)
+		v.Status = c.OwnStatus()
 		v.Since = text.OrNull(c.HeldAt)
 		v.Why = Why{string(v.Status), heldText(*c)}
 		v.Next = Next{Message: c.HoldEnds()}

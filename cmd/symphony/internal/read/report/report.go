@@ -211,7 +211,7 @@ func (r *Report) became() map[string]string {
 		became[w.IssueID] = "running"
 	}
 	for _, w := range r.Waiting {
-		became[w.IssueID] = string(w.Claim.IssueStatus(false, false))
+		became[w.IssueID] = string(w.Claim.OwnStatus())
 	}
 	for _, h := range r.Held {
 		became[h.IssueID] = string(reconcile.StatusHeld)

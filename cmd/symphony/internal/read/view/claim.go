@@ -108,7 +108,7 @@ func (v *Claims) addHeld(r HeldRow) {
 
 // status is needs_help or held.
 func (r HeldRow) status() Status {
-	return reconcile.Claim{Status: reconcile.Held, HoldReason: r.Reason}.IssueStatus(false, false)
+	return reconcile.Claim{Status: reconcile.Held, HoldReason: r.Reason}.OwnStatus()
 }
 
 // Brief returns the message without the advice how to end the hold, and that advice with ISSUE

@@ -314,7 +314,7 @@ func (v Overview) WithEnded(ctx context.Context, p *wiring.Project, o Options) (
 func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
 	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
 		c, is := claimed[s.IssueID]
-		return s.Place == 0 || is && c.IssueStatus(false, false) != reconcile.StatusQueued
+		return s.Place == 0 || is && c.OwnStatus() != reconcile.StatusQueued
 	})
 	slices.SortFunc(queue, func(a, b state.StoredSkip) int { return cmp.Compare(a.Place, b.Place) })
 	places := map[string]int{}

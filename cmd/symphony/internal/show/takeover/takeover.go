@@ -56,7 +56,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 	}
 	if then == "" {
 		question := "Let a run continue " + text.Visible(identifier) + "? [r]etry, [H]old: "
-		line, err := term.AskLine(ctx, w, question, false)
+		line, err := term.AskLine(ctx, w, question)
 		if ctx.Err() != nil {
 			return interrupted
 		}

@@ -20,9 +20,17 @@ type typedLine struct {
 	err   error
 }
 
-// AskLine reads a line from the terminal. A secret is not echoed, from before the prompt is
-// shown. The end of ctx ends the wait.
-func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
+// AskLine reads a line from the terminal. The end of ctx ends the wait.
+func AskLine(ctx context.Context, w *Env, prompt string) (line string, err error) {
+	return askLine(ctx, w, prompt, false)
+}
+
+// AskSecret is AskLine for a secret, which is not echoed, from before the prompt is shown.
+func AskSecret(ctx context.Context, w *Env, prompt string) (line string, err error) {
+	return askLine(ctx, w, prompt, true)
+}
+
+func askLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
 		return "", errors.New("stdin is not a terminal")
@@ -78,7 +86,7 @@ func Confirm(ctx context.Context, w *Env, prompt string) error {
 			"give --yes to continue without the question",
 		)
 	}
-	answer, err := AskLine(ctx, w, prompt, false)
+	answer, err := AskLine(ctx, w, prompt)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestSecretIsNotEchoed(t *testing.T) {
 			typed(c.typed)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
-		got, err := AskLine(ctx, w, "Key: ", c.secret)
+		got, err := askLine(ctx, w, "Key: ", c.secret)
 		cancel()
 		test.OK(t, err)
 		test.Equal(t, "the answer", got, c.want)
@@ -88,7 +88,7 @@ func TestSecretIsNotEchoed(t *testing.T) {
 		w = &Env{Stdin: slave}
 		ctx, interrupt := context.WithCancel(t.Context())
 		w.Stderr = onPrompt(interrupt)
-		_, err := AskLine(ctx, w, "Key: ", true)
+		_, err := AskSecret(ctx, w, "Key: ")
 		test.ErrorIs(t, "an interrupt", err, context.Canceled)
 		typed("visible\n") // which ends the read
 		test.Equal(t, "what the terminal shows after an interrupt", shown(), "visible")

@@ -308,6 +308,6 @@ func (v *visit) Run() error {
 	}
 	// The question at which Ctrl-C ended the command may still read the line. An end of the
 	// input returns, too.
-	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false)
+	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ")
 	return err
 }
