@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,10 +13,19 @@ import (
 	"strings"
 )
 
-// dial connects to a target, within dialBound.
+// dial connects to a target, within dialBound, and reports a target that can't be reached
+// before ctx ends.
 func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialBound)
+	bounded, cancel := context.WithTimeout(ctx, dialBound)
 	defer cancel()
+	conn, err := p.reach(bounded, t)
+	if r, is := errors.AsType[*refused](err); is && ctx.Err() == nil {
+		p.refused.add(r.Refusal)
+	}
+	return conn, err
+}
+
+func (p *Proxy) reach(ctx context.Context, t target) (net.Conn, error) {
 	if p.usesUpstream(t) {
 		conn, err := p.throughUpstream(ctx, t)
 		if err != nil {

@@ -19,22 +19,22 @@ import (
 const usualHTTP = 80
 
 // plain serves a request for http://HOST/. Its Host header becomes the host of the URL.
-func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) {
+func (h handler) plain(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Scheme != "http" || r.URL.User != nil {
 		http.Error(w, "symphony: this proxy takes CONNECT, and http:// without a login", http.StatusBadRequest)
 		return
 	}
-	t, err := p.find(r.URL.Host, usualHTTP)
+	t, err := h.find(r.URL.Host, usualHTTP)
 	if err != nil {
-		p.refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
-	transport := p.transport(t)
-	if p.usesUpstream(t) {
-		transport.Proxy = http.ProxyURL(p.config.Upstream)
-		transport.DialContext = p.config.Dial
+	transport := h.transport(t)
+	if h.usesUpstream(t) {
+		transport.Proxy = http.ProxyURL(h.config.Upstream)
+		transport.DialContext = h.config.Dial
 	}
-	p.forward(w, r, t, transport, func(out *httputil.ProxyRequest) {
+	h.forward(w, r, t, transport, func(out *httputil.ProxyRequest) {
 		out.Out.URL.Host = hostHeader(t)
 		out.Out.Host = hostHeader(t)
 	})
@@ -51,21 +51,21 @@ var (
 )
 
 // model serves a request to a model whose key the proxy has.
-func (p *Proxy) model(w http.ResponseWriter, r *http.Request) {
-	at := slices.IndexFunc(p.config.Models, func(m Model) bool { return m.serves(r) })
+func (h handler) model(w http.ResponseWriter, r *http.Request) {
+	at := slices.IndexFunc(h.config.Models, func(m Model) bool { return m.serves(r) })
 	if at < 0 {
 		http.Error(w, "symphony: this is a proxy, and has no page "+r.URL.Path, http.StatusNotFound)
 		return
 	}
-	m := p.config.Models[at]
-	t, err := p.modelTarget(m)
+	m := h.config.Models[at]
+	t, err := h.modelTarget(m)
 	if err != nil {
-		p.refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
-	transport := p.transport(t)
+	transport := h.transport(t)
 	transport.TLSClientConfig = &tls.Config{RootCAs: m.Roots, MinVersion: tls.VersionTLS12}
-	p.forward(w, r, t, transport, func(out *httputil.ProxyRequest) { m.rewrite(out) })
+	h.forward(w, r, t, transport, func(out *httputil.ProxyRequest) { m.rewrite(out) })
 }
 
 func (m Model) base() string { return modelPrefix + m.Kind }
@@ -116,9 +116,9 @@ func (p *Proxy) modelTarget(m Model) (target, error) {
 }
 
 // transport returns a transport for a single request to a target.
-func (p *Proxy) transport(t target) *http.Transport {
+func (h handler) transport(t target) *http.Transport {
 	return &http.Transport{
-		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, t) },
+		DialContext:           func(context.Context, string, string) (net.Conn, error) { return h.dial(h.ctx, t) },
 		TLSHandshakeTimeout:   dialBound,
 		ResponseHeaderTimeout: idleBound,
 		DisableKeepAlives:     true,
@@ -128,7 +128,7 @@ func (p *Proxy) transport(t target) *http.Transport {
 
 // forward sends a request to a target and copies the answer. change sets what differs from the
 // request of the agent.
-func (p *Proxy) forward(
+func (h handler) forward(
 	w http.ResponseWriter,
 	r *http.Request,
 	t target,
@@ -148,10 +148,10 @@ func (p *Proxy) forward(
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			_, known := errors.AsType[*refused](err)
 			if !known && r.Context().Err() == nil { // the agent still waits
-				p.refused.add(t.refusal(Unreachable).Refusal)
+				h.refused.add(t.refusal(Unreachable).Refusal)
 				err = fmt.Errorf("symphony: %s: %w", t, err)
 			}
-			p.refuse(w, err)
+			h.refuse(w, err)
 		},
 	}
 	forwarder.ServeHTTP(w, r)

@@ -118,7 +118,7 @@ func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 		open:     map[*limitedConn]struct{}{},
 	}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(p.answer),
+		Handler:           handler{p, ctx},
 		ReadHeaderTimeout: headerBound,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(io.Discard, "", 0),
@@ -139,15 +139,22 @@ func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	return fmt.Errorf("serve the network of a sandbox: %w", err)
 }
 
-// answer answers one request.
-func (p *Proxy) answer(w http.ResponseWriter, r *http.Request) {
+// handler answers requests until ctx ends. The context of a request ends earlier, when the
+// agent no longer waits: whether its host can be reached is found out and reported even so.
+type handler struct {
+	*Proxy
+	ctx context.Context
+}
+
+// ServeHTTP implements http.Handler.
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
-		p.connect(w, r)
+		h.connect(w, r)
 	case r.URL.IsAbs():
-		p.plain(w, r)
+		h.plain(w, r)
 	default:
-		p.model(w, r)
+		h.model(w, r)
 	}
 }
 

@@ -385,6 +385,54 @@ func TestNoTLS(t *testing.T) {
 	test.Equal(t, "refusals", refusals, []Refusal{{"github.com", 443, NotTLS}})
 }
 
+// TestUnusedTunnel: clients open connections that they do not need, which is nothing to report.
+func TestUnusedTunnel(t *testing.T) {
+	w := start(t, silentServer(t), unchanged)
+	conn := w.connect(t)
+	status, _ := ask(t, conn, "CONNECT github.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+	test.Equal(t, "status", status, http.StatusOK)
+	test.OK(t, conn.CloseWrite())
+	test.Equal(t, "the rest", string(test.Must(io.ReadAll(conn))), "")
+	_, refusals := w.seen()
+	test.Equal(t, "refusals", refusals, nil)
+}
+
+// TestClientGivesUp: a host that does not answer is reported, although clients give up before
+// the proxy does.
+func TestClientGivesUp(t *testing.T) {
+	dialing := make(chan struct{}, 10)
+	answer := make(chan struct{})
+	w := start(t, "", func(c *Config) {
+		c.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dialing <- struct{}{}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-answer:
+				return nil, errors.New("refused")
+			}
+		}
+	})
+	for _, request := range []string{
+		"CONNECT github.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET http://github.com/ HTTP/1.1\r\nHost: github.com\r\n\r\n",
+	} {
+		conn := w.connect(t)
+		_, err := io.WriteString(conn, request)
+		test.OK(t, err)
+		<-dialing
+		test.OK(t, conn.Close())
+	}
+	close(answer)
+	test.Until(t, "the reports", func() bool {
+		_, refusals := w.seen()
+		return len(refusals) == 2
+	})
+	_, refusals := w.seen()
+	slices.SortFunc(refusals, func(a, b Refusal) int { return int(a.Port) - int(b.Port) })
+	test.Equal(t, "refusals", refusals, []Refusal{{"github.com", 80, Unreachable}, {"github.com", 443, Unreachable}})
+}
+
 // plainServer returns a server of HTTP and a function for the requests that it got.
 func plainServer(t *testing.T) (address string, requests func() []string) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -19,25 +20,25 @@ import (
 const usualTLS = 443
 
 // connect serves a CONNECT: a tunnel to a host, through which TLS for this host goes.
-func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
-	t, err := p.find(r.RequestURI, usualTLS)
+func (h handler) connect(w http.ResponseWriter, r *http.Request) {
+	t, err := h.find(r.RequestURI, usualTLS)
 	if err != nil {
-		p.refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
-	outside, err := p.dial(r.Context(), t)
+	outside, err := h.dial(h.ctx, t)
 	if err != nil {
-		p.refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	defer func() { _ = outside.Close() }()
 	inside, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		p.refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	defer func() { _ = inside.Close() }()
-	stop := context.AfterFunc(r.Context(), func() {
+	stop := context.AfterFunc(h.ctx, func() {
 		_ = inside.Close()
 		_ = outside.Close()
 	})
@@ -49,13 +50,16 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	// connection itself: the reader would cancel the context at the end of the stream.
 	sent := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered()))
 	fromInside := io.MultiReader(sent, inside)
-	hello, err := readHello(r.Context(), inside, fromInside)
+	hello, err := readHello(h.ctx, inside, fromInside)
+	if err != nil && len(hello.bytes) == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return // the client opened one connection more than it needs
+	}
 	if err != nil {
-		p.refused.add(t.refusal(NotTLS).Refusal)
+		h.refused.add(t.refusal(NotTLS).Refusal)
 		return
 	}
 	if !hello.meansHost(t.host) {
-		p.refused.add(t.refusal(OtherName).Refusal)
+		h.refused.add(t.refusal(OtherName).Refusal)
 		return
 	}
 	if _, err := outside.Write(hello.bytes); err != nil {
@@ -99,10 +103,11 @@ func readHello(ctx context.Context, conn net.Conn, from io.Reader) (hello, error
 			return nil, errRead
 		},
 	})
-	if err := server.HandshakeContext(ctx); !errors.Is(err, errRead) {
-		return hello{}, fmt.Errorf("read the first message of TLS: %w", err)
-	}
+	err := server.HandshakeContext(ctx)
 	h.bytes = read.Bytes()
+	if !errors.Is(err, errRead) {
+		return h, fmt.Errorf("read the first message of TLS: %w", err)
+	}
 	return h, conn.SetReadDeadline(time.Time{})
 }
 
