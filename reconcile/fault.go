@@ -123,6 +123,9 @@ const (
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An
 	// operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
+	// CodeWorkspaceForeign: the directory in the place of the workspace belongs to another issue
+	// or project.
+	CodeWorkspaceForeign = "workspace_foreign"
 	// CodeIncomplete: a clone of the delivered commit would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = "delivery_incomplete"

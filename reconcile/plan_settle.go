@@ -181,6 +181,9 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	if r.TurnsDone > 0 {
 		c.Interruptions = 0
 	}
+	if r.ErrorCode == CodeWorkspaceForeign {
+		c.WorkspaceRoot = "" // the issue has no workspace there: the next run takes the workflow's root
+	}
 	uncounted := max(c.Runs-1, 0) // for a run that is no evidence about the issue
 	switch {
 	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext

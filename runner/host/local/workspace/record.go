@@ -205,7 +205,7 @@ func (r Record) checkOwner(path string, o Owner) error {
 // a context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
-	CodeForeign         = "workspace_foreign"
+	CodeForeign         = reconcile.CodeWorkspaceForeign
 	CodeTaken           = "workspace_taken"
 	CodeBusy            = reconcile.CodeWorkspaceBusy
 	CodeExists          = "workspace_exists"
