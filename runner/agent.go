@@ -170,7 +170,7 @@ func (l *launcher) launch(
 	child, err := l.site.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
 	if err != nil {
 		warn(l.log, "agent's stderr", stderr.Close())
-		return nil, noShell(err)
+		return nil, noShell(config.Agent.CommandKey, err)
 	}
 	g := &agentProcess{
 		runID:     l.runID,
@@ -194,7 +194,7 @@ func (l *launcher) launch(
 	o.Unheard = l.site.unsettled
 	o.ReadTimeout = config.ReadTimeout
 	o.InitializeTimeout = config.InitializeTimeout
-	g.session = config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
+	g.session = config.Agent.Start(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
 	go func() {
 		defer close(g.gone)
@@ -237,6 +237,11 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		return server, err
 	}
 	g.log.Info("agent ready", "user_agent", server.UserAgent)
+	if !g.site.Config.Agent.Sandboxes {
+		g.readEnviron(ctx)
+		server.Home = g.site.Config.Agent.Name // its own sessions are no other kind's
+		return server, nil
+	}
 	if server.Version == "" {
 		g.log.Warn("the agent names no codex release: it gets only what the specification names, " +
 			"no settings of codex and no permission profile, and its sandbox is not tried")
@@ -426,6 +431,7 @@ func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bo
 // in place of its first message.
 func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+	kind := g.site.Config.Agent
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
 	if notFound && g.free {
 		return reconcile.NewError(
@@ -437,8 +443,8 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	if notFound {
 		return reconcile.NewError(
 			"codex_not_found",
-			fmt.Sprintf("codex.command %q can't be run: %s", g.site.Config.Command, words),
-			"install codex so that bash -lc finds it, or give its path in codex.command",
+			fmt.Sprintf("%s %q can't be run: %s", kind.CommandKey, g.site.Config.Command, words),
+			kind.Install+", or give its path in "+kind.CommandKey,
 		)
 	}
 	message := "the agent exited unexpectedly, " + exit.Text
@@ -449,7 +455,7 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	if g.environ == nil && exit.Code == 0 {
 		// an app-server waits for messages: this ended as it would for anybody
 		exited.Cause = agent.CodeIncompatible
-		exited.Message += fmt.Sprintf(", before it answered: %q does not start codex app-server", g.site.Config.Command)
+		exited.Message += fmt.Sprintf(", before it answered: %q does not start %s", g.site.Config.Command, kind.Starts)
 	}
 	if said != "" {
 		return exited.Saying(said)

@@ -66,12 +66,16 @@ type Config struct {
 	Handoff    Handoff
 	Verify     Verify
 
-	AgentKind string // of Command; a machine refuses a kind that it does not know
-	// makes a session with the process of Command; nil if there is no such kind
-	StartAgent agent.Starter
-	// codex.command, run by bash in the workspace, with the variables that a login shell sets
-	// (specification 10.1)
+	// Agent is the kind of Command. A machine refuses a kind that it does not know, of which
+	// only the name is set.
+	Agent agent.Kind
+	// codex.command or agent.command, run by bash in the workspace, with the variables that a
+	// login shell sets (specification 10.1)
 	Command string
+	// AgentEnv are variables of the agent and its commands, such as "FOO=bar" (agent.env).
+	AgentEnv []string
+	// Program is symphony's own, for what agents start of it.
+	Program string
 	// TrustLauncher starts Command even if files in the workspace decide which program that
 	// is.
 	TrustLauncher bool

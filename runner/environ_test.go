@@ -105,7 +105,7 @@ func TestKeyInTitle(t *testing.T) {
 	r.run.Issue.Title = "rotate " + testKey
 	r.Here.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
-	r.Here.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session {
+	r.Here.Config.Agent.Start = func(s agent.Streams, o agent.Options) agent.Session {
 		return namedSession{codex.Start(s, o), &name}
 	}
 	// not ends: the row has the issue as the tracker gave it
@@ -122,8 +122,7 @@ func TestKeyInTitle(t *testing.T) {
 // A run whose kind of agent this program does not have is refused before anything is started.
 func TestUnknownKindOfAgent(t *testing.T) {
 	r := newRig(t, "say hm", with(func(*reconcile.Issue) {}))
-	r.Here.Config.AgentKind = "acp"
-	r.Here.Config.StartAgent = nil
+	r.Here.Config.Agent = agent.Kind{Name: "other"}
 	run := test.Must(r.Run(t.Context(), r.run, r.terminate))
 	test.Equal(t, "error", run.ErrorCode, string(agent.CodeIncompatible))
 }

@@ -72,6 +72,8 @@ func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Opti
 		Ask:          desk.Decide,
 		Now:          a.now,
 		Tools:        a.tools.list(),
+		Program:      a.site.Config.Program,
+		ToolsDir:     a.launcher.dir,
 		CallTool: func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
 			return a.tools.call(ctx, g, name, args)
 		},

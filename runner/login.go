@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -68,8 +69,9 @@ func (s *shell) login(ctx context.Context) (host.LoginAnswer, error) {
 // workspace. The command does not get symphony's secrets, even if a startup file of the shell
 // sets them.
 func (s *shell) codex(ctx context.Context, command string) (argv, env []string, err error) {
-	if s.site.Config.StartAgent == nil {
-		return nil, nil, agent.UnknownKind(s.site.Config.AgentKind)
+	kind := s.site.Config.Agent
+	if kind.Start == nil {
+		return nil, nil, agent.UnknownKind(kind.Name)
 	}
 	if err := s.makeHome(ctx); err != nil {
 		return nil, nil, err
@@ -83,7 +85,16 @@ func (s *shell) codex(ctx context.Context, command string) (argv, env []string, 
 	}
 	withheld := s.site.Config.Withheld(slices.Concat(s.site.Env, profile.Set))
 	env = s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
-	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, s.site.Config.AtHome(command)))
+	if kind.Env != nil {
+		env = confine.CleanEnv(env, nil, nil, kind.Env(s.site.Config.Model))
+	}
+	own := confine.CleanEnv(s.site.Config.AgentEnv, withheld, s.site.Config.SecretValues, nil)
+	env = confine.CleanEnv(env, nil, nil, own)
+	started := command
+	if kind.Sandboxes {
+		started = s.site.Config.AtHome(command)
+	}
+	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
 	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
 		// the profile may add relative directories again
 		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
@@ -103,7 +114,7 @@ func (s *shell) makeHome(ctx context.Context) error {
 		return nil
 	}
 	err := s.site.host.MakeHome(ctx, host.HomeRequest{
-		Kind:      c.AgentKind,
+		Kind:      c.Agent.Name,
 		Agents:    c.AgentHome,
 		Operators: c.LoginHome,
 	})
@@ -161,8 +172,8 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	message := fmt.Sprintf(
-		"codex.command starts %s, which would run, outside the sandbox, files that an agent can write: "+
-			"it depends on %s in %s",
+		s.site.Config.Agent.CommandKey+" starts %s, which would run, outside the sandbox, files that an agent "+
+			"can write: it depends on %s in %s",
 		l.Program,
 		names,
 		s.site.space.Path,
@@ -197,15 +208,15 @@ func usesFunction(command string, functions []string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(command, separates), isFunction)
 }
 
-// noShell returns the error for a codex.command that could not be started.
-func noShell(err error) error {
+// noShell returns the error for a command of an agent that could not be started.
+func noShell(key string, err error) error {
 	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
 		return err
 	}
 	return &reconcile.Error{
 		Code:    "codex_not_found",
-		Message: "starting bash for codex.command: " + err.Error(),
-		Hint:    "codex.command is run with bash; install it",
+		Message: "starting bash for " + key + ": " + err.Error(),
+		Hint:    key + " is run with bash; install it",
 		Err:     err,
 	}
 }

@@ -285,7 +285,12 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 					Secrets:      []string{"LINEAR_API_KEY"},
 					SecretValues: []string{testKey},
 				},
-				StartAgent: codex.Start,
+				Agent: agent.Kind{
+					Name:       "codex",
+					CommandKey: "codex.command",
+					Start:      codex.Start,
+					Sandboxes:  true,
+				},
 				Policy: reconcile.Policy{
 					Project:        "demo",
 					ActiveStates:   []string{"Todo", "In Progress"},

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -126,6 +127,7 @@ func (o *threadOpener) params(
 		Config:         config,
 		TurnPolicy:     policy,
 		Model:          o.site.Config.Model,
+		Effort:         o.site.Config.Effort,
 	}, permissions, nil
 }
 
@@ -193,7 +195,18 @@ func (o *threadOpener) resumeThread(
 	thread string,
 	params agent.ThreadParams,
 ) (openedThread, error) {
-	err := g.session.ResumeThread(ctx, thread, params)
+	used, _, err := o.journal.Thread(ctx, thread)
+	if err != nil {
+		return openedThread{}, fmt.Errorf("read the tokens of the thread: %w", err)
+	}
+	params.Used = agent.Usage{
+		Input:       used.Input,
+		CachedInput: used.Cached,
+		Output:      used.Output,
+		Reasoning:   used.Reasoning,
+		Total:       used.Total,
+	}
+	err = g.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
 		// A process that an earlier run left may have it open. Other processes are left alone.
 		killErr := o.processes.ended(g.child.KillThread(context.WithoutCancel(ctx), thread))

@@ -195,7 +195,7 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 	t.watch.worked.Store(false)
 	g.beginTurn()
 	stopSteering := t.steer(ctx)
-	_, err = g.session.RunTurn(ctx, agent.TurnParams{
+	ended, err := g.session.RunTurn(ctx, agent.TurnParams{
 		Input:          input,
 		Cwd:            t.site.space.Path,
 		ApprovalPolicy: t.site.Config.ApprovalPolicy,
@@ -222,7 +222,11 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 		outcome = err.Error()
 	}
 	if started {
-		t.log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
+		attrs := []any{"session_id", sessionID(after), "turn", number, "outcome", outcome}
+		if ended.Cost != nil {
+			attrs = append(attrs, "cost", ended.Cost.String())
+		}
+		t.log.Info("turn ended", attrs...)
 	}
 	t.rec.flush(ctx)
 	return t.watch.worked.Load(), err

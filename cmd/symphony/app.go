@@ -79,6 +79,7 @@ func newApp(w *term.Env) *cli.App {
 			workerCommand(w),
 			hostCommand(w),
 			sandboxInitCommand(w),
+			agentToolsCommand(w),
 			demoAgentCommand(w),
 			completeCommand(w),
 		},

@@ -24,6 +24,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/acp/acptest"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
@@ -131,6 +132,7 @@ func programs() map[string]func() {
 	all := map[string]func(){
 		"symphony":     func() { os.Exit(mainCode(underTest)) },
 		"fake-codex":   func() { os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"fake-acp":     func() { os.Exit(acptest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"codex-wire":   wireMain,
 		"mcp-forms":    formsMain,
 		"mcp-prints":   mcpPrintsMain,

@@ -380,6 +380,10 @@ func setupScript(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	other, err := inPath(env.Getenv("PATH"), "fake-acp")
+	if err != nil {
+		return err
+	}
 	if path := os.Getenv("SYMPHONY_TEST_CODEX"); path != "" {
 		set.model, err = setupCodex(env, path, codexHome)
 		if err != nil {
@@ -397,6 +401,7 @@ func setupScript(env *testscript.Env) error {
 		"HOME":               home,
 		"CODEX_HOME":         codexHome,
 		"AGENT":              agent,
+		"ACP_AGENT":          other + " --home " + filepath.Join(env.WorkDir, "acp-home"),
 		"PROGRAM":            program,
 		"PASTED_INTO":        "bash",
 		"DONE":               "Done",
@@ -499,7 +504,7 @@ func fillIn(env *testscript.Env) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{"LINEAR_ENDPOINT", "GITHUB_API", "JSON_TRACKER", "AGENT", "REAL_CODEX"} {
+		for _, name := range []string{"LINEAR_ENDPOINT", "GITHUB_API", "JSON_TRACKER", "ACP_AGENT", "AGENT", "REAL_CODEX"} {
 			data = bytes.ReplaceAll(data, []byte("$"+name), []byte(env.Getenv(name)))
 		}
 		if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -130,13 +130,13 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// AgentCodex is the kind of agents: codex. compose_agents.go of package wiring lists the
-// functions of a kind that symphony uses.
-const AgentCodex = "codex"
-
 // Agent limits the time and the rights of an agent (specification 5.3.5, design 5 and 9).
 type Agent struct {
-	Kind                   string // the kind of agent; no key chooses it, because there is only codex
+	Kind                   string
+	Command, Model, Effort string            // of a kind besides codex; "" for its default
+	Env                    map[string]string // the same
+	Sandbox                string            // "" for the default of the kind
+	Trust                  bool              // the agent may work without a sandbox
 	MaxTurns               int
 	OnApproval, OnQuestion string
 	AnswerTimeout          time.Duration
@@ -160,7 +160,8 @@ const (
 	Ask     = "ask" // an operator decides
 )
 
-// Codex configures how the agent is started and watched (specification 5.3.6).
+// Codex configures how the agent is started and watched (specification 5.3.6). For a kind of
+// agent besides codex, the keys of agent say it.
 type Codex struct {
 	Command       string // as written
 	Home          string // empty for the home in the environment

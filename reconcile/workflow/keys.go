@@ -97,6 +97,7 @@ const (
 	typeBool     = "true or false"
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
+	typeVarMap   = "map of variables to values"
 	typePrices   = "map of models to prices"
 	typeLabels   = "list of maps"
 	typeBudget   = "number of tokens or an amount of money"
@@ -437,6 +438,41 @@ func workspaceKeys(c *Config) []Key {
 
 func agentKeys(c *Config) []Key {
 	return []Key{
+		key("agent.kind", "", AgentCodex, &c.Agent.Kind,
+			"the agent; acp is any that speaks the Agent Client Protocol. See docs/agents.md for what works").
+			oneOf(AgentKinds()...),
+		key(
+			"agent.command",
+			"shell command",
+			"",
+			&c.Agent.Command,
+			"the command that starts an agent besides codex; default: claude-agent-acp, opencode acp or gemini --acp",
+		).naming(NamesScript),
+		key(
+			"agent.model",
+			typeString,
+			"",
+			&c.Agent.Model,
+			"model of an agent besides codex; default: its own. The run ends if the agent uses another",
+		).then((*reader).word),
+		key(
+			"agent.effort",
+			typeString,
+			"",
+			&c.Agent.Effort,
+			"reasoning effort of an agent besides codex, where it has a choice",
+		).then((*reader).word),
+		key("agent.env", typeVarMap, "{}", &c.Agent.Env,
+			"variables of an agent besides codex; $NAME is the variable of symphony's environment"),
+		key(
+			"agent.sandbox",
+			"",
+			"codex with agent.kind codex, else bwrap",
+			&c.Agent.Sandbox,
+			"bwrap is not built yet; none needs agent.trust",
+		).oneOf(sandboxBwrap, sandboxCodex, sandboxNone),
+		key("agent.trust", typeBool, "false", &c.Agent.Trust,
+			"let an agent besides codex do whatever this account can"),
 		key(
 			"agent.max_concurrent_agents",
 			typeInteger,

@@ -19,6 +19,7 @@ var texts = []string{
 	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
 	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",
+	"agent.model", "agent.effort", "agent.env",
 	"agent.pass_env", "worker.engine.pass_env", // names of variables
 	"worker.ssh_hosts", "worker.when_lost", "server.host",
 }

@@ -40,6 +40,8 @@ func (r *values) value(k Key, f field) bool {
 		*to, ok = r.list(k, f)
 	case *map[string]int:
 		*to, ok = r.stateLimits(k, f)
+	case *map[string]string:
+		*to, ok = r.environment(k, f)
 	case *json.RawMessage:
 		*to, ok = r.passThrough(f)
 	}
@@ -258,7 +260,6 @@ func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{
 		Redacted: src.Data,
 		FileName: filepath.Base(src.Path),
-		Agent:    Agent{Kind: AgentCodex},
 	}
 	front, ok := readFrontMatter(src, keys(cfg))
 	r := &reader{values: values{front, env}, cfg: cfg}
@@ -337,11 +338,12 @@ func (r *reader) unused() {
 // together completes values that depend on other values, and warns about values that have no
 // effect because of others, or that codex would refuse.
 func (r *reader) together() {
+	r.agentKind()
 	agent := &r.cfg.Agent
 	codex := &r.cfg.Codex
-	asksNothing := string(codex.ApprovalPolicy) == `"never"`
+	asksNothing := agent.Kind == AgentCodex && string(codex.ApprovalPolicy) == `"never"`
 	switch {
-	case agent.OnApproval == "" && asksNothing:
+	case agent.OnApproval == "" && (asksNothing || agent.Trust):
 		agent.OnApproval = Approve
 	case agent.OnApproval == "":
 		agent.OnApproval = Fail
@@ -378,10 +380,10 @@ func (r *reader) together() {
 	}
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
-	if codex.ThreadSandbox == "" {
+	if codex.ThreadSandbox == "" && agent.Kind == AgentCodex {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
-	if codex.TurnSandboxPolicy == nil {
+	if codex.TurnSandboxPolicy == nil || agent.Kind != AgentCodex {
 		return
 	}
 	var policy struct {

@@ -171,6 +171,9 @@ func (r *reader) onHosts() {
 		)
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
+	if c.Agent.Kind != AgentCodex {
+		return // it is refused there
+	}
 	const unbuilt = "not built yet for agents on other machines"
 	if c.Codex.Home != "" {
 		r.fail(

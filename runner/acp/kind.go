@@ -16,7 +16,7 @@ import (
 // kind is what differs between agents that speak the protocol.
 type kind struct {
 	name    string
-	command string // the usual one
+	install string // the command that installs it
 	// agentInfo.name that the agent reports; "" accepts any
 	agentName string
 	// the oldest version that was tried; "" accepts any
@@ -100,7 +100,7 @@ var byWords = []fault{
 var kinds = []*kind{
 	{
 		name:      "claude",
-		command:   "claude-agent-acp",
+		install:   "npm install -g @agentclientprotocol/claude-agent-acp, with Node 22 or newer",
 		agentName: "@agentclientprotocol/claude-agent-acp",
 		oldest:    "0.101.0",
 		mode:      "default", // it starts in auto, in which it decides itself
@@ -122,7 +122,7 @@ var kinds = []*kind{
 	},
 	{
 		name:         "opencode",
-		command:      "opencode acp",
+		install:      "npm install -g opencode-ai",
 		agentName:    "OpenCode",
 		oldest:       "1.18.33",
 		mode:         "build",
@@ -135,7 +135,7 @@ var kinds = []*kind{
 	},
 	{
 		name:      "gemini",
-		command:   "gemini --acp",
+		install:   "npm install -g @google/gemini-cli, with Node 22 or newer",
 		agentName: "gemini-cli",
 		oldest:    "0.61.0",
 		login:     "gemini-api-key",
@@ -150,11 +150,12 @@ var kinds = []*kind{
 		}, byWords...),
 	},
 	{
-		name:   "acp",
-		env:    func(string) []string { return nil },
-		tool:   toolName{in: inName, pattern: claudeTool},
-		usage:  reported,
-		faults: byWords,
+		name:    "acp",
+		install: "install it so that a login shell finds it",
+		env:     func(string) []string { return nil },
+		tool:    toolName{in: inName, pattern: claudeTool},
+		usage:   reported,
+		faults:  byWords,
 	},
 }
 
@@ -163,8 +164,9 @@ func Kinds() []agent.Kind {
 	return text.Map(kinds, func(k *kind) agent.Kind {
 		return agent.Kind{
 			Name:       k.name,
-			Command:    k.command,
-			NeedsModel: k.needsModel,
+			CommandKey: "agent.command",
+			Starts:     "an agent of the Agent Client Protocol",
+			Install:    k.install,
 			Env:        k.env,
 			Start: func(streams agent.Streams, o agent.Options) agent.Session {
 				return newSession(k, streams, o)

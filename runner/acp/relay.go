@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Relay passes on what an agent and the server of symphony's tools tell each other, until one
@@ -19,7 +21,7 @@ func Relay(ctx context.Context, socket string, in io.Reader, out io.Writer) (err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	var dialer net.Dialer
-	server, err := dialer.DialContext(ctx, "unix", socketIn(dir))
+	server, err := dialer.DialContext(ctx, "unix", proc.SocketPath(dir, filepath.Base(socket)))
 	if err != nil {
 		return fmt.Errorf("the tools of symphony: the run has ended: %w", err)
 	}

@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/wire"
 )
 
@@ -75,23 +75,20 @@ func serveTools(s *Session) (*toolServer, error) {
 	return t, nil
 }
 
-// listen makes the socket. Its address goes through the descriptor of the directory, because
-// an address has at most 107 bytes.
+// listen makes the socket.
 func (t *toolServer) listen() error {
 	err := os.Remove(t.path) // of an earlier agent of this run
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var config net.ListenConfig
-	listener, err := config.Listen(t.session.life, "unix", socketIn(t.dir))
+	listener, err := config.Listen(t.session.life, "unix", proc.SocketPath(t.dir, socketName))
 	if err != nil {
 		return err
 	}
 	t.listener = listener
 	return os.Chmod(t.path, 0o600)
 }
-
-func socketIn(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName) }
 
 // serve serves each relay until the session ends.
 func (t *toolServer) serve() {

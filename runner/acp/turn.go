@@ -291,7 +291,7 @@ func (s *Session) turnAnswered(t *turn, m *wire.Message) {
 	}
 	paid := s.paid()
 	if paid != nil {
-		message += fmt.Sprintf(", %.4f %s", paid.Amount, paid.Currency)
+		message += ", " + paid.String()
 	}
 	s.emit(agent.Event{Name: names[status], TurnID: t.id, Message: message, Usage: used, Raw: short(m.Raw)})
 	s.withdraw() // nobody waits for the answers, but Gemini would keep them open

@@ -1,19 +1,19 @@
 package agent
 
-// Kind is a kind of agent. Fields without a value are abilities that it does not have.
+// Kind is a kind of agent. A field without a value is an ability that the kind does not have.
 type Kind struct {
-	Name string // in agent.kind, such as "claude"
-	// Command starts it if the workflow names no other, such as "claude-agent-acp".
-	Command string
+	Name       string // in agent.kind, such as "codex"
+	CommandKey string // the key of the workflow with its command, such as "codex.command"
+	Starts     string // what the command must start, such as "codex app-server"
+	Install    string // the next step if it is missing, such as "npm install -g opencode-ai"
 	// Start makes a session with its process.
 	Start Starter
-	// NeedsModel: agent.model must be set.
-	NeedsModel bool
-	// Env returns the variables that it gets for a model, which the workflow may replace.
+	// Env returns the variables that it gets for a model. The workflow may replace them.
 	Env func(model string) []string
+	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
+	Sandboxes bool
 
-	// PrepareHome makes a home of agents that shares the login of the operator's. Nil: it has
-	// no home of its own.
+	// PrepareHome makes a home of agents that shares the login of the operator's.
 	PrepareHome func(operators, agents string) error
 	// OperatorOnly lists the settings of a home that agents do not get.
 	OperatorOnly func(home string) ([]string, error)

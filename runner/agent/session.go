@@ -196,6 +196,9 @@ type Cost struct {
 	Currency string
 }
 
+// String returns the amount with four digits, such as "0.2500 USD".
+func (c *Cost) String() string { return fmt.Sprintf("%.4f %s", c.Amount, c.Currency) }
+
 // Tool is a tool offered to the model (specification 10.5).
 type Tool struct {
 	Name        string // letters, digits, _ and -, such as "hand_over"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,6 +72,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 
 // RunnerConfig returns the configuration of a worker.
 func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
+	kind, _ := AgentOf(cfg.Agent.Kind) // a run is refused without it
 	c := runner.Config{
 		Policy:   Policy(cfg),
 		MaxTurns: cfg.Agent.MaxTurns,
@@ -118,8 +120,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Secrets:           cfg.SecretVars,
 			SecretValues:      Secrets(p, cfg),
 		},
-		AgentKind:         cfg.Agent.Kind,
-		StartAgent:        agentKinds[cfg.Agent.Kind].Start,
+		Agent:             kind,
+		AgentEnv:          agentEnv(cfg),
 		Command:           cfg.Codex.Command,
 		TrustLauncher:     cfg.Codex.TrustLauncher,
 		ReadTimeout:       cfg.Codex.ReadTimeout,
@@ -146,6 +148,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if cfg.KeyFromGh {
 		c.Unreadable = append(c.Unreadable, p.ghFiles())
 	}
+	if kind.PrepareHome == nil { // it has no home of its own
+		c.CodexHome = ""
+	}
 	if !cfg.Codex.Inherit {
 		c.LoginHome = account.Home
 		c.AgentHome = account.AgentHome()
@@ -154,6 +159,14 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
 	return c
+}
+
+// agentEnv returns the variables of agent.env, such as "FOO=bar".
+func agentEnv(cfg *workflow.Config) (env []string) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Agent.Env)) {
+		env = append(env, name+"="+cfg.Agent.Env[name])
+	}
+	return env
 }
 
 var (

@@ -273,6 +273,11 @@ func (h *OwnRun) newWorker(
 		return nil, err
 	}
 	config.WritableRoots = roots
+	// the path, because another process may not read /proc/PID/exe of a worker
+	config.Program, err = os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("own program: %w", err)
+	}
 	config.RootsAreReal = h.Run.Host == ""
 	account := wiring.OpenAccount(p, cfg.Codex.Home)
 	return &runner.Worker{

@@ -230,6 +230,11 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	switch {
 	case found == nil:
 		return nil
+	case e.config.Agent.Kind != workflow.AgentCodex:
+		return warn(
+			"agents can read "+names+", because agent.sandbox is none",
+			"run symphony under an account of its own",
+		)
 	case e.config.Codex.TurnSandboxPolicy != nil && !confine.Hides(e.config.Codex.TurnSandboxPolicy):
 		return warn(
 			"agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
@@ -16,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -31,6 +33,9 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		)
 	}
 	if err := p.Nested(); err != nil {
+		return err
+	}
+	if err := refuseKind(p); err != nil {
 		return err
 	}
 	claim, err := holdIssue(ctx, w, p, ref, yes)
@@ -70,6 +75,20 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		return nil
 	}
 	return render.Apply(ctx, w, p, operate.Retry{Issue: identifier})
+}
+
+// refuseKind refuses agents that are not codex. If the workflow can't be read, that is said
+// later: the issue is held first.
+func refuseKind(p *wiring.Project) error {
+	cfg, err := p.Config()
+	if err != nil || cfg.Agent.Kind == workflow.AgentCodex {
+		return nil //nolint:nilerr // see above
+	}
+	return reconcile.NewError(
+		workflow.CodeUnsupportedKey,
+		"takeover is not built yet with agent.kind: "+cfg.Agent.Kind,
+		"symphony stop holds the issue, and symphony show prints its workspace: start the agent there yourself",
+	)
 }
 
 // holdIssue holds an issue and ends its run. The claim is not held if the operator declined to
@@ -185,7 +204,8 @@ func openSession(
 	if err != nil {
 		return 0, err
 	}
-	if thread.WorkspaceID != space.ID {
+	// the home of an agent of another kind is its name
+	if thread.WorkspaceID != space.ID || !filepath.IsAbs(thread.CodexHome) && thread.CodexHome != "" {
 		thread = reconcile.Thread{}
 	}
 	what := "a new session, because no thread has worked there"
