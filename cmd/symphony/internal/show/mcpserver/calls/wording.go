@@ -18,7 +18,7 @@ const CodeNotDecided = "directory_not_decided"
 type toolHint struct{ tool, hint string }
 
 // toolHints are the hints for the next steps after an error. The first whose tool the server
-// offers counts. The group lean has no tool new_conversation: send_message opens what it needs.
+// offers counts. The group lean is known by send_message, which the group agents lacks.
 var toolHints = map[reconcile.Step][]toolHint{
 	reconcile.StepListRequests: {
 		{"list_requests", "list_requests shows the open requests"},

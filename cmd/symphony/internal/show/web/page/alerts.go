@@ -23,7 +23,8 @@ type Alerts struct {
 	Shown []string
 }
 
-// News is a request, an issue whose agent needs a person, or an alarm. A browser tells each of them once, by its ID.
+// News is a request, an issue whose agent needs a person, or an alarm. A browser tells each of
+// them once, by its ID.
 type News struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
@@ -131,7 +132,7 @@ func unscheduled(v view.Overview, several bool) []obstacle {
 		Icon:          "alert",
 		Title:         noSchedule,
 		Text:          "No new run starts, and nothing settles the runs that end.",
-		Hint:          "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+		Hint:          fmt.Sprintf("Install a schedule: `%s schedule install`; or run one pass: `%[1]s tick`", command),
 		At:            v.LastScheduled(),
 		Alarm:         true,
 		ProjectButton: ProjectButton{Verb: "refresh"},
