@@ -208,9 +208,9 @@ type eager struct {
 }
 
 func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
-	spoken := filepath.Join(x.Dir, "spoken")
+	spoken := filepath.Join(e.t.TempDir(), "spoken")
 	const warning = `{"method":"configWarning","params":{"summary":"s"}}`
-	x.Argv[2] = "for i in 1 2 3; do echo '" + warning + "'; done; touch spoken; " + x.Argv[2]
+	x.Argv[2] = "for i in 1 2 3; do echo '" + warning + "'; done; touch '" + spoken + "'; " + x.Argv[2]
 	child, err := e.Run.Start(ctx, x)
 	if err == nil {
 		test.Until(e.t, "lines of the agent", func() bool { return test.Exists(e.t, spoken) })

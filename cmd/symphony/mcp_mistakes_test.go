@@ -296,9 +296,13 @@ func TestMistakesOfModels(t *testing.T) {
 	for _, dir := range []string{"repo", "busy", "home/.ssh", "places"} {
 		test.OK(t, os.Mkdir(s.path(dir), 0o700))
 	}
-	for _, args := range []string{"init -q -b main", "commit -q --allow-empty -m Begin"} {
-		identity := []string{"-C", s.path("repo"), "-c", "user.name=A", "-c", "user.email=a@example.com"}
-		test.Run(t, exec.Command("git", append(identity, strings.Fields(args)...)...))
+	for _, args := range []string{
+		"init -q -b main",
+		"config user.name A",
+		"config user.email a@example.com",
+		"commit -q --allow-empty -m Begin",
+	} {
+		test.Run(t, exec.Command("git", append([]string{"-C", s.path("repo")}, strings.Fields(args)...)...))
 	}
 	h := s.host(false, "{}", "--tools", "lean", "--deliver", "--approval-timeout", "1h")
 	defer h.close()

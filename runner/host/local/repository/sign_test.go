@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 // makeSigningKey gives the operator a key for signatures.
 func (p *place) makeSigningKey() {
 	p.t.Helper()
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		p.t.Skip("ssh-keygen is not installed")
+	}
 	p.sh(`ssh-keygen -q -t ed25519 -N '' -f key
 		echo "a@example.org $(cat key.pub)" > signers
 		git config --file home/.gitconfig gpg.format ssh
