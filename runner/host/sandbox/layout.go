@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/paths"
 )
 
@@ -136,8 +138,9 @@ func readLayout() (Layout, error) {
 	return l, nil
 }
 
-// notForEveryone returns the files and directories below dir that not every account may read,
-// such as /etc/shadow. root reads them also without capabilities, because they are its own.
+// notForEveryone returns the files and directories below dir that this account may read and not
+// every account, such as /etc/shadow if this is root. It reads them also without capabilities,
+// because they are its own.
 func notForEveryone(dir string) ([]Hidden, error) {
 	var hidden []Hidden
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -157,11 +160,18 @@ func notForEveryone(dir string) ([]Hidden, error) {
 		if err != nil {
 			return err
 		}
-		if !d.IsDir() && info.Mode().Perm()&0o004 == 0 {
-			hidden = append(hidden, Hidden{Path: path})
+		forEveryone := info.Mode().Perm()&0o004 != 0
+		if d.IsDir() {
+			forEveryone = info.Mode().Perm()&0o005 == 0o005
 		}
-		if d.IsDir() && info.Mode().Perm()&0o005 != 0o005 {
-			hidden = append(hidden, Hidden{Path: path, Dir: true})
+		if forEveryone {
+			return nil
+		}
+		// What is closed to this account needs no mask, each of which takes 0.1 ms of a start.
+		if unix.Access(path, unix.R_OK) == nil || d.IsDir() && unix.Access(path, unix.X_OK) == nil {
+			hidden = append(hidden, Hidden{Path: path, Dir: d.IsDir()})
+		}
+		if d.IsDir() {
 			return fs.SkipDir
 		}
 		return nil
