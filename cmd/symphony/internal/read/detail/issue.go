@@ -221,6 +221,9 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	v.Project = r.ProjectRow()
 	v.Released = r.released()
 	r.addOpen(&v)
+	if err := r.addOrders(ctx, &v); err != nil {
+		return v, err
+	}
 	r.addRuns(&v)
 	if !o.Brief {
 		if err := r.addWork(ctx, &v, cmp.Or(o.Lines, shownLines)); err != nil {
@@ -331,6 +334,23 @@ func (r *issueReader) addOpen(v *Issue) {
 			v.Commands = append(v.Commands, string(c.Verb))
 		}
 	}
+}
+
+// addOrders adds the orders to send the issue back that wait for a pass.
+func (r *issueReader) addOrders(ctx context.Context, v *Issue) error {
+	if r.DB == nil {
+		return nil
+	}
+	orders, err := r.DB.Views.SendBacks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, order := range orders {
+		if order.IssueID == r.id {
+			v.Commands = append(v.Commands, "send-back")
+		}
+	}
+	return nil
 }
 
 // addRuns adds the runs, their usage, and where the newest left its log.
