@@ -238,6 +238,9 @@ func makeState(ctx context.Context, p *Project) error {
 		return nil
 	}
 	release, err := LockProject(ctx, p.Env, p.StateDir)
+	if err != nil && p.HasState() { // the first pass has made it meanwhile, and is long
+		return nil
+	}
 	if err != nil {
 		return err
 	}
