@@ -17,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -161,6 +162,15 @@ func TestDocumentedKeys(t *testing.T) {
 	for key := range workflow.Unbuilt() {
 		test.Equal(t, "docs/workflow.md lists "+key+" as not built yet", slices.Contains(listed, key), true)
 	}
+}
+
+// The help of ps explains every status that --filter takes, in the order of the list.
+func TestDocumentedStatuses(t *testing.T) {
+	var listed []view.Status
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z_]+) +\S`).FindAllStringSubmatch(helpPart("ps"), -1) {
+		listed = append(listed, view.Status(m[1]))
+	}
+	test.Equal(t, "the statuses in the help of ps", listed, view.Statuses)
 }
 
 // Each row of what the README promises names scripts that show it, which have to exist.

@@ -16,7 +16,7 @@ import (
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:  "projects",
-		Usage: "list, move or remove the projects of this account",
+		Usage: "list, move or remove the projects of your account",
 		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony " +
 			"projects remove [flags] PATH",
 		Description: helpPart("projects"),
