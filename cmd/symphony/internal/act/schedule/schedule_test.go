@@ -147,7 +147,12 @@ func TestJudge(t *testing.T) {
 			Alive:  true,
 			Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}},
 		}, "active"},
-		"none":           {Status{}, dead},
+		"none":          {Status{}, dead},
+		"none any more": {Status{FirstPass: &soon}, dead},
+		"not known": {
+			Status{FirstPass: &soon, Problems: []string{"crontab -l: not allowed"}},
+			"installed, first pass at the latest",
+		},
 		"a line of cron": {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
 	} {
 		got := c.out.Judge(now)

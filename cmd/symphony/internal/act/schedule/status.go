@@ -331,7 +331,8 @@ func (out *Status) Judge(now time.Time) Verdict {
 			return Verdict{Text: "installed, first pass", Next: t.Next}
 		}
 	}
-	if out.FirstPass != nil {
+	nothing := len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil
+	if out.FirstPass != nil && (!nothing || len(out.Problems) > 0) { // a problem may hide what is installed
 		return Verdict{Text: "installed, first pass at the latest", Next: out.FirstPass}
 	}
 	verdict := Verdict{
@@ -339,7 +340,7 @@ func (out *Status) Judge(now time.Time) Verdict {
 		Dead: true,
 	}
 	switch {
-	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
+	case nothing:
 		workflow := text.ShellQuote(out.Project.WorkflowPath)
 		verdict.Problem = "no schedule is installed: symphony schedule install -w " + workflow
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
