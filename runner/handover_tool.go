@@ -116,8 +116,17 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 // if nothing is.
 func (h *handovers) checkWork(ctx context.Context) error {
 	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path})
-	if err != nil || found.Git == nil {
+	if err != nil {
 		return err
+	}
+	if found.Git == nil && h.site.Config.Repository.Deliver {
+		return agenttool.Refusal(
+			"no_repository",
+			"the workspace has no git repository any more, and nothing in it can be delivered: restore its .git",
+		)
+	}
+	if found.Git == nil {
+		return nil
 	}
 	if refusal := uncommitted(found.Git); refusal != nil {
 		return refusal

@@ -205,7 +205,8 @@ func HeadOf(workspace string) (h Head, err error) {
 		return h, err
 	}
 	if !ok {
-		return h, errors.New("it has no git repository")
+		return h, errors.New("it has no git repository any more: " +
+			"restore its .git, or move the workspace away, after which symphony retry gives the issue a new one")
 	}
 	if !repo.inTree || repo.linked {
 		return h, errors.New("its .git leads to another repository")
