@@ -221,7 +221,8 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// otherTools are the tools of the group lean for those of the group agents, and back.
+// otherTools are the tools of the group lean for those of the group agents, and back, and the
+// tools for names that models make up.
 var otherTools = map[string]string{
 	"new_conversation":  "spawn_agent",
 	"send_user_turn":    "send_message",
@@ -234,6 +235,14 @@ var otherTools = map[string]string{
 	"send_message":      "send_user_message",
 	"decide_request":    "approve",
 	"close_agent":       "kill_agent",
+	"comment_issue":     "send_back_issue",
+	"get_issue":         "show_issue",
+	"issue":             "show_issue",
+	"merge_issue":       "show_issue",
+	"read_issue":        "show_issue",
+	"report":            "list_issues",
+	"start_issue":       "run_issue",
+	"stop_issue":        "hold_issue",
 	"interrupt_agent":   "interrupt",
 }
 
