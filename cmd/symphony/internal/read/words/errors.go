@@ -28,7 +28,7 @@ var runErrors = []RunError{
 	{
 		"codex_not_found",
 		"`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
-			"or set `codex.command` to its path",
+			"or set `codex.command` to its path; a file of your own has to be executable",
 	},
 	{
 		"codex_incompatible",
