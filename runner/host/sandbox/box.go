@@ -50,6 +50,9 @@ type Box struct {
 	// Agents are directories below which agents of any run may write, such as the root of all
 	// workspaces. Nothing that the box shows may be there, except Workspace, Home and Temp.
 	Agents []string
+	// Private are directories that no agent may read, such as symphony's state. They and Agents
+	// are empty inside, also if a directory above them is shown.
+	Private []string
 
 	Dir     string // where Command starts; Workspace if empty
 	Network Network
@@ -69,6 +72,7 @@ type Layout struct {
 	Shown  []string // directories: /usr, /opt, and /bin where it is one
 	Hidden []Hidden // what is in /etc and not for everyone
 	Real   []Link   // where paths of Box.Readable lead, if links are among their directories
+	Empty  []string // those of Box.Agents and Box.Private that exist
 	// Resolver is the file in /run to which /etc/resolv.conf leads, such as systemd-resolved's;
 	// empty if it leads elsewhere.
 	Resolver string
@@ -125,6 +129,10 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		args = append(args, "--ro-bind", l.Resolver, l.Resolver)
 	}
 	args = append(args, b.readable(l)...)
+	empty := b.empty(l)
+	for _, dir := range empty {
+		args = append(args, "--tmpfs", dir)
+	}
 	for _, dir := range b.writable() {
 		if dir != b.Temp {
 			args = append(args, "--bind", dir, dir)
@@ -139,7 +147,10 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		dir = b.Workspace
 	}
 	// What is written elsewhere would be lost with the sandbox: it is refused.
-	args = append(args, "--remount-ro", "/", "--chdir", dir, "--")
+	for _, dir := range append(empty, "/") {
+		args = append(args, "--remount-ro", dir)
+	}
+	args = append(args, "--chdir", dir, "--")
 	return append(args, b.start()...), nil
 }
 
@@ -177,6 +188,21 @@ func (b Box) readable(l Layout) []string {
 	return args
 }
 
+// empty returns the directories of agents and of symphony that would be shown with one above.
+func (b Box) empty(l Layout) []string {
+	shown := slices.Concat(l.Shown, b.Readable)
+	for _, link := range l.Real {
+		shown = append(shown, link.To)
+	}
+	var empty []string
+	for _, dir := range slices.Compact(slices.Sorted(slices.Values(l.Empty))) {
+		if slices.ContainsFunc(shown, func(above string) bool { return paths.Inside(above, dir) }) {
+			empty = append(empty, dir)
+		}
+	}
+	return empty
+}
+
 // writable returns the directories that the agent may write, outer ones first.
 func (b Box) writable() []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{b.Workspace, b.Home, b.Temp}, b.Writable...))))
@@ -210,7 +236,7 @@ func (b Box) check() error {
 		return fmt.Errorf("the sandbox has no command")
 	}
 	shown := b.shown()
-	for _, path := range slices.Concat(b.writable(), shown) {
+	for _, path := range slices.Concat(b.writable(), shown, b.Agents, b.Private) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 			return fmt.Errorf("the sandbox can't show %q: it is not an absolute path", path)
 		}

@@ -80,6 +80,24 @@ func TestArguments(t *testing.T) {
 `)
 }
 
+// TestEmpty: a directory that is shown does not show those of agents and of symphony in it.
+func TestEmpty(t *testing.T) {
+	b := sampleBox()
+	b.Readable = []string{"/srv/link"}
+	args, err := b.Arguments(Layout{
+		Shown: []string{"/opt"},
+		Real:  []Link{{"/srv/link", "/data"}},
+		Empty: []string{"/opt/workspaces", "/home/me/symphony", "/data/state"},
+	})
+	test.OK(t, err)
+	line := strings.Join(args, " ")
+	test.Contains(
+		t, "arguments", line,
+		"--tmpfs /data/state --tmpfs /opt/workspaces --bind ", "--remount-ro /opt/workspaces --remount-ro / ",
+	)
+	test.Lacks(t, "arguments", line, "--tmpfs /home")
+}
+
 // TestHostNetwork: with the network of the machine there is no way through Init, and names are
 // resolved as outside.
 func TestHostNetwork(t *testing.T) {

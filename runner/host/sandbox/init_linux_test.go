@@ -419,6 +419,30 @@ func TestFiles(t *testing.T) {
 	test.Equal(t, "files in the workspace", len(entries), 1)
 }
 
+// TestShownAbove: the directory above all workspaces is shown, and other workspaces are not.
+func TestShownAbove(t *testing.T) {
+	s := newScene(t)
+	test.Write(t, filepath.Join(s.dir, "workspaces", "ABC-2", "file"), "")
+	s.box.Readable = []string{s.dir}
+	s.box.Private = []string{filepath.Join(s.dir, "outside"), filepath.Join(s.dir, "missing")}
+	s.box.Command = []string{"sh", "-c", "cd ../..; ls . workspaces outside; touch workspaces/new outside/new x; true"}
+	workspaces := filepath.Join(s.dir, "workspaces")
+	got := strings.Fields(test.Run(t, s.command()))
+	test.Equal(t, "listed", strings.Join(got[:9], " "), ".: home outside run workspaces outside: workspaces: ABC-1 touch:")
+	test.Equal(t, "refused", strings.Count(strings.Join(got, " "), "Read-only file system"), 3)
+	s.box.Command = []string{"ls", ".."}
+	got = strings.Fields(test.Run(t, s.command(change{"--tmpfs " + workspaces, ""}, change{"--remount-ro " + workspaces, ""})))
+	test.Equal(t, "listed without the mask", got, []string{"ABC-1", "ABC-2"})
+
+	link := filepath.Join(s.dir, "link")
+	test.OK(t, os.Symlink("outside", link))
+	s.box.Private = []string{link}
+	_, err := Prepare(s.box)
+	if err == nil || !strings.Contains(err.Error(), "can't hide "+link+": it leads to") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestPrivileges: a command has none, and gets none by a set-uid program.
 func TestPrivileges(t *testing.T) {
 	s := newScene(t)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,10 @@ func Prepare(b Box) ([]string, error) {
 		return nil, err
 	}
 	l, err := readLayout()
+	if err != nil {
+		return nil, err
+	}
+	l.Empty, err = withoutLinks(slices.Concat(b.Agents, b.Private))
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +57,26 @@ func (b Box) refuseLinks() error {
 		}
 	}
 	return nil
+}
+
+// withoutLinks returns the directories that exist. It refuses those that lead through links: a
+// mask has to be where the directory is.
+func withoutLinks(dirs []string) ([]string, error) {
+	var exist []string
+	for _, dir := range dirs {
+		real, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a directory for the sandbox to hide: %w", err)
+		}
+		if real != dir {
+			return nil, fmt.Errorf("the sandbox can't hide %s: it leads to %s", dir, real)
+		}
+		exist = append(exist, dir)
+	}
+	return exist, nil
 }
 
 // agentPlaces returns the directories in which agents write, first those of the box.
