@@ -38,12 +38,19 @@ func (p *Proxy) reach(ctx context.Context, t target) (net.Conn, error) {
 		return nil, err
 	}
 	for _, address := range addresses {
-		conn, err := p.config.Dial(ctx, "tcp", netip.AddrPortFrom(address, t.port).String())
+		conn, err := p.try(ctx, netip.AddrPortFrom(address, t.port))
 		if err == nil {
 			return conn, nil
 		}
 	}
 	return nil, t.refusal(Unreachable)
+}
+
+// try connects to one address of several, within tryBound.
+func (p *Proxy) try(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryBound)
+	defer cancel()
+	return p.config.Dial(ctx, "tcp", address.String())
 }
 
 // usesUpstream reports whether a target is reached through the proxy of the company.

@@ -773,7 +773,7 @@ func TestSlow(t *testing.T) {
 		"a host that does not answer": {request, func(ctx context.Context) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, "502", dialBound},
+		}, "502", tryBound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -807,6 +807,32 @@ func TestSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilentAddress: a host is reached although its first address does not answer, as those of
+// IPv6 in networks that lose them.
+func TestSilentAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{names: map[string][]string{"github.com.": {"2606:50c0::1", "93.184.216.34"}}}
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		p := New(Config{
+			List:     test.Must(allowlist.Parse(usualList)),
+			Resolver: w,
+			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+				if address == "93.184.216.34:443" && ctx.Err() == nil {
+					return ours, nil
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
+		found, err := p.find("github.com:443", usualTLS)
+		test.OK(t, err)
+		conn, err := p.dial(t.Context(), found)
+		test.OK(t, err)
+		test.OK(t, conn.Close())
+	})
 }
 
 // TestIdle: a tunnel in which nothing moves ends, and one in which something does stays.
