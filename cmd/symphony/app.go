@@ -139,7 +139,7 @@ var notOurs = map[string]string{
 	"accept":      takeTask + "; symphony approve allows what an agent asks for",
 	"auth":        loginTask,
 	"blocked":     needyTask,
-	"close":       "close the issue in its tracker: the next pass ends its run and removes its workspace",
+	"close":       "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash",
 	"done":        takeTask,
 	"failed":      "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
 	"inbox":       needyTask,
