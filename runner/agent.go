@@ -353,9 +353,14 @@ const (
 	wordsStep   = 10 * time.Millisecond // between two looks for output
 )
 
-// exitWait is how long the worker waits for a signal after the agent exits: a shutdown, or a
-// stopped scope, ends both, and then the agent did not fail.
-const exitWait = time.Second
+const (
+	// exitWait is how long the worker waits for a signal after the agent exits: a shutdown, or
+	// a stopped scope, ends both, and then the agent did not fail.
+	exitWait = time.Second
+	// lastOutput is how long the worker reads what an agent wrote before it exited. It takes
+	// longer only if a process of the agent has kept the stream.
+	lastOutput = 5 * time.Second
+)
 
 // explainStart is like explain, and adds the last line of the agent's stderr.
 func (g *agentProcess) explainStart(ctx context.Context, err error) error {
@@ -414,7 +419,7 @@ func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bo
 	if ctx.Err() != nil || !g.endedWithin(ctx, exitWait) {
 		return host.Exit{}, false
 	}
-	awaitAll(exitWait, g.drained)
+	awaitAll(lastOutput, g.drained)
 	exit, err := g.child.Close()
 	if err != nil {
 		return host.Exit{}, false
