@@ -178,6 +178,11 @@ var attacks = []attack{
 		init: "wall:descriptors",
 	},
 	{
+		// Where the kernel starts a program for crashes, that runs outside, as root.
+		name: "crash with a core", program: "core",
+		init: "wall:cores", lets: func() bool { return sysctl("/proc/sys/kernel/core_pattern") == "core" && crash("") == nil },
+	},
+	{
 		name: "start any number of processes", program: "fork", prepare: fewProcesses,
 		init: "wall:processes", who: onlyUser,
 	},
@@ -407,6 +412,7 @@ var attackPrograms = map[string]func(arg string) error{
 	},
 	"family":      func(string) error { return openFamily() },
 	"connect":     connect,
+	"core":        crash,
 	"io_uring":    setUpRing,
 	"userfaultfd": handleFaults,
 	"perf":        countEvents,
@@ -469,6 +475,24 @@ func playAttack(args []string) int {
 func opened(fd int, err error) error {
 	if err == nil {
 		unix.Close(fd)
+	}
+	return err
+}
+
+// crash has a program crash, and succeeds if the kernel wrote its memory to a file.
+func crash(string) error {
+	dir, err := os.MkdirTemp("", "crash")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command("sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	_ = cmd.Run() // ends by the signal
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 0 {
+		return errors.New("there is no core")
 	}
 	return err
 }

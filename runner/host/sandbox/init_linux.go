@@ -37,6 +37,7 @@ func walls(o InitOptions) []wall {
 		{"dumpable", becomeNonDumpable},
 		{"keyring", joinNewKeyring},
 		{"descriptors", keepDescriptors},
+		{"cores", forbidCores},
 		{"processes", func() error { return limitProcesses(o.Processes) }},
 		{"filter", func() error { return obey(newFilter(refusedCalls())) }},
 	}
@@ -98,6 +99,17 @@ func keepDescriptors() error {
 		}
 	}
 	return nil
+}
+
+// forbidCores keeps the kernel from starting the machine's program for crashes, such as
+// systemd-coredump: it would run as root, outside, on what an agent has prepared. A limit of 1
+// byte is the kernel's own mark for programs that must not start it, and 0 is not.
+func forbidCores() error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	if errors.Is(err, unix.EPERM) {
+		return nil // the limit is 0, and only root can raise it
+	}
+	return os.NewSyscallError("forbid cores", err)
 }
 
 func limitProcesses(most int) error {
