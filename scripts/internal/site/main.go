@@ -37,6 +37,7 @@ var chapters = []chapter{
 			"docs/trackers.md",
 			"docs/repository.md",
 			"docs/scheduling.md",
+			"docs/agents.md",
 			"docs/hosts.md",
 		},
 	},
