@@ -640,7 +640,8 @@ func TestModel(t *testing.T) {
 	}
 	for _, c := range []struct{ sent, status, body string }{
 		{
-			"POST /model/claude/v1/messages?beta=true&key=mine HTTP/1.1\r\nX-Api-Key: mine\r\nAuthorization: mine\r\nCookie: a=b\r\n",
+			"POST /model/claude/v1/messages?beta=true&key=mine HTTP/1.1\r\n" +
+				"X-Api-Key: mine\r\nAuthorization: mine\r\nCookie: a=b\r\n",
 			"200", "api.example.com POST /v1/messages?beta=true key=secret auth= cookie=",
 		},
 		{

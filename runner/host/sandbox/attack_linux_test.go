@@ -180,7 +180,8 @@ var attacks = []attack{
 	{
 		// Where the kernel starts a program for crashes, that runs outside, as root.
 		name: "crash with a core", program: "core",
-		init: "wall:cores", lets: func() bool { return sysctl("/proc/sys/kernel/core_pattern") == "core" && crash("") == nil },
+		init: "wall:cores",
+		lets: func() bool { return sysctl("/proc/sys/kernel/core_pattern") == "core" && crash("") == nil },
 	},
 	{
 		name: "start any number of processes", program: "fork", prepare: fewProcesses,

@@ -4,6 +4,10 @@
 // Bubblewrap makes the namespaces and the mounts that [Box.Arguments] names. The first process
 // inside is symphony itself ([Init]): it adds what bubblewrap can't do, and starts the agent.
 // A network of its own has no way out but a proxy of the run, to which Init forwards.
+//
+// To start an agent: [Listen], and serve a proxy there; find [Box.Bubblewrap]; start it with
+// the arguments of [Prepare] and the variables of [Box.Environ]; send signals to the process
+// that [ReadStatus] reports. Check does all of this with the program true.
 package sandbox
 
 import (

@@ -407,7 +407,7 @@ func TestFiles(t *testing.T) {
 		"echo a >a && echo b >~/b && echo c >/tmp/c && echo yes":   "yes",
 		"echo d >" + s.box.Writable[0] + "/d && echo yes":          "yes",
 		"echo $$ >/dev/null; echo x >/dev/shm/x && cat /dev/shm/x": "x",
-		"python3 -c 'import socket; socket.gethostbyname(socket.gethostname())' || getent hosts localhost >/dev/null && echo yes": "yes",
+		"uname -n": test.Must(os.Hostname()), // which /etc/hosts may know
 	} {
 		s.box.Command = []string{"sh", "-c", script}
 		test.Equal(t, script, test.Run(t, s.command()), want)
@@ -431,7 +431,8 @@ func TestShownAbove(t *testing.T) {
 	test.Equal(t, "listed", strings.Join(got[:9], " "), ".: home outside run workspaces outside: workspaces: ABC-1 touch:")
 	test.Equal(t, "refused", strings.Count(strings.Join(got, " "), "Read-only file system"), 3)
 	s.box.Command = []string{"ls", ".."}
-	got = strings.Fields(test.Run(t, s.command(change{"--tmpfs " + workspaces, ""}, change{"--remount-ro " + workspaces, ""})))
+	without := []change{{"--tmpfs " + workspaces, ""}, {"--remount-ro " + workspaces, ""}}
+	got = strings.Fields(test.Run(t, s.command(without...)))
 	test.Equal(t, "listed without the mask", got, []string{"ABC-1", "ABC-2"})
 
 	link := filepath.Join(s.dir, "link")
