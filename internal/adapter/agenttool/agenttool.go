@@ -100,11 +100,13 @@ func (c Change) value(args json.RawMessage) (string, error) {
 }
 
 // Object is the schema of arguments that are an object with these properties and no others.
+// Its required is a list even if it is empty: Gemini CLI loads no tool of a server with a null
+// in a schema, and says nothing.
 func Object(required []string, properties map[string]any) json.RawMessage {
 	return text.JSON(map[string]any{
 		"type":                 "object",
 		"additionalProperties": false,
-		"required":             required,
+		"required":             append([]string{}, required...),
 		"properties":           properties,
 	})
 }
