@@ -204,6 +204,7 @@ var faults = byCode(
 	fault{class: ClassWorkflow, ofRun: ClassMachine, codes: []string{
 		"workspace_root_unusable",
 		"codex_not_found",
+		"agent_not_found",
 		"state_conflict",
 	}},
 	// A connection that broke, a server that restarts, an answer of a proxy.
@@ -234,6 +235,7 @@ var faults = byCode(
 	}},
 	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 		"codex_incompatible",
+		"agent_incompatible",
 		"sandbox_unavailable",
 		"agent_auth",
 		"agent_quota",

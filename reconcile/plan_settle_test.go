@@ -162,6 +162,8 @@ func TestMachineFaults(t *testing.T) {
 	for code, agents := range map[string]bool{
 		"codex_not_found":              true,
 		"codex_incompatible":           true,
+		"agent_not_found":              true,
+		"agent_incompatible":           true,
 		"sandbox_unavailable":          true,
 		"agent_auth":                   true,
 		"agent_quota":                  true,

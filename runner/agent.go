@@ -170,7 +170,7 @@ func (l *launcher) launch(
 	child, err := l.site.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
 	if err != nil {
 		warn(l.log, "agent's stderr", stderr.Close())
-		return nil, noShell(config.Agent.CommandKey, err)
+		return nil, noShell(config.Agent, err)
 	}
 	g := &agentProcess{
 		runID:     l.runID,
@@ -447,7 +447,7 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	}
 	if notFound {
 		return reconcile.NewError(
-			"codex_not_found",
+			string(kind.NotFound),
 			fmt.Sprintf("%s %q can't be run: %s", kind.CommandKey, g.site.Config.Command, words),
 			kind.Install+", or give its path in "+kind.CommandKey,
 		)
@@ -459,11 +459,11 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	exited := &agent.Error{Code: agent.CodePortExit, Message: message}
 	if g.environ == nil && exit.Code == 0 {
 		// an app-server waits for messages: this ended as it would for anybody
-		exited.Cause = agent.CodeIncompatible
+		exited.Cause = kind.Incompatible
 		exited.Message += fmt.Sprintf(", before it answered: %q does not start %s", g.site.Config.Command, kind.Starts)
 	}
 	if said != "" {
-		return exited.Saying(said)
+		return exited.Saying(said, kind.Incompatible)
 	}
 	return exited
 }

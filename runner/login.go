@@ -209,14 +209,14 @@ func usesFunction(command string, functions []string) bool {
 }
 
 // noShell returns the error for a command of an agent that could not be started.
-func noShell(key string, err error) error {
+func noShell(kind agent.Kind, err error) error {
 	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
 		return err
 	}
 	return &reconcile.Error{
-		Code:    "codex_not_found",
-		Message: "starting bash for " + key + ": " + err.Error(),
-		Hint:    key + " is run with bash; install it",
+		Code:    string(kind.NotFound),
+		Message: "starting bash for " + kind.CommandKey + ": " + err.Error(),
+		Hint:    kind.CommandKey + " is run with bash; install it",
 		Err:     err,
 	}
 }

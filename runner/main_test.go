@@ -286,10 +286,12 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 					SecretValues: []string{testKey},
 				},
 				Agent: agent.Kind{
-					Name:       "codex",
-					CommandKey: "codex.command",
-					Start:      codex.Start,
-					Sandboxes:  true,
+					Name:         "codex",
+					CommandKey:   "codex.command",
+					NotFound:     "codex_not_found",
+					Incompatible: agent.CodeIncompatible,
+					Start:        codex.Start,
+					Sandboxes:    true,
 				},
 				Policy: reconcile.Policy{
 					Project:        "demo",

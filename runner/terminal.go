@@ -40,7 +40,7 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, host.ErrNotStarted) {
-		err = noShell(h.Here.Config.Agent.CommandKey, err)
+		err = noShell(h.Here.Config.Agent, err)
 	}
 	return code, err
 }

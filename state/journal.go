@@ -433,9 +433,9 @@ func countFailures(t tx, issueID, threadID string) (int, error) {
 	}
 	n := 0
 	for _, code := range codes {
-		// Among the faults of the machine, a new thread might help only against
-		// codex_incompatible: codex might accept it.
-		if !reconcile.MachineFault(code) || code == "codex_incompatible" {
+		// Among the faults of the machine, a new thread might help only against an agent that
+		// refuses something: it might accept the new one.
+		if !reconcile.MachineFault(code) || code == "codex_incompatible" || code == "agent_incompatible" {
 			n++
 		}
 	}

@@ -18,6 +18,9 @@ import (
 // no script.
 var triedHints = []struct{ codes, name, script, untried string }{
 	{"agent_auth", "codex.home", "all/doctor_mistakes", ""},
+	{"agent_incompatible", "agent.model", "script/acp", ""},
+	{"agent_incompatible", "symphony unblock", "script/acp", ""},
+	{"agent_not_found", "agent.command", "script/acp", ""},
 	{"agent_policy", "symphony retry --fresh", "script/agent_policy", ""},
 	{"approval_required, turn_input_required", "agent.on_approval", "all/hints", ""},
 	{"approval_required, turn_input_required", "agent.on_question", "all/hints", ""},

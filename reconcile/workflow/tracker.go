@@ -161,7 +161,11 @@ func (r trackerReader) agentRoots(issues string) []string {
 	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)
 		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
-			r.warn(r.field("codex.turn_sandbox_policy"), everywhere)
+			key := "codex.turn_sandbox_policy"
+			if r.cfg.Agent.Kind != AgentCodex {
+				key = "agent.sandbox"
+			}
+			r.warn(r.field(key), everywhere)
 		}
 	}
 	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Codex.ApprovalPolicy) != `"never"` {

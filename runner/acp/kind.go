@@ -163,11 +163,13 @@ var kinds = []*kind{
 func Kinds() []agent.Kind {
 	return text.Map(kinds, func(k *kind) agent.Kind {
 		return agent.Kind{
-			Name:       k.name,
-			CommandKey: "agent.command",
-			Starts:     "an agent of the Agent Client Protocol",
-			Install:    k.install,
-			Env:        k.env,
+			Name:         k.name,
+			CommandKey:   "agent.command",
+			Starts:       "an agent of the Agent Client Protocol",
+			Install:      k.install,
+			NotFound:     "agent_not_found",
+			Incompatible: agent.CodeAgentIncompatible,
+			Env:          k.env,
 			Start: func(streams agent.Streams, o agent.Options) agent.Session {
 				return newSession(k, streams, o)
 			},

@@ -201,7 +201,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	}
 	failed, is := errors.AsType[*agent.Error](err)
 	if said := s.conn.Said(); is && said != "" {
-		return server, failed.Saying(said)
+		return server, failed.Saying(said, agent.CodeAgentIncompatible)
 	}
 	if err != nil {
 		return server, err
@@ -265,7 +265,7 @@ func (s *Session) tellFailedStart(err error) {
 
 // incompatible is the error of an agent or a setting that symphony can't use.
 func incompatible(what string) *agent.Error {
-	return &agent.Error{Code: agent.CodeIncompatible, Message: wire.Short(what, wire.ErrorLength)}
+	return &agent.Error{Code: agent.CodeAgentIncompatible, Message: wire.Short(what, wire.ErrorLength)}
 }
 
 // openError returns the error of a request that opens the conversation.
@@ -632,6 +632,7 @@ func (s *Session) checkSetting(t *turn, category, value string) {
 	want := s.wanted[category]
 	s.mu.Unlock()
 	if t != nil && want != "" && value != want {
-		s.fail(t, agent.CodeIncompatible, fmt.Sprintf("%s changes its %s from %q to %q", s.kind.name, category, want, value))
+		said := fmt.Sprintf("%s changes its %s from %q to %q", s.kind.name, category, want, value)
+		s.fail(t, agent.CodeAgentIncompatible, said)
 	}
 }

@@ -160,7 +160,7 @@ func TestRefusedAgents(t *testing.T) {
 			s, p := connect(t, c.kind, agent.Options{})
 			go p.answer(c.answer)
 			_, err := s.Initialize(t.Context())
-			test.Equal(t, "code", codeOf(err), agent.CodeIncompatible)
+			test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
 			test.Contains(t, "error", err.Error(), c.says)
 		})
 	}
@@ -250,7 +250,7 @@ func TestSettings(t *testing.T) {
 				test.OK(t, err)
 				return
 			}
-			test.Equal(t, "code", codeOf(err), agent.CodeIncompatible)
+			test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
 			test.Contains(t, "error", err.Error(), c.says)
 		})
 	}
@@ -267,7 +267,7 @@ func TestModelChanges(t *testing.T) {
 	test.Equal(t, "method", p.hear().Method, "session/cancel")
 	p.say(`{"id":2,"result":{"stopReason":"cancelled"}}`)
 	_, err := wait()
-	test.Equal(t, "code", codeOf(err), agent.CodeIncompatible)
+	test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
 	test.Contains(t, "error", err.Error(), `opencode changes its model from "m" to "opencode/big-pickle"`)
 }
 

@@ -90,7 +90,7 @@ func TestToolsAreMissing(t *testing.T) {
 	}, "--fault", "no-tools")
 	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: t.TempDir()}))
 	_, err := s.RunTurn(t.Context(), script("say Done."))
-	test.Equal(t, "code", codeOf(err), agent.CodeIncompatible)
+	test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
 	test.Contains(t, "error", err.Error(), "has not loaded symphony's tools")
 }
 

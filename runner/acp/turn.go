@@ -277,7 +277,7 @@ func (s *Session) turnAnswered(t *turn, m *wire.Message) {
 	}
 	s.endChunks(t)
 	if status == turnCompleted && s.toolServer().isMissing() {
-		s.fail(t, agent.CodeIncompatible, "the agent has not loaded symphony's tools")
+		s.fail(t, agent.CodeAgentIncompatible, "the agent has not loaded symphony's tools")
 	}
 	used := s.count(s.kind.usage(answer))
 	names := map[string]string{

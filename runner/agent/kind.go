@@ -6,6 +6,8 @@ type Kind struct {
 	CommandKey string // the key of the workflow with its command, such as "codex.command"
 	Starts     string // what the command must start, such as "codex app-server"
 	Install    string // the next step if it is missing, such as "npm install -g opencode-ai"
+	// The error codes of a command that is not found, and of an agent that can't be used.
+	NotFound, Incompatible Code
 	// Start makes a session with its process.
 	Start Starter
 	// Env returns the variables that it gets for a model. The workflow may replace them.

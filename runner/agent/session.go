@@ -267,6 +267,7 @@ const (
 // Faults of the machine, the account or the network, which are not charged to an issue.
 const (
 	CodeIncompatible       Code = "codex_incompatible"
+	CodeAgentIncompatible  Code = "agent_incompatible" // the same of another kind of agent
 	CodeSandboxUnavailable Code = "sandbox_unavailable"
 	CodeAgentAuth          Code = "agent_auth"
 	CodeAgentQuota         Code = "agent_quota"
@@ -308,12 +309,12 @@ func (e *Error) Error() string {
 }
 
 // Saying returns the error with the text that the agent wrote to its stdout in place of its
-// first message.
-func (e *Error) Saying(said string) *Error {
+// first message. cause is CodeIncompatible or CodeAgentIncompatible.
+func (e *Error) Saying(said string, cause Code) *Error {
 	out := *e
 	out.Said = said
-	out.Cause = CodeIncompatible
-	out.Message += fmt.Sprintf("; to its stdout the agent wrote %q, which is no message of codex", said)
+	out.Cause = cause
+	out.Message += fmt.Sprintf("; to its stdout the agent wrote %q, which is no message of its protocol", said)
 	return &out
 }
 

@@ -292,7 +292,7 @@ func insteadOfAnswer(err error, said string) error {
 	if said == "" || !errors.As(err, &failed) {
 		return err
 	}
-	return failed.Saying(said)
+	return failed.Saying(said, agent.CodeIncompatible)
 }
 
 // release returns the release of codex that a user agent names: 0.169.0 of "symphony/0.169.0

@@ -31,6 +31,8 @@ func kindsByName() map[string]agent.Kind {
 			CommandKey:   "codex.command",
 			Starts:       "codex app-server",
 			Install:      "install codex so that bash -lc finds it",
+			NotFound:     "codex_not_found",
+			Incompatible: agent.CodeIncompatible,
 			Start:        codex.Start,
 			Sandboxes:    true,
 			PrepareHome:  codex.PrepareHome,

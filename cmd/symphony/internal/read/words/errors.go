@@ -36,7 +36,21 @@ var runErrors = []RunError{
 			"which is under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or " +
 			"switch it off; then `symphony unblock`",
 	},
-	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
+	{
+		"agent_not_found",
+		"install the agent as docs/agents.md says; a login shell (`bash -lc`) has to find it, or set " +
+			"`agent.command` to its path",
+	},
+	{
+		"agent_incompatible",
+		"install the release of the agent that docs/agents.md names, or correct the quoted value, such as " +
+			"`agent.model`; then `symphony unblock`",
+	},
+	{
+		"agent_auth",
+		"run `codex login` as the account that symphony runs as, with the same `codex.home`; docs/agents.md " +
+			"has the logins of other agents",
+	},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{
 		"network",
