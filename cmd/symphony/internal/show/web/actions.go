@@ -365,7 +365,7 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-			return p, badBody(err)
+			return p, badJSON(err)
 		}
 	case kind == "application/x-www-form-urlencoded":
 		if err := r.ParseForm(); err != nil {
@@ -455,6 +455,47 @@ func badBody(err error) error {
 		)
 	}
 	return badRequest("the body: " + err.Error())
+}
+
+// jsonNames are the names in the JSON of a program; the last two are for severalPath.
+var jsonNames = []string{"reason", "for_session", "texts", "choices", "verb", "targets"}
+
+// kindsInJSON are the kinds of values, as package json names those that it reads and those
+// that it wants.
+var kindsInJSON = map[string]string{
+	"array":  "a list",
+	"bool":   "true or false",
+	"int":    "a number",
+	"number": "a number",
+	"object": "an object",
+	"slice":  "a list",
+	"string": "a text",
+	"struct": "an object",
+}
+
+// badJSON is the error for JSON that can't be read. The errors of package json name our types.
+func badJSON(err error) error {
+	name, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if isUnknown {
+		return unknownName("field", strings.Trim(name, `"`), jsonNames)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return badRequest("the JSON of the body has no end")
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return badRequest("the body is not JSON: " + syntax.Error())
+	}
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return badBody(err)
+	}
+	what := "the body"
+	if wrong.Field != "" {
+		what = fmt.Sprintf("the field %q", wrong.Field)
+	}
+	value, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
+	wanted := kindsInJSON[wrong.Type.Kind().String()]
+	return badRequest(fmt.Sprintf("%s must be %s, not %s", what, wanted, kindsInJSON[value]))
 }
 
 // unknownName refuses a parameter or a field that a request can't have.

@@ -216,8 +216,12 @@ func TestActionErrors(t *testing.T) {
 	}{
 		{request, "", "", 400, "the answer is missing"},
 		{request, `{"texts":["a"],"choices":[1]}`, "", 400, "cannot be combined"},
-		{request, `{"text":"a"}`, "", 400, "unknown field"},
-		{request, `{"texts":"a"}`, "", 400, "cannot unmarshal"},
+		{request, `{"text":"a"}`, "", 400, `unknown field \"text\", did you mean \"texts\"?; known: reason, `},
+		{request, `{"texts":"a"}`, "", 400, `the field \"texts\" must be a list, not a text`},
+		{request, `{"reason":7}`, "", 400, `the field \"reason\" must be a text, not a number`},
+		{request, `{"texts":[{}]}`, "", 400, `the field \"texts\" must be a text, not an object`},
+		{request, `{"texts":`, "", 400, "the JSON of the body has no end"},
+		{request, `{texts:1}`, "", 400, "the body is not JSON: invalid character"},
 		{request, `{"texts":["a\u0000b"]}`, "", 400, "NUL"},
 		{
 			"/api/v1/requests/ABC-1.2/deny?project=web",
@@ -296,7 +300,7 @@ func TestHints(t *testing.T) {
 		"see symphony help retry":                  seeAPI,
 		"symphony ps --all lists the known issues": "GET /api/v1/state lists the known issues",
 		"symphony ps --all lists the known issues; symphony show WEB-13 asks the tracker": "GET /api/v1/state lists " +
-			"the known issues; GET /api/v1/WEB-13 asks the tracker",
+			"the known issues; symphony show WEB-13 asks the tracker",
 		"WEB-13 is held: symphony retry WEB-13 starts that run": "WEB-13 is held: POST /api/v1/WEB-13/retry " +
 			"starts that run",
 		"symphony show explains when its next run starts": "GET /api/v1/ISSUE explains when its next run starts",

@@ -39,10 +39,12 @@ var addressOf = map[string]string{
 	"verify":  "POST /api/v1/NAME/verify",
 }
 
+const asksTracker = " asks the tracker"
+
 // commandInHint matches a command in a hint, with the name of an issue or a request, such as
 // symphony retry WEB-13.
 var commandInHint = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`symphony ([a-z]+)( --[a-z-]+)?( [^\s;,|)]*\d[^\s;,|)]*| ISSUE\b)?`)
+	return regexp.MustCompile(`symphony show \S+` + asksTracker + `|symphony ([a-z]+)( --[a-z-]+)?( [^\s;,|)]*\d[^\s;,|)]*| ISSUE\b)?`)
 })
 
 // apiHint replaces the commands in a hint by addresses of the API: a program has no terminal.
@@ -53,6 +55,9 @@ func apiHint(hint string) string {
 	}
 	hint = strings.ReplaceAll(hint, rightProject, "serve the right project")
 	return commandInHint().ReplaceAllStringFunc(hint, func(command string) string {
+		if strings.HasSuffix(command, asksTracker) { // no address does
+			return command
+		}
 		parts := commandInHint().FindStringSubmatch(command)
 		verb := parts[1]
 		flag := strings.TrimSpace(parts[2])
