@@ -173,8 +173,8 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	return showResult(ctx, w, p, run)
 }
 
-// showResult prints how to go on with what the agent of a run has handed over. If it needs
-// help, the exit code says so.
+// showResult prints how to go on with what the agent of a run has handed over, or what happens
+// next if the issue is not done. If it needs help, the exit code says so.
 func showResult(ctx context.Context, w *term.Env, p *wiring.Project, run reconcile.Run) error {
 	if h := run.Delivery.Handover; h.AsksHelp() {
 		render.Sentences(w, []string{
@@ -184,10 +184,16 @@ func showResult(ctx context.Context, w *term.Env, p *wiring.Project, run reconci
 		return exit.Only(exit.NeedsHelp)
 	}
 	v, err := detail.Read(ctx, p, run.IssueID, detail.Options{Offline: true, Brief: true})
-	if err == nil && v.Review != nil {
-		render.PrintReview(w, *v.Review)
+	if err != nil {
+		return err
 	}
-	return err
+	switch {
+	case v.Review != nil:
+		render.PrintReview(w, *v.Review)
+	case v.Claim != nil:
+		render.PrintUnfinished(w, v)
+	}
+	return nil
 }
 
 // printPass prints the pass of a command, if a pass took place.

@@ -194,6 +194,13 @@ func printNext(w *term.Env, v detail.Issue) {
 	}
 }
 
+// PrintUnfinished prints why an issue goes on although a run of it has succeeded, and what
+// happens next.
+func PrintUnfinished(w *term.Env, v detail.Issue) {
+	printField(w, "not done", v.Why.Message)
+	printField(w, "next", nextLine(w, v))
+}
+
 // more is the name of another line of a field: in a pipe every line gets a name, on a terminal
 // only the first.
 func more(w *term.Env, name string) string {
