@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -12,6 +15,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
+
+// creatable reports whether this account may make a directory, and those around it that do not
+// exist.
+func creatable(dir string) bool {
+	for !wiring.Exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return unix.Access(dir, unix.W_OK|unix.X_OK) == nil
+}
 
 // checkState checks whether the database exists, belongs to this workflow and is intact, and
 // whether its state keeps runs from starting. It creates nothing.
@@ -22,6 +34,10 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	db, err := state.OpenReadOnly(ctx, dir)
+	if !exists && !creatable(dir) {
+		return fail("state_dir: "+dir+" can't be created by this account",
+			"make the directory around it writable, or choose another with --state-dir")
+	}
 	if !exists || errors.Is(err, state.ErrNoState) {
 		return ok("%s, which the first pass creates", dir)
 	}
