@@ -399,7 +399,7 @@ func (w *Watch) BeginReruns(runs []int64) {
 	w.RerunAt = time.Time{}
 }
 
-// ForgetReruns undoes BeginReruns: nothing ran again.
+// ForgetReruns undoes BeginReruns for the workflow runs that did not run again.
 func (w *Watch) ForgetReruns(runs []int64) {
 	w.Reran = slices.DeleteFunc(w.Reran, func(run int64) bool { return slices.Contains(runs, run) })
 }

@@ -236,6 +236,51 @@ func (d Watcher) show(ctx context.Context, read []*reconcile.Watch) error {
 	}))
 }
 
+// step is what is done about a pull request that asks for something.
+type step string
+
+const (
+	stepWait     step = "wait"
+	stepEnd      step = "end"       // it is over, and nobody waits for its issue
+	stepMoveOn   step = "move on"   // it was merged
+	stepHold     step = "hold"      // it was closed without a merge
+	stepContinue step = "continue"  // bringing its issue back was interrupted
+	stepTakeBack step = "take back" // so it was, but someone pushed meanwhile
+	stepForget   step = "forget"    // a person handed over the issue that came back
+	stepLook     step = "look"      // find out whether it brings its issue back
+)
+
+// nextStep decides what is done about a pull request.
+func (d Watcher) nextStep(w *reconcile.Watch, issue reconcile.Issue) step {
+	cameBack := d.cameBack(w, issue)
+	inReview := issue.ID != "" && reconcile.SameState(issue.State, d.Handoff)
+	over := w.Pull.State == reconcile.PullMerged || w.Pull.State == reconcile.PullClosed
+	switch {
+	case !inReview && !cameBack && over:
+		return stepEnd
+	case !inReview && !cameBack: // a person moved its issue
+		return stepWait
+	case w.Pull.State == reconcile.PullMerged:
+		return stepMoveOn
+	case w.Pull.State == reconcile.PullClosed:
+		return stepHold
+	case w.Rework == nil:
+		return stepLook
+	case !w.Rework.Moved && w.Pull.Head == w.Rework.Commit:
+		return stepContinue
+	case cameBack: // its issue waits for an agent
+		return stepWait
+	case !w.Rework.Moved:
+		return stepTakeBack
+	}
+	return stepForget
+}
+
+// cameBack reports whether an issue is where its pull request brought it back to.
+func (d Watcher) cameBack(w *reconcile.Watch, issue reconcile.Issue) bool {
+	return issue.ID != "" && w.Rework != nil && reconcile.SameState(issue.State, d.Feedback.State)
+}
+
 // act carries out the request of a pull request, unless a person moved its issue on. Its caller
 // stores the watch; what must be known if the process dies in between is stored here.
 func (d Watcher) act(
@@ -244,36 +289,36 @@ func (d Watcher) act(
 	w *reconcile.Watch,
 	issue reconcile.Issue,
 ) error {
-	is := func(state string) bool { return reconcile.SameState(issue.State, state) }
-	reviewed := is(d.Handoff)
-	cameBack := w.Rework != nil && is(d.Feedback.State)
-	state := w.Pull.State
-	switch {
-	case issue.ID == "" || !reviewed && !cameBack:
-		w.Ended = state == reconcile.PullMerged || state == reconcile.PullClosed
-	case state == reconcile.PullMerged:
-		return d.merged(ctx, w, cameBack)
-	case state == reconcile.PullClosed:
-		if cameBack {
-			if err := d.Tracker.Move(ctx, issue.ID, d.Handoff); err != nil {
-				return err
-			}
-			crash.At("feedback.returned")
-		}
-		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
-	case w.Rework != nil && !w.Rework.Moved && w.Pull.Head == w.Rework.Commit:
-		// this was interrupted
+	switch d.nextStep(w, issue) {
+	case stepEnd:
+		w.Ended = true
+	case stepMoveOn:
+		return d.merged(ctx, w, d.cameBack(w, issue))
+	case stepHold:
+		return d.closed(ctx, w, issue)
+	case stepContinue:
 		return d.bringBack(ctx, w, issue)
-	case w.Rework != nil && cameBack: // it waits for an agent
-	case w.Rework != nil && !w.Rework.Moved: // so was this, and someone pushed meanwhile
+	case stepTakeBack:
 		w.TakeBack()
 		return d.look(ctx, forge, w, issue)
-	case w.Rework != nil: // a person handed it over
+	case stepForget:
 		w.Rework = nil
-	default:
+	case stepLook:
 		return d.look(ctx, forge, w, issue)
+	case stepWait:
 	}
 	return nil
+}
+
+// closed holds the issue of a pull request that was closed without a merge.
+func (d Watcher) closed(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
+	if d.cameBack(w, issue) {
+		if err := d.Tracker.Move(ctx, issue.ID, d.Handoff); err != nil {
+			return err
+		}
+		crash.At("feedback.returned")
+	}
+	return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
 }
 
 // merged ends the hold of the issue of a merged pull request, and moves the issue on.
@@ -360,7 +405,7 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 		return err
 	}
 	crash.At("feedback.rerun")
-	for _, run := range runs {
+	for i, run := range runs {
 		err := forge.Rerun(ctx, run)
 		if err == nil {
 			continue
@@ -369,7 +414,7 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 		if !is || !reconcile.EndsByItself(known.Code, known.Status) {
 			return err
 		}
-		w.ForgetReruns(runs) // the next look tries again
+		w.ForgetReruns(runs[i:]) // the next look tries these again
 		return err
 	}
 	crash.At("feedback.reran")

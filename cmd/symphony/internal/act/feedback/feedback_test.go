@@ -24,6 +24,8 @@ func (inReview) ByIDs(context.Context, []string) (map[string]reconcile.Issue, er
 
 // A job that the forge could not run again is tried again by each pass, and its failure does
 // not count before it has run again.
+//
+// Workflow run 7 is run again at once, and run 8 is refused three times.
 func TestRerunIsTriedAgain(t *testing.T) {
 	ctx := t.Context()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -48,8 +50,11 @@ func TestRerunIsTriedAgain(t *testing.T) {
 		Base:   "main",
 	}
 	pull.Checks = reconcile.Checks{Commit: "c", State: reconcile.CheckFailure}
-	pull.Checks.List = []reconcile.Check{{Name: "lint", State: reconcile.CheckFailure, Run: 7}}
-	tries := 0
+	pull.Checks.List = []reconcile.Check{
+		{Name: "lint", State: reconcile.CheckFailure, Run: 7},
+		{Name: "build", State: reconcile.CheckFailure, Run: 8},
+	}
+	tries := map[int64]int{}
 	moved := 0
 	forge := &reconcile.Forge{
 		Number: func(string) (int, bool) { return 1, true },
@@ -57,9 +62,9 @@ func TestRerunIsTriedAgain(t *testing.T) {
 			return map[int]reconcile.Pull{1: pull}, nil
 		},
 		ReadChecks: func(context.Context, string) (reconcile.Checks, error) { return reconcile.Checks{}, nil },
-		Rerun: func(context.Context, int64) error {
-			tries++
-			if tries > 3 {
+		Rerun: func(_ context.Context, run int64) error {
+			tries[run]++
+			if run == 7 || tries[run] > 3 {
 				return nil
 			}
 			return &reconcile.Error{
@@ -82,10 +87,51 @@ func TestRerunIsTriedAgain(t *testing.T) {
 	for pass := range 5 {
 		now = now.Add(readStep)
 		w.Pass(ctx)
-		test.Equal(t, "tries", tries, min(pass+1, 4))
+		test.Equal(t, "tries", tries, map[int64]int{7: 1, 8: min(pass+1, 4)})
 		test.Equal(t, "moved", moved, 0)
 	}
 	now = now.Add(3 * time.Minute) // the forge has not shown the job at work meanwhile
 	w.Pass(ctx)
 	test.Equal(t, "moved", moved, 1)
+}
+
+func TestNextStep(t *testing.T) {
+	const handoff = "Human Review"
+	const active = "In Progress"
+	d := Watcher{Handoff: handoff, Feedback: reconcile.Feedback{State: active}}
+	begun := &reconcile.Rework{Commit: "c"}
+	moved := &reconcile.Rework{Commit: "c", Moved: true}
+	for name, tc := range map[string]struct {
+		issue  string // its state; empty if the tracker has it no more
+		pull   string
+		head   string
+		rework *reconcile.Rework
+		want   step
+	}{
+		"no issue, open":                {"", "open", "c", nil, stepWait},
+		"no issue, closed":              {"", reconcile.PullClosed, "c", moved, stepEnd},
+		"moved on, open":                {"Done", "open", "c", nil, stepWait},
+		"moved on, merged":              {"Done", reconcile.PullMerged, "c", nil, stepEnd},
+		"at work without a round, open": {active, "open", "c", nil, stepWait},
+		"in review, open":               {handoff, "open", "c", nil, stepLook},
+		"in review, merged":             {handoff, reconcile.PullMerged, "c", nil, stepMoveOn},
+		"in review, closed":             {handoff, reconcile.PullClosed, "c", nil, stepHold},
+		"came back, merged":             {active, reconcile.PullMerged, "c", moved, stepMoveOn},
+		"came back, closed":             {active, reconcile.PullClosed, "c", moved, stepHold},
+		"died before the move":          {handoff, "open", "c", begun, stepContinue},
+		"died after the move":           {active, "open", "c", begun, stepContinue},
+		"died, then a push":             {handoff, "open", "d", begun, stepTakeBack},
+		"died after the move, a push":   {active, "open", "d", begun, stepWait},
+		"waits for an agent":            {active, "open", "c", moved, stepWait},
+		"came back, handed over again":  {handoff, "open", "c", moved, stepForget},
+	} {
+		issue := reconcile.Issue{ID: "id", State: tc.issue}
+		if tc.issue == "" {
+			issue = reconcile.Issue{}
+		}
+		w := &reconcile.Watch{Rework: tc.rework}
+		w.Pull.State = tc.pull
+		w.Pull.Head = tc.head
+		test.Equal(t, name, d.nextStep(w, issue), tc.want)
+	}
 }
