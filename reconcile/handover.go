@@ -289,7 +289,8 @@ type DeliveryResult struct {
 	Done   bool   `json:"done"`
 	Branch string `json:"branch"`
 	Commit string `json:"commit"`
-	// how many are on the branch and not on its base; 0: there was nothing to push
+	// how many were pushed that neither the base nor the last delivery has; 0: there was
+	// nothing to push
 	Commits int `json:"commits"`
 	// PullRequest is the address of the branch's pull request, if the run opened or found it.
 	PullRequest string `json:"pull_request"`

@@ -33,7 +33,7 @@ type Release struct {
 	Labels  []string       `json:"labels"`
 	// the result that the last agent reported, or the first line of its last message
 	Words   string `json:"last_words"`
-	Commits int    `json:"commits"` // delivered by its run
+	Commits int    `json:"commits"` // that were delivered since the claim
 	// InReview: the agent handed the issue over to a person, and nobody has moved it since.
 	InReview bool `json:"in_review"`
 }
@@ -133,7 +133,7 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		Created:    map[string]int{},
 		Labels:     append([]string{}, c.Issue.Labels...),
 	}
-	runs, err := rows(t, claimedRunFields, `SELECT model, runtime_ms, links, issue ->> '$.state', words, delivery,
+	runs, err := rows(t, claimedRunFields, `SELECT model, runtime_ms, links, issue ->> '$.state', words,
 		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`,
 		c.IssueID, stamp(c.ClaimedAt))
@@ -147,11 +147,14 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 	r.From = runs[0].state
 	r.Runs = len(runs)
 	r.Words = last.words
-	r.Commits = last.delivery.Commits
 	for _, run := range runs {
 		r.Runtime += run.runtime
 		r.Links = reconcile.MergeLinks(r.Links, run.links)
 		r.addUse(run.ModelUse)
+	}
+	r.Commits, err = countDelivered(t, c)
+	if err != nil {
+		return r, err
 	}
 	kinds, err := rows(t, itself[string], `SELECT c.kind FROM runs JOIN created c ON c.run_id = runs.id
 		WHERE runs.issue_id = ? AND runs.kind = 'agent' AND runs.started_at >= ?`, c.IssueID, stamp(c.ClaimedAt))
@@ -162,6 +165,18 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		r.Created[kind]++
 	}
 	return r, nil
+}
+
+// countDelivered returns how many commits were delivered since a claim. The commits that a run
+// could not push are pushed by a delivery run.
+func countDelivered(t tx, c reconcile.Claim) (int, error) {
+	sums, err := rows(t, itself[int], `SELECT coalesce(sum(nullif(delivery, '') ->> '$.commits'), 0)
+		FROM runs WHERE issue_id = ? AND kind IN ('agent', 'delivery') AND started_at >= ?`,
+		c.IssueID, stamp(c.ClaimedAt))
+	if err != nil {
+		return 0, fmt.Errorf("count the delivered commits: %w", err)
+	}
+	return sums[0], nil
 }
 
 // addUse adds a run's use of a model.
@@ -178,15 +193,14 @@ func (r *Release) addUse(use reconcile.ModelUse) {
 // claimedRun is the part of a run that the release of its claim sums up.
 type claimedRun struct {
 	reconcile.ModelUse
-	runtime  time.Duration
-	links    []reconcile.Link
-	state    string // of the issue when the run began
-	words    string
-	delivery reconcile.DeliveryResult
+	runtime time.Duration
+	links   []reconcile.Link
+	state   string // of the issue when the run began
+	words   string
 }
 
 func claimedRunFields(r *claimedRun) []any {
 	return slices.Concat(
-		[]any{&r.Model, millisOf(&r.runtime), jsonOf(&r.links), &r.state, &r.words, jsonOf(&r.delivery)},
+		[]any{&r.Model, millisOf(&r.runtime), jsonOf(&r.links), &r.state, &r.words},
 		tokenFields(&r.Tokens))
 }

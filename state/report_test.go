@@ -146,6 +146,37 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
 }
 
+// TestReleaseCountsCommits: the first run delivers 3 commits. The delivery of its continuation
+// fails, so that a delivery run pushes 2 more.
+func TestReleaseCountsCommits(t *testing.T) {
+	db := newState(t)
+	c := claim(t, db, 1)
+	c.ClaimedAt = epoch
+	delivers := func(n int, kind reconcile.RunKind, result reconcile.DeliveryResult) {
+		r := newRun(n)
+		r.Kind = kind
+		r.IssueID = c.IssueID
+		r.StartedAt = epoch.Add(time.Duration(n) * time.Minute)
+		test.OK(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
+		r = test.Must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
+		r.Outcome = reconcile.Succeeded
+		r.Delivery = result
+		test.OK(t, db.Journal.Finish(ctx, r.StartedAt, r))
+		test.OK(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Settle: r.ID}))
+	}
+	delivers(1, reconcile.AgentRun, reconcile.DeliveryResult{Done: true, Commits: 3})
+	delivers(2, reconcile.AgentRun, reconcile.DeliveryResult{Code: "delivery_failed"})
+	delivers(3, reconcile.DeliveryRun, reconcile.DeliveryResult{Done: true, Commits: 2})
+	test.OK(t, db.Store.Commit(ctx, epoch.Add(time.Hour), reconcile.Change{
+		Claim:   &c,
+		Delete:  true,
+		Release: &reconcile.Release{Reason: reconcile.StopInactive, State: "Human Review"},
+	}))
+	releases := test.Must(db.Views.Releases(ctx, c.IssueID, 5))
+	test.Equal(t, "runs", releases[0].Runs, 2)
+	test.Equal(t, "commits", releases[0].Commits, 5)
+}
+
 // TestHandovers counts issues that were handed over: at once, after two runs, after a failure
 // of verify, for the second time, without a result, and by a person while the agent worked.
 func TestHandovers(t *testing.T) {
