@@ -54,6 +54,7 @@ type looper struct {
 	jobs    []*job
 	systemd systemd
 	program *program
+	telling sync.Mutex // held while a status is stored and sent
 }
 
 // job is a project of a loop.
@@ -81,7 +82,7 @@ type job struct {
 	// the channels received are closed after a pass with the files as they are now
 	reload   chan chan struct{}
 	reloaded chan struct{}
-	status   atomic.Value // for systemd: the result of the last pass
+	status   string // for systemd: the result of the last pass; guarded by telling
 	// on the monotonic clock: until when the pass or the wait must be over
 	deadline atomic.Int64
 }
@@ -252,7 +253,7 @@ func (j *job) refuse(err error) {
 		return
 	}
 	j.refused = err.Error()
-	j.status.Store("not started: " + j.refused)
+	j.setStatus("not started: " + j.refused)
 	j.w.Exit(err)
 }
 
@@ -332,23 +333,30 @@ func statusLine(r pass.Result) string {
 	return line
 }
 
-// setStatus tells systemd the result of the last pass.
+// setStatus tells systemd the result of the last pass, if it changed. Other jobs wait, so that
+// the last line that systemd gets is never an older one.
 func (j *job) setStatus(status string) {
-	if old := j.status.Swap(status); old == status {
+	j.telling.Lock()
+	defer j.telling.Unlock()
+	if j.status == status {
 		return
 	}
-	var lines []string
-	for _, each := range j.jobs {
-		line, _ := each.status.Load().(string)
-		if line == "" {
-			continue
-		}
-		if !j.alone() {
-			line = each.name + ": " + line
-		}
-		lines = append(lines, line)
+	j.status = status
+	j.systemd.tell("STATUS=" + text.Visible(text.OneLine(j.allStatus())))
+}
+
+// allStatus describes the last passes of all jobs. The caller holds telling.
+func (l *looper) allStatus() string {
+	if l.alone() {
+		return l.jobs[0].status
 	}
-	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
+	var lines []string
+	for _, each := range l.jobs {
+		if each.status != "" {
+			lines = append(lines, each.name+": "+each.status)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // endedWorker returns the id of a run whose worker ended, unless a pass was started for that.

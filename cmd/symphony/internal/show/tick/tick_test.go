@@ -192,3 +192,36 @@ func TestLoopTellsSystemd(t *testing.T) {
 		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.inTime(), want)
 	}
 }
+
+// The jobs of a loop run at once. The last line that systemd gets has the results of all.
+func TestLastStatusHasEachJob(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{
+		Name: path,
+		Net:  "unixgram",
+	}))
+	defer listener.Close()
+	w := &term.Env{Env: environ.Env{Caller: []string{"NOTIFY_SOCKET=" + path}}, Stderr: &bytes.Buffer{}}
+	l := &looper{w: w, systemd: newSystemd(w)}
+	one := &job{looper: l, name: "one"}
+	two := &job{looper: l, name: "two"}
+	l.jobs = []*job{one, two}
+	for pass := range 500 {
+		status := fmt.Sprint("pass ", pass)
+		var both sync.WaitGroup
+		both.Go(func() { one.setStatus(status) })
+		both.Go(func() { two.setStatus(status) })
+		both.Wait()
+		last := ""
+		for range l.jobs {
+			buffer := make([]byte, 1000)
+			_ = listener.SetReadDeadline(time.Now().Add(test.Patience()))
+			n := test.Must(listener.Read(buffer))
+			last = string(buffer[:n])
+		}
+		want := fmt.Sprintf("STATUS=one: %s; two: %s", status, status)
+		if last != want {
+			t.Fatalf("systemd gets %q last, want %q", last, want)
+		}
+	}
+}
