@@ -40,7 +40,8 @@ type Resumption struct {
 	Policy  reconcile.Policy
 	// Last is the last run on the thread, nil if it is no longer stored.
 	Last *reconcile.Run
-	// Elsewhere is set if a thread in another codex home worked on the issue since.
+	// Elsewhere is set if a thread in another codex home, or of another agent, worked on the
+	// issue since.
 	Elsewhere bool
 	// NewPrompt is the rendered prompt if it differs from the prompt in the thread, else "".
 	NewPrompt string
@@ -65,7 +66,7 @@ func (r Resumption) Text() string {
 			sentence(r.Last.Delivery.Message) + " Correct it first."
 	}
 	if r.Elsewhere {
-		elsewhere = "- Since then a thread in another codex home has worked on the issue. " +
+		elsewhere = "- Since then a thread in another codex home, or of another agent, has worked on the issue. " +
 			"Changes in the workspace that you don't recognize are its work."
 	}
 	if r.Attempt > 0 {
@@ -91,7 +92,7 @@ const (
 	EarlierWork = "Note: an earlier thread worked on this issue in this workspace, " +
 		"and cannot be resumed. " + lookFirst
 	WorkElsewhere = "Note: an earlier thread worked on this issue in this workspace. " +
-		"It cannot be resumed now, because it is in another codex home. " + lookFirst
+		"It cannot be resumed now, because it is in another codex home, or of another agent. " + lookFirst
 
 	lookFirst = "Its work is still there: look at the workspace as it is now before you begin."
 )
