@@ -24,7 +24,9 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 		return err
 	}
 	lost := failed.Code == "missing_workflow_file" && !namesWorkflow(w, args)
-	if !lost && failed.Code != "issue_not_found" {
+	// show and send-back are about one issue, and have no flag --project.
+	flagged := failed.Code == "usage" && flagOf(c, allProjects) == nil && slices.Contains(args, "--"+allProjects)
+	if !lost && !flagged && failed.Code != "issue_not_found" {
 		return err
 	}
 	hint := allHint(c, failed.Code, args)

@@ -75,6 +75,7 @@ func mcpCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			warnOfMissing(w, o.Dirs)
 			if w.FromTerminal() {
 				w.Note(slog.LevelInfo, "an MCP host starts this command and speaks with it over stdin; "+
 					"symphony mcp --help shows how to add it to one; Ctrl-C ends it")
@@ -99,6 +100,15 @@ func dirFlag() cli.Flag {
 		Name: "dir",
 		Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has " +
 			"opened; may be repeated",
+	}
+}
+
+// warnOfMissing warns about directories of --dir that do not exist: a name may be misspelt.
+func warnOfMissing(w *term.Env, dirs []string) {
+	for _, dir := range dirs {
+		if !wiring.Exists(w.Absolute(dir)) {
+			w.Note(slog.LevelWarn, "the directory of --dir does not exist: "+dir)
+		}
 	}
 }
 

@@ -79,6 +79,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
+	warnOfMissing(w, c.StringSlice("dir"))
 	tools := mcpserver.NewHTTP(w.Environment(), w.Stderr, servedTools(projects, c.StringSlice("dir")))
 	o.MCP = tools
 	s, err := web.New(c.Context, w.Environment(), o)
