@@ -171,6 +171,7 @@ type ProjectRow struct {
 	Paused         bool       `json:"paused"`
 	Running        int        `json:"running"`
 	Retrying       int        `json:"retrying"`
+	NeedsHelp      int        `json:"needs_help"`
 	Held           int        `json:"held"`
 	LastPass       *time.Time `json:"last_pass_at"`
 	// Roots are the workspace roots that the project used, the current root first.
@@ -241,6 +242,9 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	claims := map[reconcile.ClaimStatus]int{}
 	for _, c := range rec.Claims {
 		claims[c.Status]++
+		if c.HoldReason == reconcile.HoldNeedsHelp && c.Status == reconcile.Held {
+			r.NeedsHelp++
+		}
 	}
 	r.there = rec.RemoteWorkspaces
 	r.unverified = text.Filter(
@@ -248,8 +252,8 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun },
 	)
 	r.Running = claims[reconcile.Running]
-	r.Held = claims[reconcile.Held]
-	r.Retrying = len(rec.Claims) - r.Running - r.Held
+	r.Held = claims[reconcile.Held] - r.NeedsHelp
+	r.Retrying = claims[reconcile.Waiting]
 	if last != nil {
 		r.LastPass = &last.StartedAt
 	}

@@ -74,7 +74,9 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		return
 	}
 	t := term.Table{
-		Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"},
+		Head: []string{
+			"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "NEED HELP", "HELD", "LAST PASS", "STATE",
+		},
 	}
 	for _, r := range rows {
 		name := cmp.Or(r.WorkflowPath, "unknown")
@@ -96,8 +98,9 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		}
 		running := strconv.Itoa(r.Running)
 		waiting := strconv.Itoa(r.Retrying)
+		help := strconv.Itoa(r.NeedsHelp)
 		held := strconv.Itoa(r.Held)
-		t.Add(name, schedule, running, waiting, held, last, r.StateDir)
+		t.Add(name, schedule, running, waiting, help, held, last, r.StateDir)
 	}
 	w.PrintTable("PROJECTS", t)
 	for _, r := range rows {
