@@ -135,9 +135,9 @@ const (
 	newerCure        = "install bubblewrap 0.8 or newer: this one is older"
 	unprivilegedCure = "sysctl kernel.unprivileged_userns_clone=1, as root, and in /etc/sysctl.d to keep it"
 	mostCure         = "sysctl user.max_user_namespaces=10000, as root, and in /etc/sysctl.d to keep it"
-	appArmorCure     = "let AppArmor allow bwrap namespaces: as root write \"abi <abi/4.0>, include <tunables/global> " +
-		"profile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }\" to /etc/apparmor.d/bwrap, " +
-		"then systemctl reload apparmor"
+	appArmorCure     = `let AppArmor allow namespaces to bwrap: ` +
+		`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\n  userns,\n}\n' ` +
+		`| sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor`
 	containerCure = "if this is a container, allow namespaces in it: docker run --security-opt seccomp=unconfined " +
 		"--security-opt systempaths=unconfined, podman run --security-opt unmask=ALL"
 	otherCure = "mend what bwrap says"

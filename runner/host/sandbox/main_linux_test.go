@@ -147,7 +147,11 @@ func (s *scene) command(changes ...change) *exec.Cmd {
 	}
 	argv := slices.Concat(s.start, []string{bubblewrap}, args)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.box.Home}, s.env...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + s.box.Home,
+		"GORACE=atexit_sleep_ms=0", // with the race detector each process would end a second later
+	}, s.env...)
 	cmd.Dir = "/"
 	cmd.ExtraFiles = s.files
 	if s.stdin != nil {
