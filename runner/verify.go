@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -204,13 +207,17 @@ func (v *verifier) verifyWorkspace(
 }
 
 // runVerify starts an agent in a directory for the command alone, lets it run the command in
-// its sandbox, and ends it. result contains what is already known of the result.
+// its sandbox, and ends it. Without a sandbox the command needs no agent. result contains what
+// is already known of the result.
 func (v *verifier) runVerify(
 	ctx context.Context,
 	in host.Workspace,
 	result reconcile.Verification,
 ) (reconcile.Verification, error) {
 	agents := v.agents.in(v.siteOf(in))
+	if !agents.site.Config.Agent.Sandboxes {
+		return v.execAlone(ctx, agents, result)
+	}
 	permissions, err := agents.addPermissions(ctx)
 	if err != nil {
 		return result, err
@@ -266,14 +273,7 @@ func (v *verifier) exec(
 	limit := config.Verify.Timeout
 	began := v.mono()
 	answer, err := g.session.Exec(ctx, agent.ExecParams{
-		Command: []string{
-			"bash",
-			"-c",
-			verifyScript,
-			"verify",
-			config.Verify.Command,
-			fmt.Sprintf("%.3f", limit.Seconds()),
-		},
+		Command:       config.Verify.words(),
 		Cwd:           g.site.space.Path,
 		Env:           env,
 		SandboxPolicy: policy,
@@ -283,15 +283,87 @@ func (v *verifier) exec(
 	if err != nil {
 		return result, g.explain(ctx, err)
 	}
+	result = v.ended(result, began, config, answer.ExitCode)
+	result.Output = v.redactor.Text(cmp.Or(answer.Stdout, answer.Stderr))
+	return result, nil
+}
+
+// words returns the command that runs the script.
+func (v Verify) words() []string {
+	return []string{"bash", "-c", verifyScript, "verify", v.Command, fmt.Sprintf("%.3f", v.Timeout.Seconds())}
+}
+
+// ended returns the result of a command that began at a time and ended with an exit code.
+func (v *verifier) ended(
+	result reconcile.Verification,
+	began time.Duration,
+	config Config,
+	code int,
+) reconcile.Verification {
 	took := v.mono() - began
 	result.At = v.now()
-	result.Exit = answer.ExitCode
+	result.Exit = code
 	result.TookMS = took.Milliseconds()
-	result.Late = answer.ExitCode != 0 && took >= limit
-	result.Output = v.redactor.Text(cmp.Or(answer.Stdout, answer.Stderr))
+	result.Late = code != 0 && took >= config.Verify.Timeout
 	if !result.Passed() {
 		result.Offline = config.ClosesNetwork()
 	}
+	return result
+}
+
+// exitKilled is the exit code of a command that a signal ended, as a shell reports SIGKILL.
+const exitKilled = 137
+
+// execAlone runs the command as the agent would run it, for an agent that has no sandbox.
+func (v *verifier) execAlone(
+	ctx context.Context,
+	agents *launcher,
+	result reconcile.Verification,
+) (reconcile.Verification, error) {
+	config := agents.site.Config
+	words := text.Map(config.Verify.words(), text.ShellWord)
+	argv, env, err := agents.shell.codex(ctx, strings.Join(words, " "))
+	if err != nil {
+		return result, err
+	}
+	var own []string
+	for name, value := range asAgents {
+		own = append(own, fmt.Sprintf("%s=%s", name, value))
+	}
+	began := v.mono()
+	child, err := agents.site.host.Start(ctx, host.StartRequest{
+		Argv: argv,
+		Env:  confine.CleanEnv(env, nil, nil, own),
+		Dir:  "/",
+	})
+	if err != nil {
+		return result, noShell(config.Agent, err)
+	}
+	var output bytes.Buffer
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		// what is read until an error is all that there is
+		_, _ = io.Copy(&output, io.LimitReader(child.Stdout(), agent.MostOutput))
+	}()
+	go func() { _, _ = io.Copy(io.Discard, child.Stderr()) }() // the script closes it
+	bounded, cancel := context.WithTimeout(ctx, config.Verify.Timeout+verifyEnds)
+	defer cancel()
+	_ = child.Wait(bounded) // Close ends what still runs
+	awaitAll(outputBound, printed)
+	exit, err := child.Close()
+	<-printed
+	if ctx.Err() != nil {
+		return result, fmt.Errorf("verify: %w", ctx.Err())
+	}
+	if err != nil {
+		return result, fmt.Errorf("verify: %w", err)
+	}
+	if exit.Code < 0 {
+		exit.Code = exitKilled
+	}
+	result = v.ended(result, began, config, exit.Code)
+	result.Output = v.redactor.Text(output.String())
 	return result, nil
 }
 

@@ -161,9 +161,6 @@ func (r *reader) notYet(kind agentKind) {
 	refuse := func(f field) {
 		r.fail(CodeUnsupportedKey, f, "not built yet with agent.kind: "+kind.name, without)
 	}
-	if r.cfg.Verify.Command != "" {
-		refuse(r.field("verify.command"))
-	}
 	for _, key := range []string{"worker.ssh_hosts", "worker.engine.kind"} {
 		if f := r.field(key); f.node != nil {
 			refuse(f)
