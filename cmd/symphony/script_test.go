@@ -141,6 +141,12 @@ func params(t *testing.T, dir string) testscript.Params {
 	}
 }
 
+// canSandbox reports whether bubblewrap is installed and may make namespaces.
+func canSandbox() bool {
+	options := strings.Fields("--unshare-user --unshare-pid --unshare-net --ro-bind / / --proc /proc true")
+	return exec.Command("bwrap", options...).Run() == nil
+}
+
 // canServeSSH reports whether an ssh server can be started that logs in this account.
 func canServeSSH() bool {
 	_, err := os.Stat("/run/sshd") // which only a server of root needs
@@ -251,7 +257,7 @@ func condition(name string) (bool, error) {
 	case "unshare":
 		return canUnshare(), nil
 	case "bwrap":
-		return exec.Command("bwrap", "--unshare-user", "--ro-bind", "/", "/", "true").Run() == nil, nil
+		return canSandbox(), nil
 	case "sshd":
 		return canServeSSH(), nil
 	case "slurm":

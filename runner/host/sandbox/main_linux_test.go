@@ -130,7 +130,10 @@ func needBubblewrap(t *testing.T) {
 	if err != nil {
 		t.Skip("install bubblewrap to run this test: ", err)
 	}
-	out, err := exec.Command(bubblewrap, "--unshare-user", "--ro-bind", "/", "/", "true").CombinedOutput()
+	probe := exec.Command(
+		bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "true",
+	)
+	out, err := probe.CombinedOutput()
 	if err != nil {
 		t.Skipf("user namespaces are off here: %s", out)
 	}
