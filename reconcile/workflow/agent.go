@@ -34,11 +34,13 @@ type agentKind struct {
 	home string
 	// without agent.model it would take any
 	needsModel bool
+	// it does not report the tokens of a turn
+	countsNoTokens bool
 }
 
 var agentKinds = []agentKind{
 	{name: agentClaude, command: "claude-agent-acp", home: ".claude"},
-	{name: agentOpenCode, command: "opencode acp", home: ".local/share/opencode", needsModel: true},
+	{name: agentOpenCode, command: "opencode acp", home: ".local/share/opencode", needsModel: true, countsNoTokens: true},
 	{name: agentGemini, command: "gemini --acp", home: ".gemini"},
 	{name: agentACP, home: ".config/acp"},
 }
@@ -78,6 +80,11 @@ func (r *reader) agentKind() {
 	kind := agentKinds[at]
 	for _, key := range ofCodex {
 		r.warnKey(key, "no effect with agent.kind: "+name)
+	}
+	if kind.countsNoTokens {
+		for _, key := range []string{"agent.max_tokens", "agent.budget_per_day"} {
+			r.warnKey(key, "no effect with agent.kind: "+name+", which does not report its tokens")
+		}
 	}
 	r.noSandbox(kind)
 	r.notYet(kind)
