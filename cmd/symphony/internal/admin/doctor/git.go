@@ -117,7 +117,28 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	if list := checkLocalClone(ctx, e, repository.URL); list != nil {
 		return list
 	}
+	if e.lacksSubmodules(ctx) {
+		return warn(
+			repository.URL+" has submodules, whose folders are empty in new workspaces",
+			"set repository.submodules: true, or set them up in hooks.after_create",
+		)
+	}
 	return ok("%s answers", repository.URL)
+}
+
+// lacksSubmodules reports whether the repository, as far as it is on this machine, has
+// submodules that nothing sets up in workspaces.
+func (e *environment) lacksSubmodules(ctx context.Context) bool {
+	hooks := e.config.Hooks.AfterCreate + e.config.Hooks.BeforeRun
+	if e.config.Repository.Submodules || strings.Contains(hooks, "submodule") {
+		return false
+	}
+	dir := e.cloneHere(ctx)
+	if dir == "" {
+		return false
+	}
+	answer, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" cat-file -e HEAD:.gitmodules && echo has")
+	return err == nil && answer == "has"
 }
 
 // gitEnviron is the environment of git that talks to the remote.
