@@ -72,11 +72,13 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 		return "" // the command's own error is the one to read
 	}
 	all := view.Name(ctx, projects)
+	looked := placesOf(w, args)
+	elsewhere := text.Filter(all, func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
 	for _, arg := range args[1:] {
 		if wiring.IsNumber(arg) || strings.HasPrefix(arg, "-") {
 			continue
 		}
-		owners := text.Filter(all, func(p view.Named) bool { return knows(ctx, p, arg) })
+		owners := text.Filter(elsewhere, func(p view.Named) bool { return knows(ctx, p, arg) })
 		if len(owners) > 0 {
 			owner := owners[0]
 			return fmt.Sprintf("%s is an issue of the project %s: add -w %s", arg, owner.Name, text.ShellQuote(owner.Path))
@@ -93,6 +95,27 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	const hint = "--project all is about each of the %d projects of this account, -w FILE about one; " +
 		"symphony projects lists them"
 	return fmt.Sprintf(hint, len(all))
+}
+
+// placesOf returns the state directories in which a command may have looked: of each file that
+// its line names, and of the workflow around the working directory.
+func placesOf(w *term.Env, args []string) (dirs []string) {
+	paths := []string{w.Getenv("SYMPHONY_WORKFLOW"), wiring.FindWorkflow(w.Environment())}
+	for _, arg := range args {
+		flag, value, isFlag := strings.Cut(arg, "=")
+		if isFlag && strings.HasPrefix(flag, "-") {
+			arg = value
+		}
+		paths = append(paths, arg)
+	}
+	stateDir := w.Getenv("SYMPHONY_STATE_DIR")
+	for _, path := range paths {
+		dirs = append(dirs, w.Absolute(path)) // it may be the value of --state-dir
+		if path != "" && isFile(w.Absolute(path)) {
+			dirs = append(dirs, wiring.NewProject(w.Environment(), path, stateDir).StateDir)
+		}
+	}
+	return append(dirs, stateDir)
 }
 
 // knows reports whether the state of a project has an issue of that name.
