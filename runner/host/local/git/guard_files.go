@@ -95,31 +95,7 @@ func readEntry(path string) (e entry, there bool, err error) {
 // can't be read is an error.
 func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	count := 0
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if files.Absent(err) || err == nil && path == dir {
-			return nil
-		}
-		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
-		if err != nil && !isControl(name) {
-			return err
-		}
-		e := entry{Mode: fs.ModeIrregular}
-		if err == nil {
-			if d.IsDir() && !slices.Contains(controlFiles, name) {
-				return enter(path, name)
-			}
-			isLink := d.Type()&fs.ModeSymlink != 0
-			if !isLink && !isControl(name) && inProgress[name] == nil {
-				return nil
-			}
-			e, _, _ = readEntry(path)
-			if isHarmless(name, e) {
-				return nil
-			}
-		}
+	keep := func(path string, d fs.DirEntry, e entry) error {
 		list[path] = e
 		count++
 		if count > maxControlFiles {
@@ -129,6 +105,30 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 			return fs.SkipDir
 		}
 		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case files.Absent(err):
+			return nil
+		case err != nil && isControl(name):
+			return keep(path, d, entry{Mode: fs.ModeIrregular})
+		case err != nil:
+			return err
+		case path == dir:
+			return nil
+		case d.IsDir() && !slices.Contains(controlFiles, name):
+			return enter(path, name)
+		case d.Type()&fs.ModeSymlink == 0 && !isControl(name) && inProgress[name] == nil:
+			return nil
+		}
+		e, _, _ := readEntry(path)
+		if isHarmless(name, e) {
+			return nil
+		}
+		return keep(path, d, e)
 	})
 }
 
@@ -176,77 +176,128 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 		}
 		open(dir)
 		now := map[string]entry{}
-		was := s.Files[dir]
 		// a control file that can't be read is restored
 		if err := readGitDir(ctx, now, dir); err != nil {
 			return names, err
 		}
-		all := maps.Clone(now)
-		wanted := map[string]entry{}
-		maps.Copy(all, was)
-		var changed []string
-		for _, path := range slices.Sorted(maps.Keys(all)) {
-			before, wasThere := was[path]
-			after, isThere := now[path]
-			name := strings.TrimPrefix(path, dir+"/")
-			same := wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data)
-			if same || !isThere && !isControl(name) {
-				continue
-			}
-			found := []string{name}
-			if strings.HasPrefix(name, "config") && before.Mode.IsRegular() && after.Mode.IsRegular() {
-				before.Data, found, err = settleConfig(ctx, after.Data, before.Data, name)
-				if err != nil {
-					return names, err
-				}
-				before.Mode = after.Mode.Perm() | 0o600
-				wasThere = true
-			}
-			if len(found) > 0 {
-				changed = append(changed, path)
-				names = append(names, found...)
-			}
-			if wasThere {
-				wanted[path] = before
-			}
+		todo, err := planRestore(ctx, dir, s.Files[dir], now)
+		if err != nil {
+			return names, err
 		}
-		if err := putBack(ctx, changed, wanted); err != nil {
+		for _, r := range todo {
+			names = append(names, r.names...)
+		}
+		if err := putBack(ctx, todo); err != nil {
 			return names, err
 		}
 	}
 	return slices.Compact(names), nil
 }
 
-// putBack restores some paths to their former state. It replaces a file atomically, and
-// removes anything else first. It never writes into an existing file, because that may have a
-// second name elsewhere.
-func putBack(ctx context.Context, paths []string, was map[string]entry) error {
-	for _, path := range slices.Backward(paths) { // files before the directories in which they are
-		open(filepath.Dir(path))
-		before, there := was[path]
-		info, err := os.Lstat(path)
-		if there && before.Mode.IsRegular() && err == nil && !info.IsDir() {
+// repair is how a path of a git directory is restored.
+type repair struct {
+	path  string
+	names []string // of what is changed back: "hooks/pre-push", or a setting such as "alias.a"
+	// remove: nothing takes the place of what is there, otherwise entry does
+	remove bool
+	entry  entry
+}
+
+// planRestore returns the repairs of a git directory, by path.
+func planRestore(ctx context.Context, dir string, was, now map[string]entry) (todo []repair, err error) {
+	all := maps.Clone(now)
+	maps.Copy(all, was)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		before, wasThere := was[path]
+		after, isThere := now[path]
+		name := strings.TrimPrefix(path, dir+"/")
+		var r repair
+		switch {
+		case wasThere && isThere:
+			r, err = repairChanged(ctx, name, before, after)
+		case wasThere:
+			r, err = repairGone(ctx, name, before)
+		default:
+			r, err = repairNew(ctx, name, after)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(r.names) > 0 {
+			r.path = path
+			todo = append(todo, r)
+		}
+	}
+	return todo, nil
+}
+
+// repairChanged changes a file back. In a configuration it keeps the settings that an agent
+// may make, and the mode.
+func repairChanged(ctx context.Context, name string, before, after entry) (repair, error) {
+	if before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) {
+		return repair{}, nil
+	}
+	if !isConfig(name, before) || !isConfig(name, after) {
+		return repair{names: []string{name}, entry: before}, nil
+	}
+	data, changed, err := settleConfig(ctx, after.Data, before.Data, name)
+	return repair{names: changed, entry: entry{after.Mode.Perm() | 0o600, data}}, err
+}
+
+// repairGone brings a control file back as it was. A configuration stays away if that changes
+// nothing about which programs git runs.
+func repairGone(ctx context.Context, name string, before entry) (repair, error) {
+	if !isControl(name) {
+		return repair{}, nil
+	}
+	if !isConfig(name, before) {
+		return repair{names: []string{name}, entry: before}, nil
+	}
+	_, changed, err := settleConfig(ctx, nil, before.Data, name)
+	return repair{names: changed, entry: before}, err
+}
+
+// repairNew removes a file. A configuration stays with the settings that an agent may make.
+func repairNew(ctx context.Context, name string, after entry) (repair, error) {
+	if !isConfig(name, after) {
+		return repair{names: []string{name}, remove: true}, nil
+	}
+	data, changed, err := settleConfig(ctx, after.Data, nil, name)
+	return repair{names: changed, entry: entry{after.Mode.Perm() | 0o600, data}}, err
+}
+
+// isConfig reports whether an entry is a configuration, of a repository or of a work tree.
+func isConfig(name string, e entry) bool {
+	return strings.HasPrefix(name, "config") && e.Mode.IsRegular()
+}
+
+// putBack carries out repairs. It replaces a file atomically, and removes anything else first.
+// It never writes into an existing file, because that may have a second name elsewhere.
+func putBack(ctx context.Context, todo []repair) error {
+	for _, r := range slices.Backward(todo) { // files before the directories in which they are
+		open(filepath.Dir(r.path))
+		info, err := os.Lstat(r.path)
+		if !r.remove && r.entry.Mode.IsRegular() && err == nil && !info.IsDir() {
 			continue
 		}
-		if err := files.RemoveTree(ctx, path); err != nil {
+		if err := files.RemoveTree(ctx, r.path); err != nil {
 			return err
 		}
 	}
-	for _, path := range paths {
-		before, there := was[path]
-		if !there {
+	for _, r := range todo {
+		if r.remove {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
 			return err
 		}
-		if before.isLink() {
-			if err := os.Symlink(string(before.Data), path); err != nil {
+		if r.entry.isLink() {
+			if err := os.Symlink(string(r.entry.Data), r.path); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := durable.WriteFile(path, before.Data, before.Mode.Perm()); err != nil {
+		if err := durable.WriteFile(r.path, r.entry.Data, r.entry.Mode.Perm()); err != nil {
 			return err
 		}
 	}

@@ -750,6 +750,14 @@ func TestGuard(t *testing.T) {
 			want: "!true\nssh -v\nAnn\nours\n755\npre-commit\n",
 		},
 		{
+			name:     "a configuration that is gone comes back with its mode",
+			operator: `chmod 644 .git/config; git config alias.ours '!true'`,
+			agent:    "rm .git/config",
+			undone:   "alias.ours",
+			look:     "git config alias.ours; stat -c %a .git/config",
+			want:     "!true\n644\n",
+		},
+		{
 			name:   "a main repository that another process has changed",
 			linked: true,
 			agent:  `git config alias.operators '!true'`,
