@@ -185,35 +185,51 @@ func settings() map[string]string {
 	}
 }
 
-// suggest returns a similar key, or else a key of another section with the same last word. For
-// a top-level name it suggests a key only if no other has that last word: model is codex.model,
-// and that kind means tracker.kind would be a guess.
+// suggest returns the key that an unknown key may stand for; empty if there is none.
 func (r *frontMatter) suggest(key string) string {
-	dot := strings.LastIndexByte(key, '.') + 1
-	section := key[:dot]
-	word := key[dot:]
-	var same, elsewhere []string
+	dot := strings.LastIndexByte(key, '.')
+	if dot < 0 {
+		return r.suggestTopLevel(key)
+	}
+	return r.suggestIn(key[:dot+1], key[dot+1:])
+}
+
+// suggestTopLevel returns the only key of a section with this last word, or else a similar name
+// at the top level. For model it is codex.model, but for kind, which several sections have,
+// tracker.kind would be a guess.
+func (r *frontMatter) suggestTopLevel(word string) string {
+	var same, topLevel []string
 	for _, name := range slices.Concat(r.parents, r.names()) {
-		rest, inSection := strings.CutPrefix(name, section)
-		switch {
-		case strings.HasSuffix(name, "."+word) && (dot == 0 || !inSection):
-			if !slices.Contains(elsewhere, name) { // two kinds of trackers may have the same key
-				elsewhere = append(elsewhere, name)
-			}
-		case strings.Contains(name, ".") == (dot > 0) && inSection:
-			same = append(same, rest)
+		if strings.HasSuffix(name, "."+word) && !slices.Contains(same, name) {
+			same = append(same, name)
+		}
+		if !strings.Contains(name, ".") {
+			topLevel = append(topLevel, name)
 		}
 	}
-	if dot == 0 && len(elsewhere) == 1 {
-		return elsewhere[0]
+	if len(same) == 1 {
+		return same[0]
 	}
-	if near := cmp.Or(text.Nearest(word, same)...); near != "" {
+	return cmp.Or(text.Nearest(word, topLevel)...)
+}
+
+// suggestIn returns a similar key of the same section, such as "codex.", or else the first key
+// of another section with the same last word.
+func (r *frontMatter) suggestIn(section, word string) string {
+	elsewhere := ""
+	var here []string
+	for _, name := range slices.Concat(r.parents, r.names()) {
+		rest, inSection := strings.CutPrefix(name, section)
+		if inSection {
+			here = append(here, rest)
+		} else if strings.HasSuffix(name, "."+word) {
+			elsewhere = cmp.Or(elsewhere, name)
+		}
+	}
+	if near := cmp.Or(text.Nearest(word, here)...); near != "" {
 		return section + near
 	}
-	if dot == 0 {
-		return ""
-	}
-	return cmp.Or(elsewhere...)
+	return elsewhere
 }
 
 func (r *frontMatter) names() []string { return text.Map(r.keys, func(k Key) string { return k.Name }) }
