@@ -193,10 +193,14 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	if err := a.branchFree(ctx, s); err != nil {
 		return Agent{}, err
 	}
-	if err := a.limits(ctx, now); err != nil {
+	if err := a.checkAccount(now); err != nil {
 		return Agent{}, err
 	}
-	defer a.account.Release()
+	release, err := a.takeSlot(ctx)
+	if err != nil {
+		return Agent{}, err
+	}
+	defer release() // a worker that was started keeps its slot
 	root := s.Cwd
 	if s.Worktree != nil {
 		root = filepath.Dir(root)
@@ -317,34 +321,38 @@ func (a *Agents) same(run reconcile.Run, s Settings) (Agent, error) {
 // reasonOf returns the reason why an agent ended.
 func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(run.Outcome)) }
 
-// limits refuses a new agent while the account is used up or without a free slot, and takes a
-// slot.
-func (a *Agents) limits(ctx context.Context, now time.Time) error {
-	if _, err := wiring.MaxAgents(a.p); err != nil {
-		return err
-	}
-	// Later a new agent shows whether the block is over: a machine may have no issues whose
-	// runs would.
+// checkAccount refuses a new agent while the account can't be used. Later a new agent shows
+// whether that is over: a machine may have no issues whose runs would.
+func (a *Agents) checkAccount(now time.Time) error {
 	b := wiring.AccountBlock(a.account.Account, now)
-	if b != nil && now.Before(b.NextTry) {
-		return reconcile.NewError(
-			b.Reason,
-			"the codex account can't be used: "+b.Message,
-			"symphony status shows when it is tried again",
-		).WithNext(reconcile.StepWaitForAccount)
+	if b == nil || !now.Before(b.NextTry) {
+		return nil
+	}
+	return reconcile.NewError(
+		b.Reason,
+		"the codex account can't be used: "+b.Message,
+		"symphony status shows when it is tried again",
+	).WithNext(reconcile.StepWaitForAccount)
+}
+
+// takeSlot takes a slot of the machine for the worker that a.runners starts next. release
+// gives the slot back if no worker was started with it.
+func (a *Agents) takeSlot(ctx context.Context) (release func(), err error) {
+	if _, err := wiring.MaxAgents(a.p); err != nil {
+		return nil, err
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, 0, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if slots != nil && slots.Free == 0 {
-		return reconcile.NewError(
+		return nil, reconcile.NewError(
 			"no_slot",
 			"all slots of "+reconcile.MaxAgentsVar+" are taken",
 			"end an agent, or wait until a run has ended",
 		)
 	}
-	return nil
+	return a.account.Release, nil
 }
 
 // start writes the files of an agent and starts its worker.
