@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +25,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -256,45 +254,6 @@ func (a *Agents) startFailed(ctx context.Context, run reconcile.Run) (bool, erro
 
 // hasWorked reports whether a call was carried out. To end an agent before is no work.
 func hasWorked(call reconcile.Call) bool { return call.Status == reconcile.CallCompleted }
-
-// directoryFree refuses a directory in which a live agent works, unless it is shared. It also
-// refuses a directory inside or around a live agent's, because either agent could replace the
-// other's directory by a link.
-func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
-	dir, err := paths.Find(s.Cwd)
-	if err != nil {
-		return fmt.Errorf("find the directory: %w", err)
-	}
-	known, err := a.DB.Clients.FreeAgents(ctx)
-	if err != nil {
-		return err
-	}
-	for _, run := range known {
-		// that it lives already is another error
-		if run.Outcome != "" || strings.EqualFold(run.IssueID, s.ID) {
-			continue
-		}
-		theirs, err := paths.Find(run.WorkspacePath)
-		if err != nil {
-			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
-		}
-		same := dir.Same(theirs)
-		if same && s.Shared || !paths.Meet(dir, theirs) {
-			continue
-		}
-		conflict := reconcile.NewError(
-			CodeConflict,
-			fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath),
-			"use that agent, its directory, or one that is neither inside nor around it",
-		)
-		if same {
-			conflict.Hint = "use that agent or another directory, or share the directory explicitly"
-			conflict.Next = reconcile.StepShareDirectory
-		}
-		return conflict
-	}
-	return nil
-}
 
 // same returns the agent of an id that is taken, if s describes that agent.
 func (a *Agents) same(run reconcile.Run, s Settings) (Agent, error) {

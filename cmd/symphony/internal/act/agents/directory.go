@@ -1,0 +1,295 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/confine"
+)
+
+// findDir returns the directory with an absolute path. It must be readable.
+func findDir(dir string) (paths.Place, error) {
+	const hint = "give the absolute path of an existing directory"
+	if !filepath.IsAbs(dir) {
+		return paths.Place{}, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("cwd %q is not an absolute path", dir),
+			hint,
+		)
+	}
+	place, err := paths.Find(dir)
+	if errors.Is(err, paths.ErrProc) {
+		return place, reconcile.NewError(
+			CodeInvalid,
+			"cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
+			"name the directory itself",
+		)
+	}
+	if err == nil {
+		err = readableDir(dir)
+	}
+	if err != nil {
+		return place, reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), hint+" that you may read")
+	}
+	return place, nil
+}
+
+func readableDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	err = unix.Access(dir, unix.R_OK|unix.X_OK)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// refuseMadeLinks refuses a directory whose path has a symlink that one of the known agents
+// may have made.
+func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
+	for _, run := range known {
+		theirs, err := paths.Find(run.WorkspacePath)
+		if err != nil && run.Outcome != "" {
+			// the path is now a circle of links, or leads into /proc: no other links can be in
+			// there
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
+		}
+		for _, link := range place.Links {
+			if link.Inside(theirs) && !link.Same(theirs) { // it can't replace its own directory
+				return reconcile.NewError(
+					CodeInvalid,
+					fmt.Sprintf(
+						"cwd: %s is a symlink, which agent %s may have made",
+						link.Path,
+						run.Identifier,
+					),
+					"name the directory to which it leads, if that is the one",
+				)
+			}
+		}
+	}
+	return nil
+}
+
+// outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
+// git directory, or of an issue's workspace.
+func outsideOthers(p *wiring.Project, dir paths.Place) error {
+	own, err := wiring.OwnPlaces(p.Env)
+	if err != nil {
+		return err
+	}
+	for _, place := range own {
+		if paths.Meet(dir, place) {
+			return reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could change %s, which belongs to symphony or codex",
+					dir.Path,
+					place.Path,
+				),
+				"choose a directory that is neither inside nor around it",
+			)
+		}
+	}
+	for _, name := range dir.Names() {
+		if around := wiring.ThisMachine().GitAround(name); around != "" {
+			return reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: %s is in the git directory %s, from which git starts programs",
+					dir.Path,
+					around,
+				),
+				"name the work tree",
+			)
+		}
+	}
+	if wiring.AgentsWriteIn(p.Env, dir) {
+		return reconcile.NewError(
+			CodeInvalid,
+			"cwd: "+dir.Path+" is in the workspace of an issue",
+			"use symphony takeover there",
+		)
+	}
+	return nil
+}
+
+// directoryFree refuses a directory in which a live agent works, unless it is shared. It also
+// refuses a directory inside or around a live agent's, because either agent could replace the
+// other's directory by a link.
+func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
+	dir, err := paths.Find(s.Cwd)
+	if err != nil {
+		return fmt.Errorf("find the directory: %w", err)
+	}
+	known, err := a.DB.Clients.FreeAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range known {
+		// that it lives already is another error
+		if run.Outcome != "" || strings.EqualFold(run.IssueID, s.ID) {
+			continue
+		}
+		theirs, err := paths.Find(run.WorkspacePath)
+		if err != nil {
+			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
+		}
+		same := dir.Same(theirs)
+		if same && s.Shared || !paths.Meet(dir, theirs) {
+			continue
+		}
+		conflict := reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath),
+			"use that agent, its directory, or one that is neither inside nor around it",
+		)
+		if same {
+			conflict.Hint = "use that agent or another directory, or share the directory explicitly"
+			conflict.Next = reconcile.StepShareDirectory
+		}
+		return conflict
+	}
+	return nil
+}
+
+// guarded returns paths below the directory of an agent that belong to the operators of
+// projects, or from which the account's programs are started, by names below that directory
+// without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD that would
+// make the directory itself a repository. Some paths need not exist. Error: CodeInvalid if the
+// directory is within such a path, or if the sandbox could not protect a path.
+func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
+	files, err := wiring.OperatorFiles(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if confine.IsPattern(dir.Path) {
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf(
+				"cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern",
+				dir.Path,
+			),
+			"choose another directory",
+		)
+	}
+	list, err := ownNames(w, dir)
+	if err != nil {
+		return nil, err
+	}
+	obeyed, err := wiring.ObeyedPlaces(w)
+	if err != nil {
+		return nil, err
+	}
+	for _, place := range obeyed {
+		if !dir.Inside(place) {
+			files = append(files, wiring.Guarded{Place: place})
+		}
+	}
+	for _, one := range files {
+		below, err := pathsBelow(dir, one)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, below...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// ownNames returns the paths in a directory that would make it a project or a repository.
+func ownNames(w *environ.Env, dir paths.Place) (list []string, err error) {
+	worktrees, err := paths.Find(wiring.WorktreesDir(w))
+	if err != nil {
+		return nil, fmt.Errorf("find the worktrees: %w", err)
+	}
+	if !dir.Inside(worktrees) { // a workflow in a worktree is never obeyed
+		list = append(list, filepath.Join(dir.Path, "WORKFLOW.md"))
+	}
+	if !wiring.Exists(filepath.Join(dir.Path, ".git")) {
+		list = append(list, filepath.Join(dir.Path, "HEAD"))
+	}
+	return list, nil
+}
+
+// pathsBelow returns the paths by which a guarded file is reached below a directory. Its error
+// is CodeInvalid if an agent in the directory could change the file nevertheless.
+func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error) {
+	if dir.Inside(file.Place) {
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf(
+				"cwd: an agent in %s could change %s, which belongs to a project of symphony",
+				dir.Path,
+				file.Path,
+			),
+			"choose a directory that is neither the same nor inside",
+		)
+	}
+	for _, link := range file.Links {
+		if link.Inside(dir) {
+			return nil, reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could replace the symlink %s, which leads to a file of a "+
+						"project, or to programs",
+					dir.Path,
+					link.Path,
+				),
+				"name the file itself in the project or in PATH, or choose another directory",
+			)
+		}
+	}
+	for _, name := range file.Below(dir) {
+		path := filepath.Join(dir.Path, name)
+		if confine.IsPattern(path) {
+			return nil, reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern",
+					dir.Path,
+					path,
+				),
+				"choose another directory",
+			)
+		}
+		list = append(list, path)
+	}
+	return list, nil
+}
+
+// stillGuarded is guarded for an agent that works in a directory already. The directory must
+// not have been replaced by a link.
+func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, error) {
+	place, err := paths.Find(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the directory of the agent: %w", err)
+	}
+	if place.Path != dir {
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("cwd: %s leads to %s now", dir, place.Path),
+			"spawn another agent there",
+		)
+	}
+	return guarded(ctx, w, place)
+}
