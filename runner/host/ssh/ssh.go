@@ -51,70 +51,77 @@ const (
 )
 
 // Start makes sure that the daemon serves the run. The host gets the program first, if it does
-// not have it. Its errors are as engine.Engine says.
+// not have it. Its errors are as engine.Engine says. Dial then starts the program that Start
+// used, which is another one on a host of another system.
 func (e Engine) Start(ctx context.Context) error {
-	err := e.serve(ctx)
+	program, err := e.serve(ctx)
+	e.Run.Program = program
 	exited, ok := errors.AsType[*exitError](err)
 	if !ok || exited.code != noProgram {
 		return err
 	}
-	if err := e.copyProgram(ctx); err != nil {
+	if err := e.copyProgram(ctx, program); err != nil {
 		return err
 	}
-	return e.serve(ctx)
+	_, err = e.serve(ctx)
+	return err
 }
 
-func (e Engine) serve(ctx context.Context) error {
+// serve starts the daemon, and returns the program for the system of the host.
+func (e Engine) serve(ctx context.Context) (engine.Program, error) {
 	words := []string{"serve", "--lost-after", e.LostAfter.String()}
 	if e.Known {
 		words = append(words, "--known")
 	}
-	script := func() string { return e.hostCommand(words...) + " && echo " + done }
-	_, err := e.onItsSystem(ctx, e.Incarnation.Secret, script)
-	return err
+	program, _, err := e.onItsSystem(ctx, e.Incarnation.Secret, func(p engine.Program) string {
+		return e.hostCommand(p, words...) + " && echo " + done
+	})
+	return program, err
 }
 
-// onItsSystem runs a script on the host, and again with the program for the system of the host
-// if that is another system.
+// onItsSystem runs the script for a program on the host, and again with the program for the
+// system of the host if that is another system. It returns the program it used last, and the
+// lines that the script printed.
 func (e Engine) onItsSystem(
 	ctx context.Context,
 	stdin string,
-	script func() string,
-) (printed []string, err error) {
+	script func(engine.Program) string,
+) (program engine.Program, printed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	printed, err = e.run(ctx, strings.NewReader(stdin), script())
+	printed, err = e.run(ctx, e.Program, strings.NewReader(stdin), script(e.Program))
 	other, isOther := errors.AsType[*systemError](err)
 	if !isOther {
-		return printed, err
+		return e.Program, printed, err
 	}
 	if !systemName().MatchString(other.system) {
-		return nil, reconcile.NewError(
+		return e.Program, nil, reconcile.NewError(
 			engine.CodeSystem,
 			fmt.Sprintf("%s: its uname -sm printed %q", e.Host.Name, other.uname),
 			"try ssh "+e.Host.Name+" uname -sm",
 		)
 	}
-	program, err := e.ProgramFor(other.system)
+	program, err = e.ProgramFor(other.system)
 	if err != nil {
-		return nil, reconcile.NewError(
+		return e.Program, nil, reconcile.NewError(
 			engine.CodeSystem,
 			e.Host.Name+" is "+other.uname+": "+err.Error(),
 			"put a symphony for that system at this path, of the same version; or use hosts like this machine",
 		)
 	}
-	e.Program = program
-	return e.run(ctx, strings.NewReader(stdin), script())
+	printed, err = e.run(ctx, program, strings.NewReader(stdin), script(program))
+	return program, printed, err
 }
 
 // Ask runs a shell script on the host that changes nothing, and returns the lines that it
 // prints.
 func (e Engine) Ask(ctx context.Context, script string) (lines []string, err error) {
-	return e.onItsSystem(ctx, "", func() string { return script + "\necho " + done })
+	_, lines, err = e.onItsSystem(ctx, "", func(engine.Program) string { return script + "\necho " + done })
+	return lines, err
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
-func (e Engine) hostCommand(words ...string) string {
+func (e Engine) hostCommand(p engine.Program, words ...string) string {
 	words = append(
 		words,
 		"--project",
@@ -124,21 +131,21 @@ func (e Engine) hostCommand(words ...string) string {
 		"--incarnation",
 		strconv.FormatInt(e.Incarnation.Number, 10),
 	)
-	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) +
+	return isProgram(p, "p") + ` || exit ` + strconv.Itoa(noProgram) +
 		`; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
 // isProgram is a condition in the script: the file in a variable is the whole program.
-func (e Engine) isProgram(variable string) string {
+func isProgram(p engine.Program, variable string) string {
 	const test = `[ -x "$%[1]s" ] && [ "$(wc -c < "$%[1]s")" -eq %[2]d ]`
-	return fmt.Sprintf(test, variable, e.Program.Size)
+	return fmt.Sprintf(test, variable, p.Size)
 }
 
 // script returns a command for the login shell of the account there, whichever it is: sh runs
 // a script in which p is the program. First it says which system that is, and hello.
-func (e Engine) script(s string) string {
+func script(p engine.Program, s string) string {
 	return "exec sh -c " + text.ShellWord(`echo; echo "`+systemLine+`$(uname -sm)"; echo `+engine.Hello+
-		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+e.Program.Sum+`/symphony; `+s)
+		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+p.Sum+`/symphony; `+s)
 }
 
 const systemLine = "symphony-system " // begins the line with the output of uname
@@ -152,7 +159,7 @@ func (e *systemError) Error() string { return "the host is " + e.uname }
 var systemName = text.Pattern(`^[a-z0-9_]+-[a-z0-9_]+$`)
 
 // checkSystem compares the system of the program with the output of uname on the host.
-func (e Engine) checkSystem(printed []string) error {
+func checkSystem(p engine.Program, printed []string) error {
 	line := text.First(printed, func(line string) bool { return strings.HasPrefix(line, systemLine) })
 	uname := strings.TrimPrefix(line, systemLine)
 	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
@@ -163,7 +170,7 @@ func (e Engine) checkSystem(printed []string) error {
 		machine = "arm64"
 	}
 	system := kernel + "-" + machine
-	if system == cmp.Or(e.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
+	if system == cmp.Or(p.System, runtime.GOOS+"-"+runtime.GOARCH) {
 		return nil
 	}
 	return &systemError{uname, system}
@@ -171,19 +178,20 @@ func (e Engine) checkSystem(printed []string) error {
 
 // copyProgram copies the program to the host. A file there gets its name only after it is
 // complete.
-func (e Engine) copyProgram(ctx context.Context) error {
+func (e Engine) copyProgram(ctx context.Context, p engine.Program) error {
 	ctx, cancel := context.WithTimeout(ctx, copyBound)
 	defer cancel()
-	program, err := os.Open(e.Program.Path)
+	file, err := os.Open(p.Path)
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
 	}
-	defer program.Close()
+	defer file.Close()
 	_, err = e.run(
 		ctx,
-		program,
-		`umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+e.isProgram("new")+
-			` && sync && mv -f "$new" "$p"; rm -f "$new"; `+e.isProgram("p")+` && echo `+done,
+		p,
+		file,
+		`umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+isProgram(p, "new")+
+			` && sync && mv -f "$new" "$p"; rm -f "$new"; `+isProgram(p, "p")+` && echo `+done,
 	)
 	if exited, ok := errors.AsType[*exitError](err); ok {
 		return e.unusable("symphony can't be copied there: " + exited.said)
@@ -201,7 +209,7 @@ func (e Engine) unusable(why string) error {
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
 func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) {
-	cmd, err := e.ssh(e.hostCommand("connect"))
+	cmd, err := e.ssh(e.Program, e.hostCommand(e.Program, "connect"))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +222,7 @@ var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB
 
 // ssh returns ssh with a script for the host. Each script gets its own connection, which no
 // other can break.
-func (e Engine) ssh(script string) (*exec.Cmd, error) {
+func (e Engine) ssh(p engine.Program, commands string) (*exec.Cmd, error) {
 	args := []string{
 		"-T",
 		"-o", "BatchMode=yes",
@@ -230,7 +238,7 @@ func (e Engine) ssh(script string) (*exec.Cmd, error) {
 	if e.Host.Port != "" {
 		args = append(args, "-p", e.Host.Port)
 	}
-	return engine.Command(e.Env, connects, "ssh", append(args, "--", e.Host.Destination, e.script(script))...)
+	return engine.Command(e.Env, connects, "ssh", append(args, "--", e.Host.Destination, script(p, commands))...)
 }
 
 // exitError is the failure of a command on the host.
@@ -246,8 +254,13 @@ func (e *exitError) Error() string {
 
 // run runs a script on the host and waits until it is done. It returns the lines that the
 // script prints.
-func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
-	cmd, err := e.ssh("read -r begin || exit 1; " + script)
+func (e Engine) run(
+	ctx context.Context,
+	p engine.Program,
+	stdin io.Reader,
+	script string,
+) (printed []string, err error) {
+	cmd, err := e.ssh(p, "read -r begin || exit 1; "+script)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +269,7 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
-	connected, printed, linesErr := e.converse(out, in, stdin)
+	connected, printed, linesErr := converse(p, out, in, stdin)
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a process that ssh left behind holds its stderr open
@@ -273,7 +286,8 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 
 // converse lets the script begin, passes stdin to it, and returns its output up to its last
 // line. connected: it began.
-func (e Engine) converse(
+func converse(
+	p engine.Program,
 	out *bufio.Reader,
 	in io.WriteCloser,
 	stdin io.Reader,
@@ -282,7 +296,7 @@ func (e Engine) converse(
 	if err != nil {
 		return false, nil, err
 	}
-	if err := e.checkSystem(before); err != nil {
+	if err := checkSystem(p, before); err != nil {
 		return true, nil, errors.Join(err, in.Close()) // the script ends
 	}
 	go func() { // it ends at the latest with ssh
