@@ -197,18 +197,6 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	r.Here.Config.Hooks.Timeout = 300 * time.Millisecond
 	r.ends(reconcile.Failed, "hook_timeout")
 	noLock(t, home)
-
-	h := attentionHook(t, slowLock)
-	h.Env = append(h.Env, "HOME="+h.Home)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	test.Equal(
-		t,
-		"hooks.on_attention fails",
-		h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}).Err != nil,
-		true,
-	)
-	noLock(t, h.Home)
 }
 
 // git asks nobody for a password: not in a dialog, for which the operator's session has a

@@ -1,4 +1,4 @@
-package runner
+package notify
 
 import (
 	"context"
@@ -16,29 +16,32 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
 const (
-	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass
+	// hookBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass
 	// holds the project's lock until the hook ends.
-	attentionBound = 8 * time.Second
-	attentionText  = 1000     // bytes of SYMPHONY_ATTENTION_TEXT
-	attentionLog   = 64 << 10 // bytes of the log that are kept
+	hookBound   = 8 * time.Second
+	longestText = 1000     // bytes of SYMPHONY_ATTENTION_TEXT
+	longestLog  = 64 << 10 // bytes of the log that are kept
+	// lockBound is for programs of the hook that may have to remove a lock
+	lockBound = 2 * time.Second
 	// outputPatience is how long output is read after the shell's process group was killed.
 	outputPatience = 100 * time.Millisecond
 	killBound      = 4 * time.Second // for ending processes
 )
 
-// AttentionPatience is the time after its start at which a hook is certain to be over, even if
+// Patience is the time after its start at which a hook is certain to be over, even if
 // its caller was killed. Then another process may deliver the notification.
-const AttentionPatience = attentionBound + 2*killBound
+const Patience = hookBound + 2*killBound
 
-// AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and
+// Hook is hooks.on_attention, which notifies a person. It belongs to no workspace and
 // gets no variables of a run, so that its script may call symphony.
-type AttentionHook struct {
+type Hook struct {
 	Script  string
 	Where   string        // its place in the workflow, for messages
 	Timeout time.Duration // hooks.timeout_ms; see Bound
@@ -47,7 +50,7 @@ type AttentionHook struct {
 	// Workflow and StateDir are passed to the script; StateDir is "" if symphony finds it by
 	// itself.
 	Workflow, StateDir string
-	// Secrets and SecretValues are as in Config.
+	// Secrets and SecretValues are as in runner.Config.
 	Secrets, SecretValues []string
 	Now                   func() time.Time
 	Commands              host.Commands
@@ -57,7 +60,7 @@ type AttentionHook struct {
 }
 
 // OfPass returns the hook for a pass, with its files in the state directory.
-func (h AttentionHook) OfPass(stateDir string) AttentionHook {
+func (h Hook) OfPass(stateDir string) Hook {
 	h.log = filepath.Join(stateDir, "attention.log")
 	h.tree = filepath.Join(stateDir, "attention.tree")
 	return h
@@ -65,27 +68,27 @@ func (h AttentionHook) OfPass(stateDir string) AttentionHook {
 
 // OfRun returns the hook for the worker of a run. Its processes are ended together with the
 // run's.
-func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
+func (h Hook) OfRun(stateDir, runID string) Hook {
 	dir := host.RunDir(stateDir, runID)
-	h.log = filepath.Join(dir, HooksFile)
+	h.log = filepath.Join(dir, runner.HooksFile)
 	h.tree = filepath.Join(dir, host.TreeFile)
 	return h
 }
 
-func (h AttentionHook) redactor() *agent.Redactor {
+func (h Hook) redactor() *agent.Redactor {
 	return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
 }
 
 // Bound returns the timeout for hooks that are run together.
-func (h AttentionHook) Bound() time.Duration {
+func (h Hook) Bound() time.Duration {
 	if h.Timeout <= 0 {
-		return attentionBound
+		return hookBound
 	}
-	return min(h.Timeout, attentionBound)
+	return min(h.Timeout, hookBound)
 }
 
-// AttentionResult is the result of a hook.
-type AttentionResult struct {
+// Result is the result of a hook.
+type Result struct {
 	Attention reconcile.Attention
 	Output    []byte // the end of its output, not redacted
 	Took      time.Duration
@@ -97,10 +100,10 @@ type AttentionResult struct {
 
 // Run runs the hook for a notification until ctx ends, and kills the rest of its process
 // group.
-func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) AttentionResult {
+func (h Hook) Run(ctx context.Context, a reconcile.Attention) Result {
 	began := h.Now()
 	out, exit, err := h.run(ctx, a)
-	result := AttentionResult{Attention: a, Output: out, Took: h.Now().Sub(began)}
+	result := Result{Attention: a, Output: out, Took: h.Now().Sub(began)}
 	signalled := exit.Code < 0
 	code := "hook_failed"
 	what := ""
@@ -142,7 +145,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 }
 
 // run starts the shell and waits for it.
-func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
+func (h Hook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The shell's login profile may change the directory and set the secrets again.
 	script := "exec 2>&1; " + text.ShellIn(h.Home, text.ShellUnset(h.Secrets, h.Script))
 	child, err := h.Commands.StartMarked(ctx, h.tree, host.StartRequest{
@@ -153,9 +156,9 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	if err != nil {
 		return nil, host.Exit{}, err
 	}
-	crash.At("runner.attention.started")
+	crash.At("notify.started")
 	stdinErr := child.Stdin().Close()
-	out := text.Tail{Limit: attentionLog}
+	out := text.Tail{Limit: longestLog}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -167,21 +170,29 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 		// The programs of the hook and of its login profile can remove their locks. Programs
 		// that already exited closed the stream.
 		_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
-		awaitAll(lockBound, read)
+		await(read, lockBound)
 	}
 	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {
 		killErr = nil
 	}
-	awaitAll(outputPatience, read) // a process outside the group may hold the stream
+	await(read, outputPatience) // a process outside the group may hold the stream
 	exit, closeErr := child.Close()
 	<-read
 	kept, _ := out.Text()
 	return kept, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
 }
 
+// await waits until a channel is closed, but no longer than bound.
+func await(done <-chan struct{}, bound time.Duration) {
+	select {
+	case <-done:
+	case <-time.After(bound):
+	}
+}
+
 // env returns the environment. All variables are always set, so that scripts may use `set -u`.
-func (h AttentionHook) env(a reconcile.Attention) []string {
+func (h Hook) env(a reconcile.Attention) []string {
 	own := []string{
 		"SYMPHONY_ATTENTION_KIND=" + string(a.Kind),
 		"SYMPHONY_ATTENTION_ID=" + oneLine(a.Ref),
@@ -198,12 +209,12 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 // oneLine replaces spaces and line breaks by single blanks, escapes control characters, and
 // limits the length.
 func oneLine(s string) string {
-	return text.Short(text.Visible(text.OneLine(s)), attentionText)
+	return text.Short(text.Visible(text.OneLine(s)), longestText)
 }
 
 // EndLeftovers ends the processes that hooks of passes have left, even of a pass that was
 // killed.
-func (h AttentionHook) EndLeftovers(ctx context.Context) error {
+func (h Hook) EndLeftovers(ctx context.Context) error {
 	answer, err := h.Commands.KillMarked(context.WithoutCancel(ctx), h.tree)
 	if err != nil {
 		return fmt.Errorf("ending processes of hooks.on_attention: %w", err)
@@ -212,11 +223,11 @@ func (h AttentionHook) EndLeftovers(ctx context.Context) error {
 }
 
 // WriteLog appends the output of hooks to the log.
-func (h AttentionHook) WriteLog(results []AttentionResult) error {
+func (h Hook) WriteLog(results []Result) error {
 	if len(results) == 0 {
 		return nil
 	}
-	file, err := agent.OpenTailFile(h.log, attentionLog, h.redactor())
+	file, err := agent.OpenTailFile(h.log, longestLog, h.redactor())
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package runner
+package notify
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
-func attentionHook(t *testing.T, script string) AttentionHook {
+func testHook(t *testing.T, script string) Hook {
 	t.Helper()
-	return AttentionHook{
+	return Hook{
 		Script:   script,
 		Timeout:  time.Minute,
 		Home:     t.TempDir(),
@@ -36,13 +36,13 @@ func attentionHook(t *testing.T, script string) AttentionHook {
 
 // The end of a hook's output is kept up to a limit, from the start of a line if possible.
 // Output that is not text does not hide the reason of a failure.
-func TestAttentionOutput(t *testing.T) {
-	h := attentionHook(
+func TestHookOutput(t *testing.T) {
+	h := testHook(
 		t,
 		`head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`,
 	)
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
-	if len(result.Output) > attentionLog || !strings.HasSuffix(string(result.Output), "lin_api_x\n\n") {
+	if len(result.Output) > longestLog || !strings.HasSuffix(string(result.Output), "lin_api_x\n\n") {
 		t.Errorf(
 			"%d bytes are kept, the end is %q",
 			len(result.Output),
@@ -60,8 +60,8 @@ func TestAttentionOutput(t *testing.T) {
 }
 
 // Cut output does not begin within a secret, which would not be recognised there.
-func TestAttentionOutputIsCutAtALine(t *testing.T) {
-	h := attentionHook(t, "yes 'the key is lin_api_x, as always' | head -c 100000; echo; echo end")
+func TestHookOutputIsCutAtALine(t *testing.T) {
+	h := testHook(t, "yes 'the key is lin_api_x, as always' | head -c 100000; echo; echo end")
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
 	if !strings.HasPrefix(string(result.Output), "the key") ||
 		!strings.HasSuffix(string(result.Output), "\nend\n") {
@@ -70,16 +70,16 @@ func TestAttentionOutputIsCutAtALine(t *testing.T) {
 }
 
 // A hook that can't be started is unfinished, and its error is the reason.
-func TestAttentionThatCannotStart(t *testing.T) {
-	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
+func TestHookThatCannotStart(t *testing.T) {
+	h := testHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
 	test.Equal(t, "unfinished", result.Unfinished, true)
 	test.Contains(t, "the error", fmt.Sprint(result.Err), "attention.tree: no such file")
 }
 
 // A hook that is killed together with its run is unfinished.
-func TestAttentionEndsWithItsWorker(t *testing.T) {
-	h := attentionHook(t, "echo begun; sleep 88")
+func TestHookEndsWithItsWorker(t *testing.T) {
+	h := testHook(t, "echo begun; sleep 88")
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
@@ -87,4 +87,15 @@ func TestAttentionEndsWithItsWorker(t *testing.T) {
 		!strings.HasSuffix(result.Err.Error(), "was killed together with the run") {
 		t.Errorf("it ended with %v, unfinished: %v", result.Err, result.Unfinished)
 	}
+}
+
+// A hook that takes too long gets two seconds to remove its lock, as pyenv rehash does.
+func TestHookThatHangsRemovesItsLock(t *testing.T) {
+	h := testHook(t, `sh -c 'trap "sleep 0.1; rm ~/lock; exit" TERM; touch ~/lock; sleep 1000 & wait'`)
+	h.Env = append(h.Env, "HOME="+h.Home)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
+	test.Equal(t, "it fails", result.Err != nil, true)
+	test.Equal(t, "the lock is left", test.Exists(t, filepath.Join(h.Home, "lock")), false)
 }

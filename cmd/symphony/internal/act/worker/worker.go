@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/notify"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -314,10 +314,10 @@ func (h *OwnRun) work(
 ) error {
 	log := worker.Log
 	var stopNotifier func()
-	worker.Attend, stopNotifier = pass.Notifier{
+	worker.Attend, stopNotifier = notify.Notifier{
 		P:       p,
 		DB:      h.DB,
-		Hook:    pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID),
+		Hook:    notify.HookOf(p, cfg).OfRun(p.StateDir, h.Run.ID),
 		By:      h.Run.ID,
 		IssueID: h.Run.IssueID,
 	}.Start(ctx, log)
