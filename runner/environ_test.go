@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // A secret of symphony reaches hooks but not the agent's program, whether the worker has it or
@@ -34,6 +35,17 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 			t.Errorf("with the profile %q the agent has\n%s", profile, agent)
 		}
 	}
+}
+
+// An agent has the mark by which processes are found that are left of a run, and the variables
+// of agent.env.
+func TestMarkOfAgent(t *testing.T) {
+	r := newRig(t, "say hm")
+	r.Here.Config.AgentEnv = []string{"OF_THE_WORKFLOW=1"}
+	r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
+	run := r.ends(reconcile.Succeeded, "")
+	test.Contains(t, "the environment of the agent", test.Read(t, r.space("agent.txt")),
+		host.RunMark+"="+run.ID+"\n", "OF_THE_WORKFLOW=1\n")
 }
 
 // A secret that only the login profile exports is redacted in the hook's log and error.

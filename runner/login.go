@@ -86,10 +86,10 @@ func (s *shell) codex(ctx context.Context, command string) (argv, env []string, 
 	withheld := s.site.Config.Withheld(slices.Concat(s.site.Env, profile.Set))
 	env = s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
 	if kind.Env != nil {
-		env = confine.CleanEnv(env, nil, nil, kind.Env(s.site.Config.Model))
+		env = confine.WithVariables(env, kind.Env(s.site.Config.Model))
 	}
 	own := confine.CleanEnv(s.site.Config.AgentEnv, withheld, s.site.Config.SecretValues, nil)
-	env = confine.CleanEnv(env, nil, nil, own)
+	env = confine.WithVariables(env, own)
 	started := command
 	if kind.Sandboxes {
 		started = s.site.Config.AtHome(command)

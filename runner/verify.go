@@ -333,7 +333,7 @@ func (v *verifier) execAlone(
 	began := v.mono()
 	child, err := agents.site.host.Start(ctx, host.StartRequest{
 		Argv: argv,
-		Env:  confine.CleanEnv(env, nil, nil, own),
+		Env:  confine.WithVariables(env, own),
 		Dir:  "/",
 	})
 	if err != nil {

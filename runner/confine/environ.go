@@ -168,6 +168,13 @@ func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	return append(kept, own...)
 }
 
+// WithVariables returns env with the variables in own, which replace those of the same name.
+func WithVariables(env, own []string) []string {
+	names := text.Map(own, nameOf)
+	kept := text.Filter(env, func(entry string) bool { return !slices.Contains(names, nameOf(entry)) })
+	return append(kept, own...)
+}
+
 // ExcludedByCodex reports whether codex takes a variable for a secret because of its name.
 func ExcludedByCodex(name string) bool {
 	name = strings.ToUpper(name)
