@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,13 @@ type commands struct {
 	running sync.WaitGroup
 	// by state directory: 1 if a pass is under way, 2 if another pass follows it
 	passes  map[string]int
-	notices map[string]*page.Notice // that wait for a page to show them, by random names
+	notices []leftNotice // that wait for a page to show them, the oldest first
+}
+
+// leftNotice is a notice with its name, which is random.
+type leftNotice struct {
+	name   string
+	notice page.Notice
 }
 
 func newCommands() *commands {
@@ -46,7 +53,6 @@ func newCommands() *commands {
 		free:     make(chan struct{}, maxCommands),
 		patience: commandPatience,
 		passes:   map[string]int{},
-		notices:  map[string]*page.Notice{},
 	}
 }
 
@@ -135,16 +141,14 @@ func (c *commands) another(p *wiring.Project) bool {
 	return false
 }
 
-// leave keeps a notice for the next page and returns its name. If no page takes them, they do
-// not pile up.
+// leave keeps a notice for the next page and returns its name. If no page takes them, the
+// oldest is dropped for each that comes.
 func (c *commands) leave(n page.Notice) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.notices) == maxNotices {
-		clear(c.notices)
-	}
 	name := rand.Text()
-	c.notices[name] = &n
+	c.notices = append(c.notices, leftNotice{name, n})
+	c.notices = c.notices[max(0, len(c.notices)-maxNotices):]
 	return name
 }
 
@@ -152,9 +156,13 @@ func (c *commands) leave(n page.Notice) string {
 func (c *commands) take(name string) *page.Notice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.notices[name]
-	delete(c.notices, name)
-	return n
+	at := slices.IndexFunc(c.notices, func(left leftNotice) bool { return left.name == name })
+	if at < 0 {
+		return nil
+	}
+	n := c.notices[at].notice
+	c.notices = slices.Delete(c.notices, at, at+1)
+	return &n
 }
 
 // end lets no further command start and waits for the running commands.
