@@ -173,7 +173,8 @@ func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []point
 		p.path = at
 		found = append(found, p)
 	})
-	return found, l.run(cmd)
+	err = l.run(cmd)
+	return found, err
 }
 
 // copyContent copies the workspace's content for pointers into a git directory. Without a

@@ -293,7 +293,8 @@ func (w workTree) filesSince(ctx context.Context, head, pushed string) (list []s
 		}
 		modes = nil
 	})
-	return list, w.run(cmd)
+	err = w.run(cmd)
+	return list, err
 }
 
 // differsFromBoth reports whether a file in the index is as it is in neither of two commits.
