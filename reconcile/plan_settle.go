@@ -28,21 +28,20 @@ func (p *planner) ended() {
 			p.update(&Change{AgentBlock: &Block{}})
 		}
 	}
-	for _, r := range p.s.Runs {
+	for _, known := range p.s.Runs {
+		r := p.runs[known.ID]
 		live := p.s.Liveness[r.ID]
-		if !p.s.concerns(r.IssueID) || p.s.working(r, live) {
+		if !p.s.concerns(r.IssueID) || p.s.working(*r, live) {
 			continue
 		}
-		run := p.runs[r.ID]
-		remains := r.Remote == RemoteBegun
-		if run.Outcome == "" || len(live.Left) > 0 || live.Alive && r.Remote != "" {
-			p.reap(run, live)
+		if r.Outcome == "" || len(live.Left) > 0 || live.Alive && r.Remote != "" {
+			p.reap(r, live)
 		}
-		if remains {
-			p.endOnHost(*run, live)
+		if r.Remote == RemoteBegun {
+			p.endOnHost(*r, live)
 			continue
 		}
-		p.settle(*run, len(live.Left) > 0 && r.ReapTries >= reapLimit)
+		p.settle(*r, len(live.Left) > 0 && r.ReapTries >= reapLimit)
 	}
 }
 
