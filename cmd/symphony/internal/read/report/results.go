@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -225,4 +226,24 @@ func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultF
 		})
 	}
 	return nil
+}
+
+// Labels returns the labels by which results of projects can be chosen. A project that can't be
+// read contributes none.
+func Labels(ctx context.Context, projects []view.Named) ([]string, error) {
+	var all []string
+	for _, p := range projects {
+		f := view.Facts{Project: p.Project, Name: p.Name, Now: p.Env.Now().UTC()}
+		if err := f.Open(ctx); err != nil {
+			continue // the list of results names it
+		}
+		labels, err := f.DB.Views.ResultLabels(ctx)
+		f.DB.Close()
+		if err != nil {
+			return nil, fmt.Errorf("the labels of %s: %w", p.Name, err)
+		}
+		all = append(all, labels...)
+	}
+	slices.SortFunc(all, text.CompareNatural)
+	return slices.Compact(all), nil
 }
