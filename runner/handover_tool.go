@@ -145,6 +145,9 @@ func (h *handovers) tryDelivery(ctx context.Context) error {
 		return nil
 	}
 	err := h.branch.deliverable(ctx)
+	if err == nil {
+		return nil
+	}
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known != nil && known.Code == host.CodeIncomplete {
 		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)

@@ -219,5 +219,8 @@ func (o *threadOpener) resumeThread(
 		o.log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
-	return openedThread{id: thread, resumed: err == nil, worked: true}, err
+	if err != nil {
+		return openedThread{id: thread, worked: true}, err
+	}
+	return openedThread{id: thread, worked: true, resumed: true}, nil
 }

@@ -55,7 +55,7 @@ const (
 // used, which is another one on a host of another system.
 func (e Engine) Start(ctx context.Context) error {
 	program, err := e.serve(ctx)
-	e.Run.Program = program
+	e.Program = program // of the run, which copies of e share
 	exited, ok := errors.AsType[*exitError](err)
 	if !ok || exited.code != noProgram {
 		return err

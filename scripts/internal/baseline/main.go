@@ -50,7 +50,7 @@ func run(command, database string, args []string) {
 		heartbeats(db, args[0])
 	case "rows":
 		for _, query := range args {
-			rows(db, query)
+			printCount(db, query)
 		}
 	default:
 		panic("unknown command " + command)
@@ -166,7 +166,8 @@ func heartbeats(db *sql.DB, run string) {
 	}
 }
 
-func rows(db *sql.DB, query string) {
+// printCount prints how many rows a query has.
+func printCount(db *sql.DB, query string) {
 	list := must(db.Query(query))
 	defer list.Close()
 	values := make([]any, len(must(list.Columns())))

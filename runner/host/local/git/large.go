@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -120,7 +121,8 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 		return false
 	}
 	const form = "version https://git-lfs.github.com/spec/v1\noid sha256:%064s\nsize %d\n"
-	if size != fmt.Sprint(len(fmt.Sprintf(form, "", info.Size()))) {
+	length := len(fmt.Sprintf(form, "", info.Size())) // %064s stands for any sum
+	if size != strconv.Itoa(length) {
 		return false
 	}
 	content := sha256.New()

@@ -215,9 +215,9 @@ func (p Projects) move(path string, by projectClaim) error {
 }
 
 // MoveProjects gives projects the name that rename returns, in the records of workspaces, in
-// the trash, and in the claims of the state directory, which was moved from the path from to
-// the path to. No worker of theirs may run. Repeated, it changes nothing.
-func (r *Root) MoveProjects(from, to string, rename func(project string) string) error {
+// the trash, and in the claims of the state directory, which was moved from oldDir to newDir.
+// No worker of theirs may run. Repeated, it changes nothing.
+func (r *Root) MoveProjects(oldDir, newDir string, rename func(project string) string) error {
 	recs, err := r.List()
 	for _, rec := range recs {
 		if rec.move(rename) {
@@ -237,10 +237,10 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 	projects := r.Projects()
 	for path, c := range projects.all() {
 		name := rename(c.Project)
-		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
+		if name == c.Project || c.StateDir != oldDir && !paths.SameDir(c.StateDir, newDir) {
 			continue
 		}
-		err = errors.Join(err, projects.move(path, projectClaim{name, to}))
+		err = errors.Join(err, projects.move(path, projectClaim{name, newDir}))
 	}
 	return files.Failed(err, "move the project in %s", r.Path)
 }

@@ -172,7 +172,7 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	if to != path {
 		writeNote(to, n)
 		err := os.Rename(path, to)
-		// otherwise it was restored or deleted by another process
+		// an entry that is not there was restored, or deleted by another process
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			removeNotes(to)
 			return files.Failed(err, "delete %s", path)

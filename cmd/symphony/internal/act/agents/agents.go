@@ -252,7 +252,8 @@ func (a *Agents) startFailed(ctx context.Context, run reconcile.Run) (bool, erro
 	return !slices.ContainsFunc(calls, hasWorked), nil
 }
 
-// hasWorked reports whether a call was carried out. To end an agent before is no work.
+// hasWorked reports whether a call was carried out. The call of an agent that was ended before
+// its first turn was not.
 func hasWorked(call reconcile.Call) bool { return call.Status == reconcile.CallCompleted }
 
 // same returns the agent of an id that is taken, if s describes that agent.
@@ -483,8 +484,8 @@ func (a *Agents) Settle(ctx context.Context) error {
 	return a.locked(ctx, func() error { return a.settle(ctx) })
 }
 
-// dead reports whether the worker of a run exited. A worker that recorded its outcome may be
-// about to exit.
+// dead reports whether the worker of a run exited. The outcome does not tell: a worker records
+// it a moment before it exits.
 func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.StateDir, run.ID) }
 
 // settle is Settle under the lock.

@@ -280,7 +280,8 @@ func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed 
 	return d.noteReply(ctx, c, addressed)
 }
 
-// whyIgnored is why nobody has to answer a comment; empty for a reply of an operator.
+// whyIgnored is why a comment decides nothing, whatever it says: "who is not in
+// tracker.operators", for example. It is empty for a reply of an operator.
 func (d Exchange) whyIgnored(c reconcile.Comment, shown []*entry) string {
 	switch {
 	case d.operatorOf(c) == "":

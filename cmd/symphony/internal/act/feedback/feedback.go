@@ -61,8 +61,8 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	return append(errs, d.keepErrors(ctx, errs))
 }
 
-// keepErrors stores the errors of a look for views. Passes do not look each time, so that the
-// errors of the last pass do not tell.
+// keepErrors stores the errors of a look for views. A pass looks every 30 seconds at most, so
+// the last pass may have no errors although the last look had some.
 func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 	var list []state.LookError
 	for _, err := range errs {

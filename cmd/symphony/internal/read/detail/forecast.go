@@ -14,12 +14,13 @@ import (
 // value means unknown.
 type forecast struct {
 	action reconcile.ActionKind // dispatch, hold, release or none
-	// reason and message say why it would not start: a Skip of the planner, or that no pass
-	// sees the issue at all. Then next says how to change that.
-	reason, message string
-	next            string
-	limit           *reconcile.Limit // of codex's account, where it stops every issue
-	accountFull     bool             // all slots of the account are taken
+	// reason is the code and message the sentence why it would not start: the planner skips it,
+	// or no pass sees it at all.
+	reason      string
+	message     string
+	next        string           // how to change that no pass sees it; empty otherwise
+	limit       *reconcile.Limit // of codex's account, where it stops every issue
+	accountFull bool             // all slots of the account are taken
 }
 
 // forecast asks the planner about an issue that waits or is not claimed, at the time at which
@@ -55,7 +56,8 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	}
 	for _, a := range plan.Actions {
 		switch {
-		case a.IssueID != r.id || f.action != "":
+		case a.IssueID != r.id:
+		case f.action != "": // the first action about the issue tells
 		case a.Kind == reconcile.ActDispatch, a.Kind == reconcile.ActDeliver:
 			f.action = a.Kind
 		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:

@@ -151,9 +151,12 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	return all[i : i+1], nil
 }
 
+// ofAccount reports whether all projects of the account are served, because none are named.
+func (s source) ofAccount() bool { return len(s.places) == 0 }
+
 // projects opens the projects, each with the name by which addresses call it.
 func (s source) projects(ctx context.Context) ([]view.Named, error) {
-	if len(s.places) == 0 {
+	if s.ofAccount() {
 		all, err := wiring.AllProjects(s.env)
 		if err != nil {
 			return nil, snapshotError(err)
