@@ -366,6 +366,21 @@ const ReleasedByPerson = "by_person"
 // stopped for a reason: "stopped: inactive".
 func StoppedText(reason string) string { return "stopped: " + reason }
 
+// stoppedBy returns the reason for a stop, if an error says no more than that there was one.
+func stoppedBy(code, message string) string {
+	if code == "" || message != StoppedText(code) {
+		return ""
+	}
+	return code
+}
+
+// StoppedBy returns why a run was stopped, such as StopOperator, if it ended only for that
+// reason. It is empty for a run whose worker did not end after the stop and was killed.
+func (r Run) StoppedBy() string { return stoppedBy(r.ErrorCode, r.ErrorText) }
+
+// StoppedBy is Run.StoppedBy of the run after which a claim waits.
+func (c Claim) StoppedBy() string { return stoppedBy(c.Fault()) }
+
 // Tokens are cumulative counts (specification 13.5).
 type Tokens struct {
 	Input     int64 `json:"input"`

@@ -153,10 +153,6 @@ func (p *planner) settle(r Run, giveUp bool) {
 	if r.ErrorCode != "" && message != "" && r.ErrorCode != r.StopReason {
 		message = r.ErrorCode + ": " + message
 	}
-	stoppedBy := ""
-	if r.StopReason != "" && r.ErrorText == StoppedText(r.StopReason) {
-		stoppedBy = r.StopReason
-	}
 	p.plan.Actions = append(p.plan.Actions, Action{
 		Kind:       ActSettle,
 		IssueID:    r.IssueID,
@@ -164,7 +160,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 		RunID:      r.ID,
 		Reason:     string(r.Outcome),
 		Message:    message,
-		StoppedBy:  stoppedBy,
+		StoppedBy:  r.StoppedBy(),
 		Change:     change,
 	})
 }

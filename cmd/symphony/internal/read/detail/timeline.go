@@ -197,10 +197,7 @@ func runMoment(r view.RunRow) Moment {
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}
-	var parts []string
-	if r.Error != nil {
-		parts = append(parts, view.Plain(*r.Error))
-	}
+	parts := []string{r.Why()}
 	if v := r.Verification(); v != nil {
 		parts = append(parts, v.String())
 	}

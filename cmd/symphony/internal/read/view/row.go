@@ -256,7 +256,10 @@ func (v Overview) runningRow(r RunningRow) Row {
 }
 
 func (v Overview) retryingRow(r RetryingRow) Row {
-	why := cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short)
+	why := cmp.Or(text.OrEmpty(r.Error), words.Waits[r.Kind].Short)
+	if by := r.Claim.StoppedBy(); by != "" {
+		why = words.Stopped(by)
+	}
 	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
 	row.Claimed = true
 	switch {
@@ -337,10 +340,18 @@ func (r RunRow) Verification() *reconcile.Verification {
 	return nil
 }
 
+// Why is why a run ended, if that was not a success: "stopped by an operator", for example.
+func (r RunRow) Why() string {
+	if r.stoppedBy != "" {
+		return words.Stopped(r.stoppedBy)
+	}
+	return text.OrEmpty(r.Error)
+}
+
 // Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
 	outcome = string(text.OrEmpty(r.Outcome))
-	reason = Plain(text.OrEmpty(r.Error))
+	reason = r.Why()
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
 		outcome = "not delivered"
 		reason = d.Code + ": " + d.Message
@@ -352,20 +363,4 @@ func (r RunRow) Ending() (outcome, reason string) {
 		outcome = string(r.Kind) + " " + outcome
 	}
 	return outcome, reason
-}
-
-// Plain rewords the errors of runs that were stopped: "inactive: stopped: inactive" becomes
-// "stopped: the issue left the active states".
-func Plain(e string) string {
-	code, reason, _ := strings.Cut(e, ": ")
-	switch {
-	case reason != reconcile.StoppedText(code):
-		return e
-	case code == reconcile.StopOperator || code == reconcile.StopAll:
-		return "stopped by an operator"
-	case code == reconcile.StopInactive || code == reconcile.StopTerminal:
-		return "stopped: the issue left the active states"
-	default:
-		return "stopped: " + cmp.Or(words.Releases[code], code)
-	}
 }

@@ -84,6 +84,7 @@ func TestRows(t *testing.T) {
 			Identifier: "WEB-7",
 			Outcome:    new(reconcile.Canceled),
 			Error:      new("missing: stopped: missing"),
+			stoppedBy:  reconcile.StopMissing,
 		}},
 		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{
 			IssueID:     "9",

@@ -46,6 +46,7 @@ type RunRow struct {
 	Tokens    Tokens                    `json:"tokens"`
 	Cost      *Cost                     `json:"cost"` // of these tokens; null without agent.prices
 	ThreadID  *string                   `json:"thread_id"`
+	stoppedBy string                    // reconcile.Run.StoppedBy
 	issueID   string
 	labels    []string
 	found     string // the text in which a search looks; empty before the end of the run
@@ -56,6 +57,7 @@ func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	return RunRow{
 		Project:       f.Name,
 		RunID:         r.ID,
+		stoppedBy:     r.StoppedBy(),
 		issueID:       r.IssueID,
 		labels:        r.Issue.Labels,
 		Identifier:    r.Identifier,

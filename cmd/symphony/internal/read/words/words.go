@@ -3,6 +3,7 @@
 package words
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,6 +25,17 @@ var Releases = map[string]string{
 	reconcile.SkipBlockedBy: "another issue blocks it",
 
 	reconcile.ReleasedByPerson: "a person moved it on, after its agent had needed help",
+}
+
+// Stopped says why a run was stopped that ended for no other reason.
+func Stopped(by string) string {
+	switch by {
+	case reconcile.StopOperator, reconcile.StopAll:
+		return "stopped by an operator"
+	case reconcile.StopInactive, reconcile.StopTerminal:
+		return "stopped: the issue left the active states"
+	}
+	return "stopped: " + cmp.Or(Releases[by], by)
 }
 
 // Wait is why a claim waits for its next run.

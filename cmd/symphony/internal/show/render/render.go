@@ -130,8 +130,10 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	if run.Kind != reconcile.DeliveryRun {
 		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
 	}
-	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
-		line += ": " + view.Plain(*e)
+	if by := run.StoppedBy(); by != "" {
+		line += ": " + words.Stopped(by)
+	} else if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
+		line += ": " + *e
 	}
 	d := run.Delivery
 	if outcome == notDelivered {
