@@ -386,7 +386,7 @@ func (d *deliveryStep) redeliver(ctx context.Context) error {
 	}
 	if d.site.space.Created {
 		if err := d.beginAgain(ctx, h); err != nil {
-			return errors.Join(err, d.site.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+			return errors.Join(err, d.site.host.Discard(ctx))
 		}
 	}
 	if err := d.verifyAgain(ctx, h); err != nil {

@@ -115,7 +115,7 @@ func (w *workspaceStep) take(ctx context.Context) error {
 	}
 	if w.site.space.Created {
 		if err := w.fill(ctx); err != nil {
-			return errors.Join(err, w.site.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+			return errors.Join(err, w.site.host.Discard(ctx))
 		}
 	}
 	return w.site.host.Confirm(ctx, host.ConfirmRequest{

@@ -38,6 +38,10 @@ func (c crashingRun) Confirm(ctx context.Context, r ConfirmRequest) error {
 	return crash.AroundErr("host.Confirm", func() error { return c.Run.Confirm(ctx, r) })
 }
 
+func (c crashingRun) Discard(ctx context.Context) error {
+	return crash.AroundErr("host.Discard", func() error { return c.Run.Discard(ctx) })
+}
+
 func (c crashingRun) MakeHome(ctx context.Context, r HomeRequest) error {
 	return crash.AroundErr("host.MakeHome", func() error { return c.Run.MakeHome(ctx, r) })
 }

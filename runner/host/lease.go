@@ -15,9 +15,11 @@ type Lease interface {
 	// Open begins a run that works in a directory of the operator instead of a workspace. The
 	// caller must call Finish.
 	Open(ctx context.Context) error
-	// Confirm records that a prepared workspace is ready for work, or discards a new workspace
-	// whose after_create failed.
+	// Confirm records that a prepared workspace is ready for work.
 	Confirm(ctx context.Context, r ConfirmRequest) error
+	// Discard removes a new workspace that could not be filled, because its after_create failed
+	// for example.
+	Discard(ctx context.Context) error
 	// Verify checks that the workspace is still the directory that the run acquired.
 	Verify(ctx context.Context) error
 	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it
@@ -76,7 +78,6 @@ type PrepareAnswer struct {
 
 // ConfirmRequest ends the preparation.
 type ConfirmRequest struct {
-	Discard bool
 	// KeepCache keeps for checkouts the files that after_create left in the cache of the
 	// agent's commands, before an agent can change them.
 	KeepCache bool

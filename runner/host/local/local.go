@@ -190,15 +190,19 @@ func (r *run) Confirm(ctx context.Context, q host.ConfirmRequest) error {
 	if err := r.held(); err != nil {
 		return err
 	}
-	if q.Discard {
-		return r.space.Discard()
-	}
 	if q.KeepCache {
 		if err := r.space.KeepCache(ctx); err != nil {
 			return err
 		}
 	}
 	return r.space.Ready()
+}
+
+func (r *run) Discard(context.Context) error {
+	if err := r.held(); err != nil {
+		return err
+	}
+	return r.space.Discard()
 }
 
 func (r *run) Verify(context.Context) error {

@@ -117,6 +117,8 @@ func (r run) Confirm(ctx context.Context, q host.ConfirmRequest) error {
 	return tell(ctx, r.Client, "Confirm", q)
 }
 
+func (r run) Discard(ctx context.Context) error { return tell(ctx, r.Client, "Discard", nothing{}) }
+
 func (r run) Verify(ctx context.Context) error { return tell(ctx, r.Client, "Verify", nothing{}) }
 
 func (r run) Login(ctx context.Context, q host.LoginRequest) (host.LoginAnswer, error) {

@@ -227,6 +227,7 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		"Prepare":        methodOf(run.Prepare),
 		"Open":           methodOf(withoutBoth(run.Open)),
 		"Confirm":        methodOf(withoutResult(run.Confirm)),
+		"Discard":        methodOf(withoutBoth(run.Discard)),
 		"Verify":         methodOf(withoutBoth(run.Verify)),
 		"Login":          methodOf(run.Login),
 		"MakeHome":       methodOf(withoutResult(run.MakeHome)),

@@ -104,7 +104,7 @@ func tryJob(
 	if err != nil {
 		return root, errors.Join(fmt.Errorf("make a workspace in %s: %w", root, err), trial.Finish(ctx))
 	}
-	err = errors.Join(trial.Confirm(ctx, host.ConfirmRequest{Discard: true}), trial.Finish(ctx))
+	err = errors.Join(trial.Discard(ctx), trial.Finish(ctx))
 	return root, errors.Join(err, client.Release(ctx))
 }
 
