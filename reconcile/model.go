@@ -366,20 +366,14 @@ const ReleasedByPerson = "by_person"
 // stopped for a reason: "stopped: inactive".
 func StoppedText(reason string) string { return "stopped: " + reason }
 
-// stoppedBy returns the reason for a stop, if an error says no more than that there was one.
-func stoppedBy(code, message string) string {
-	if code == "" || message != StoppedText(code) {
+// StoppedBy returns why a run was stopped, such as StopOperator, if it ended only for that
+// reason.
+func (r Run) StoppedBy() string {
+	if !r.OnlyStopped {
 		return ""
 	}
-	return code
+	return r.ErrorCode
 }
-
-// StoppedBy returns why a run was stopped, such as StopOperator, if it ended only for that
-// reason. It is empty for a run whose worker did not end after the stop and was killed.
-func (r Run) StoppedBy() string { return stoppedBy(r.ErrorCode, r.ErrorText) }
-
-// StoppedBy is Run.StoppedBy of the run after which a claim waits.
-func (c Claim) StoppedBy() string { return stoppedBy(c.Fault()) }
 
 // Tokens are cumulative counts (specification 13.5).
 type Tokens struct {
@@ -425,6 +419,9 @@ type Run struct {
 	ErrorCode, ErrorText string
 	StopReason           string
 	StopAt               Instant // when the stop was requested; zero if it was not
+	// OnlyStopped: its worker ended it for StopReason alone, which is its ErrorCode, too. It is
+	// not set if the worker had to be killed, which ErrorText says then.
+	OnlyStopped bool
 	// the number of passes that could not end the dead run's remaining processes
 	ReapTries   int
 	Settled     bool

@@ -44,8 +44,9 @@ type record struct {
 	cancel    context.CancelCauseFunc // ends the run
 
 	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row, link, movedMono and corrects
+	mu    sync.Mutex // guards row, stop, link, movedMono and corrects
 	row   reconcile.Run
+	stop  string // why a pass asked the run to stop; empty if none did
 	// link is the connection to the other machine on which the run works, once that is
 	// reached; nil for a run of this machine.
 	link Link
@@ -130,6 +131,7 @@ func (r *record) store(ctx context.Context) error {
 		return err
 	}
 	if orders.Stop != "" { // possibly together with an error of the write
+		r.change(func(*reconcile.Run) { r.stop = orders.Stop })
 		r.cancel(runEnd{reconcile.Canceled, orders.Stop, reconcile.StoppedText(orders.Stop)})
 	}
 	if orders.Messages {

@@ -151,6 +151,7 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 		r.Outcome = end.outcome
 		r.ErrorCode = end.code
 		r.ErrorText = end.message
+		r.OnlyStopped = end.outcome == reconcile.Canceled && end.code == j.rec.stop
 		r.EndedAt = j.worker.Now()
 	})
 	j.log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)

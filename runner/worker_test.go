@@ -191,7 +191,8 @@ func TestStopWhileStreaming(t *testing.T) {
 				r.journal.setStop(c.reason)
 				close(r.terminate)
 			}()
-			r.ends(c.outcome, c.code)
+			run := r.ends(c.outcome, c.code)
+			test.Equal(t, "it was only stopped", run.OnlyStopped, c.reason != "")
 			test.Equal(t, "what after_run saw", test.Read(t, r.space("after")), string(c.outcome)+"\n0\n")
 			test.Contains(
 				t,

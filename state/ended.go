@@ -28,7 +28,7 @@ type FoundRun struct {
 
 const endedColumns = `id, kind, issue_id, identifier,
 	issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''), labels,
-	outcome, error_code, error_text, after_run_error, delivery, turns, started_at, ended_at, runtime_ms,
+	outcome, error_code, error_text, only_stopped, after_run_error, delivery, turns, started_at, ended_at, runtime_ms,
 	model, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 	coalesce(nullif(delivery, '') ->> '$.code', '') <> '' AND NOT EXISTS (
 		SELECT 1 FROM runs AS later WHERE later.issue_id = runs.issue_id AND later.id > runs.id
@@ -38,7 +38,7 @@ func endedFields(r *EndedRun) []any {
 	return []any{
 		&r.ID, &r.Kind, &r.IssueID, &r.Identifier,
 		&r.Issue.URL, &r.Issue.Title, &r.Issue.State, jsonOf(&r.Issue.Labels),
-		&r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError, jsonOf(&r.Delivery), &r.Turns,
+		&r.Outcome, &r.ErrorCode, &r.ErrorText, &r.OnlyStopped, &r.AfterRunError, jsonOf(&r.Delivery), &r.Turns,
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), millisOf(&r.Runtime),
 		&r.Model, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total,
 		&r.Undelivered,

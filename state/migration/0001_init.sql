@@ -50,6 +50,7 @@ CREATE TABLE runs (
   stop_reason    TEXT    CHECK (stop_reason <> ''),
   stop_mono      INTEGER, -- when the stop was asked for, in nanoseconds of the boot that stop_boot names
   stop_boot      TEXT,
+  only_stopped   INTEGER NOT NULL DEFAULT 0, -- the run ended for its stop_reason, and nothing else is to be said
   reap_tries     INTEGER NOT NULL DEFAULT 0,
   settled        INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR outcome IS NOT NULL),
   issue          TEXT    NOT NULL,

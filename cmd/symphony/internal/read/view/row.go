@@ -257,8 +257,8 @@ func (v Overview) runningRow(r RunningRow) Row {
 
 func (v Overview) retryingRow(r RetryingRow) Row {
 	why := cmp.Or(text.OrEmpty(r.Error), words.Waits[r.Kind].Short)
-	if by := r.Claim.StoppedBy(); by != "" {
-		why = words.Stopped(by)
+	if r.Kind == reconcile.Interrupted && r.Claim.ErrorCode == reconcile.StopAll {
+		why = words.Stopped(reconcile.StopAll)
 	}
 	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
 	row.Claimed = true
