@@ -186,14 +186,32 @@ func (a *access) permit(r *http.Request, n need) error {
 	case a.mayAct(r):
 		return nil
 	}
-	if r.Header.Get("Authorization") != "" {
-		return notTheToken()
+	given := r.Header.Get("Authorization")
+	if given != "" {
+		return wrongHeader(given)
 	}
 	return reconcile.NewError(
 		"unauthorized",
 		"this needs the token of the server",
 		"log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN",
 	)
+}
+
+// wrongHeader is the error for a header Authorization that is not accepted. Other tools send
+// the token alone, or as "token TOKEN".
+func wrongHeader(given string) error {
+	const hint = "send Authorization: Bearer TOKEN"
+	scheme, _, hasScheme := strings.Cut(given, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		return notTheToken()
+	case hasScheme:
+		message := fmt.Sprintf("the header Authorization must begin with Bearer, not with %q", text.Within(scheme, 10))
+		return reconcile.NewError("unauthorized", message, hint)
+	default:
+		const message = "the header Authorization lacks the word Bearer before the token"
+		return reconcile.NewError("unauthorized", message, hint)
+	}
 }
 
 func notTheToken() error {
