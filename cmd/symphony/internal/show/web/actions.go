@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -341,6 +342,7 @@ type parameters struct {
 	Reason     string   `json:"reason"`
 	ForSession bool     `json:"for_session"`
 	Texts      []string `json:"texts"`
+	Text       *string  `json:"text"` // one more of Texts, by its name in a form
 	Choices    []int    `json:"choices"`
 
 	Verb    reconcile.Verb `json:"verb"` // these two at severalPath only
@@ -355,6 +357,26 @@ type targetRef struct {
 	Name    string `json:"name"`
 }
 
+// UnmarshalJSON reads a target, and says what a target is if the value is none.
+func (t *targetRef) UnmarshalJSON(data []byte) error {
+	type plain targetRef // without this method
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	err := dec.Decode((*plain)(t))
+	if err == nil {
+		return nil
+	}
+	name, isUnknown := unknownField(err)
+	if isUnknown {
+		return unknownName("field of a target", name, []string{"name", "project"})
+	}
+	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+	if isType && wrong.Field == "" {
+		return badRequest(`a target must be an object with the name of an issue or a request: {"name":"ABC-7"}`)
+	}
+	return err
+}
+
 // readParameters reads the body: JSON, a form of a program with the same names (text and
 // choice may be repeated), or a form of a page, where answer-N and text-N belong to the
 // question with the index N.
@@ -365,7 +387,10 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-			return p, badJSON(err)
+			return p, badJSON(r.URL.Path, err)
+		}
+		if p.Text != nil {
+			p.Texts = append(p.Texts, *p.Text)
 		}
 	case kind == "application/x-www-form-urlencoded":
 		if err := r.ParseForm(); err != nil {
@@ -374,7 +399,7 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		if r.PostForm.Has("back") {
 			p.Back = backTo(r)
 		}
-		if err := p.readForm(r.PostForm); err != nil {
+		if err := p.readForm(r.URL.Path, r.PostForm); err != nil {
 			return p, err
 		}
 	case kind != "" || r.ContentLength > 0:
@@ -395,11 +420,19 @@ func readParameters(r *http.Request) (p parameters, err error) {
 // formNames are the names in the form of a program.
 var formNames = []string{"reason", "for_session", "text", "choice"}
 
-// readForm reads a form of a program or of a page.
-func (p *parameters) readForm(form url.Values) error {
+// formNamesOf returns the names in the form of a program, for the request with this path.
+func formNamesOf(path string) []string {
+	known := jsonNames(path)
+	return text.Filter(formNames, func(name string) bool {
+		return slices.Contains(known, name) || slices.Contains(known, name+"s")
+	})
+}
+
+// readForm reads a form of a program or of a page, which was sent to path.
+func (p *parameters) readForm(path string, form url.Values) error {
 	for name := range form {
 		if !form.Has("back") && !slices.Contains(formNames, name) {
-			return unknownName("field", name, formNames)
+			return unknownName("field", name, formNamesOf(path))
 		}
 	}
 	p.Reason = form.Get("reason")
@@ -457,8 +490,22 @@ func badBody(err error) error {
 	return badRequest("the body: " + err.Error())
 }
 
-// jsonNames are the names in the JSON of a program; the last two are for severalPath.
-var jsonNames = []string{"reason", "for_session", "texts", "choices", "verb", "targets"}
+// jsonNames returns the names in the JSON of a program, for the request with this path.
+func jsonNames(path string) []string {
+	switch path[strings.LastIndex(path, "/")+1:] {
+	case "tell", "send-back":
+		return []string{"texts", "text"}
+	case "answer":
+		return []string{"texts", "text", "choices"}
+	case "approve":
+		return []string{"for_session"}
+	case "deny":
+		return []string{"reason"}
+	case "several":
+		return []string{"verb", "targets", "reason", "for_session"}
+	}
+	return nil
+}
 
 // kindsInJSON are the kinds of values, as package json names those that it reads and those
 // that it wants.
@@ -473,11 +520,22 @@ var kindsInJSON = map[string]string{
 	"struct": "an object",
 }
 
-// badJSON is the error for JSON that can't be read. The errors of package json name our types.
-func badJSON(err error) error {
-	name, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+// unknownField returns the name of the field for which package json has refused an object.
+func unknownField(err error) (name string, is bool) {
+	name, is = strings.CutPrefix(err.Error(), "json: unknown field ")
+	return strings.Trim(name, `"`), is
+}
+
+// badJSON is the error for JSON that can't be read, of the request with this path. The errors
+// of package json name our types.
+func badJSON(path string, err error) error {
+	name, isUnknown := unknownField(err)
 	if isUnknown {
-		return unknownName("field", strings.Trim(name, `"`), jsonNames)
+		return unknownName("field", name, jsonNames(path))
+	}
+	known, isOurs := errors.AsType[*reconcile.Error](err) // of a target
+	if isOurs {
+		return known
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return badRequest("the JSON of the body has no end")
@@ -500,6 +558,9 @@ func badJSON(err error) error {
 
 // unknownName refuses a parameter or a field that a request can't have.
 func unknownName(kind, name string, known []string) error {
+	if len(known) == 0 {
+		return badRequest(fmt.Sprintf("unknown %s %q: this request has none", kind, name))
+	}
 	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
 		kind, name, text.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
 }

@@ -147,7 +147,7 @@ func TestActionOrders(t *testing.T) {
 		},
 		{
 			"/api/v1/ABC-1/tell",
-			`{"texts":["use red"]}`,
+			`{"text":"use red"}`,
 			issue("ABC-1", operate.Message{Issue: "ABC-1", Text: "use red"}),
 		},
 		{
@@ -216,7 +216,18 @@ func TestActionErrors(t *testing.T) {
 	}{
 		{request, "", "", 400, "the answer is missing"},
 		{request, `{"texts":["a"],"choices":[1]}`, "", 400, "cannot be combined"},
-		{request, `{"text":"a"}`, "", 400, `unknown field \"text\", did you mean \"texts\"?; known: reason, `},
+		{request, `{"txt":"a"}`, "", 400, `unknown field \"txt\", did you mean \"text\"?; known: texts, text, choices"`},
+		{"/api/v1/ABC-1/tell?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\"; known: texts, text"`},
+		{"/api/v1/ABC-1/tell?project=web", "message=a", "", 400, `unknown field \"message\"; known: text"`},
+		{"/api/v1/pause?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\": this request has none`},
+		{severalPath, `{"verb":"hold","targets":["ABC-1"]}`, "", 400, "a target must be an object with the name"},
+		{
+			severalPath,
+			`{"verb":"hold","targets":[{"id":"ABC-1"}]}`,
+			"",
+			400,
+			`unknown field of a target \"id\"; known: name, project"`,
+		},
 		{request, `{"texts":"a"}`, "", 400, `the field \"texts\" must be a list, not a text`},
 		{request, `{"reason":7}`, "", 400, `the field \"reason\" must be a text, not a number`},
 		{request, `{"texts":[{}]}`, "", 400, `the field \"texts\" must be a text, not an object`},
@@ -255,7 +266,13 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
 		{"/api/v1/pause?project=wep", "", "", 404, `there is no project \"wep\" here, did you mean \"web\"?`},
 		{"/api/v1/pause?projekt=web", "", "", 400, `unknown parameter \"projekt\", did you mean \"project\"?`},
-		{request, "reasom=a", "", 400, `unknown field \"reasom\", did you mean \"reason\"?`},
+		{
+			"/api/v1/requests/ABC-1.2/deny?project=web",
+			"reasom=a",
+			"",
+			400,
+			`unknown field \"reasom\", did you mean \"reason\"?; known: reason"`,
+		},
 		{"/api/v1/pause?project=web", "", "", 202, `{"paused":true}`},
 		{request, `{"choices":[7]}`, "usage", 400, "usage"},
 		{request, `{"choices":[1]}`, "request_not_found", 404, "request_not_found"},
