@@ -18,11 +18,12 @@ import (
 // send notifications with methods of our own.
 type transport struct {
 	mcp.IOTransport
+	log  *slog.Logger
 	conn mcp.Connection // nil until the server runs
 }
 
 func newTransport(in io.ReadCloser, out io.WriteCloser, log *slog.Logger) *transport {
-	return &transport{IOTransport: mcp.IOTransport{
+	return &transport{log: log, IOTransport: mcp.IOTransport{
 		Reader:        newFrames(in, out, log),
 		Writer:        out,
 		MaxLineLength: -1,
@@ -30,9 +31,13 @@ func newTransport(in io.ReadCloser, out io.WriteCloser, log *slog.Logger) *trans
 }
 
 // Connect implements mcp.Transport.
-func (t *transport) Connect(ctx context.Context) (conn mcp.Connection, err error) {
-	t.conn, err = t.IOTransport.Connect(ctx)
-	return t.conn, err
+func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.IOTransport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.conn = newAnswering(conn, t.log)
+	return t.conn, nil
 }
 
 // notify sends a notification. It must not be called before the first message of the host.
@@ -87,23 +92,39 @@ func (f *frames) Read(p []byte) (int, error) {
 
 // check reports whether a line is a message. It answers any other line.
 func (f *frames) check(line []byte) bool {
-	if !json.Valid(line) {
-		f.refuse(line, jsonrpc.CodeParseError, "JSON")
+	if fault := notJSON(line); fault != "" {
+		f.refuse(line, jsonrpc.CodeParseError, fault)
 		return false
 	}
 	if _, err := jsonrpc.DecodeMessage(line); err != nil {
-		f.refuse(line, jsonrpc.CodeInvalidRequest, "a message of JSON-RPC 2.0, without a batch")
+		f.refuse(line, jsonrpc.CodeInvalidRequest, "is not a message of JSON-RPC 2.0, without a batch")
 		return false
 	}
 	return true
 }
 
-// refuse answers a line that is no message. The argument what names the expected form, such as
-// "JSON".
-func (f *frames) refuse(line []byte, code int, what string) {
-	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
-	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"
-	if _, err := fmt.Fprintf(f.out, answer, code, len(line), what); err != nil {
+// notJSON says why a line is not JSON, such as "is not JSON from byte 1 on"; empty if it is.
+func notJSON(line []byte) string {
+	const oneLine = ": send each message complete, in a line of its own"
+	var value json.RawMessage
+	err := json.Unmarshal(line, &value)
+	if err == nil {
+		return ""
+	}
+	if errors.Is(json.NewDecoder(bytes.NewReader(line)).Decode(&value), io.ErrUnexpectedEOF) {
+		return "is not JSON, because it ends in the middle" + oneLine
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("is not JSON from byte %d on", syntax.Offset) + oneLine
+	}
+	return "is not JSON" + oneLine
+}
+
+// refuse answers a line that is no message. fault says why, such as "is not JSON".
+func (f *frames) refuse(line []byte, code int, fault string) {
+	f.log.Warn("a line of the host "+fault, slog.Int("bytes", len(line)))
+	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes %s"}}` + "\n"
+	if _, err := fmt.Fprintf(f.out, answer, code, len(line), fault); err != nil {
 		f.log.Warn("the host can't be answered", slog.Any("error", err))
 	}
 }
