@@ -83,7 +83,7 @@ func wrongName(tool string, schema *jsonschema.Schema, members map[string]json.R
 		message := fmt.Sprintf("%s has no argument %q", tool, text.Within(name, maxID))
 		meant := meantBy(name, schema, members)
 		if meant == "" {
-			return reconcile.NewError(agents.CodeInvalid, message, "leave it out; "+signature(schema))
+			return reconcile.NewError(agents.CodeInvalid, message, useInstead(tool, name, schema)+"; "+signature(schema))
 		}
 		return reconcile.NewError(
 			agents.CodeInvalid,
@@ -101,6 +101,18 @@ func wrongName(tool string, schema *jsonschema.Schema, members map[string]json.R
 		}
 	}
 	return nil
+}
+
+// useInstead returns what to do with an argument that a tool does not have. Only in the group
+// lean does spawn_agent take a prompt.
+func useInstead(tool, name string, schema *jsonschema.Schema) string {
+	plain := plainName(name)
+	isPrompt := plain == "prompt" || slices.Contains(otherNames["prompt"], plain)
+	if tool == "spawn_agent" && isPrompt && schema.Properties["prompt"] == nil {
+		return "new_conversation and then send_user_turn give the agent its work, " +
+			"or symphony mcp --tools lean lets spawn_agent take the prompt"
+	}
+	return "leave it out"
 }
 
 // meantBy returns the argument that an unknown name most likely stands for, "" for none.

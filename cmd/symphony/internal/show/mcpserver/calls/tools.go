@@ -255,6 +255,9 @@ func (t *Tools) unknown(tool string) error {
 		meant = text.First(text.Nearest(tool, names), func(string) bool { return true })
 	}
 	message := fmt.Sprintf("unknown tool %q", text.Within(tool, maxID))
+	if tool == "" {
+		message = "the name of the tool, params.name, is missing"
+	}
 	if meant != "" {
 		message += "; use " + meant
 	}

@@ -1,12 +1,14 @@
 package calls
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -36,4 +38,22 @@ func TestUnknownTool(t *testing.T) {
 	} {
 		test.Contains(t, name, tools.unknown(name).Error(), "; use "+meant+"; the tools are hold_issue, ")
 	}
+}
+
+// A call whose tool is in another member, such as params.tool, says which member is missing.
+func TestNoTool(t *testing.T) {
+	tools := &Tools{inputs: map[string]*jsonschema.Schema{"show_issue": {}}}
+	const want = "the name of the tool, params.name, is missing; the tools are show_issue"
+	test.Contains(t, "the error", tools.unknown("").Error(), want)
+}
+
+// A prompt for spawn_agent of the group agents names the tools that take it.
+func TestPromptElsewhere(t *testing.T) {
+	agents := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"cwd": {}}}
+	for _, name := range []string{"prompt", "task"} {
+		err := wrongName("spawn_agent", agents, map[string]json.RawMessage{name: nil})
+		test.Contains(t, name, exit.From(err).Hint, "send_user_turn", "symphony mcp --tools lean")
+	}
+	err := wrongName("spawn_agent", agents, map[string]json.RawMessage{"fork_turns": nil})
+	test.Contains(t, "another argument", exit.From(err).Hint, "leave it out; ")
 }
