@@ -161,6 +161,24 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Passes that somebody's own schedule runs without --trigger count as run by hand, so that the
+// problem names the flag.
+func TestJudgeByHand(t *testing.T) {
+	for name, c := range map[string]struct {
+		out  Status
+		want string
+	}{
+		"a line":    {Status{byHand: "* * * * * symphony tick -w W.md"}, "add --trigger cron after tick"},
+		"a trigger": {Status{byHand: "* * * * * symphony tick --trigger cron -w W.md"}, "no schedule is installed"},
+		"a pass": {
+			Status{LastPass: &wiring.LastPassRow{Trigger: wiring.TriggerManual}},
+			"of your own needs symphony tick --trigger cron",
+		},
+	} {
+		test.Contains(t, name, c.out.Judge(time.Now()).Problem, c.want)
+	}
+}
+
 // The units of the packages are those that install writes, for the project in the folder that
 // is the instance.
 func TestPackagedUnits(t *testing.T) {

@@ -188,6 +188,8 @@ type Status struct {
 		WorkflowPath string `json:"workflow_path"`
 		StateDir     string `json:"state_dir"`
 	} `json:"project"`
+
+	byHand string // the line of the crontab that somebody wrote for the project, empty for none
 }
 
 // scheduledPass is the last pass of the active schedule, or of any schedule if none is active.
@@ -224,6 +226,7 @@ func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 	out.Project.WorkflowPath = p.Path
 	out.Project.StateDir = p.StateDir
 	found := findInstalled(ctx, p)
+	out.byHand = found.lineByHand(p)
 	for _, kind := range found.kinds {
 		kind.addStatus(ctx, &out)
 	}
@@ -340,9 +343,15 @@ func (out *Status) Judge(now time.Time) Verdict {
 		Dead: true,
 	}
 	switch {
+	case nothing && out.byHand != "" && !strings.Contains(out.byHand, "--trigger"):
+		verdict.Problem = "passes of a line in your crontab count as run by hand: " +
+			"add --trigger cron after tick with crontab -e: " + out.byHand
 	case nothing:
-		workflow := text.ShellQuote(out.Project.WorkflowPath)
-		verdict.Problem = "no schedule is installed: symphony schedule install -w " + workflow
+		verdict.Problem = "no schedule is installed: symphony schedule install -w " +
+			text.ShellQuote(out.Project.WorkflowPath)
+		if out.LastPass != nil && out.LastPass.Trigger == wiring.TriggerManual {
+			verdict.Problem += "; a crontab line or timer of your own needs symphony tick --trigger cron"
+		}
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		verdict.Text = "not active yet: no pass has come"
 		verdict.Problem = "cron has not run a pass yet: if it does not within two minutes, symphony doctor"
