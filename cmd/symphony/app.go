@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -121,6 +122,12 @@ func unknownCommand(app *cli.App, words []string) error {
 	if task, known := notOurs[strings.ToLower(name)]; known {
 		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), task)
 	}
+	if strings.EqualFold(name, "issue") {
+		meant := issueTask(words[1:])
+		if meant != "" {
+			return exit.Usage("unknown command %q, did you mean %q?", name, meant)
+		}
+	}
 	var names []string
 	for _, c := range app.Commands {
 		if !c.Hidden {
@@ -133,14 +140,33 @@ func unknownCommand(app *cli.App, words []string) error {
 	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
 }
 
+// issueTask returns our words for a subcommand of gh issue and its arguments, such as "show 7"
+// for view 7; empty for a subcommand of another name. Flags are left out.
+func issueTask(words []string) string {
+	words = text.Filter(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
+	if len(words) == 0 {
+		return ""
+	}
+	argument := strings.Join(words[1:], " ")
+	switch words[0] {
+	case "show", "view":
+		return "show " + cmp.Or(argument, "ISSUE")
+	case "add", "create":
+		return "issues new " + text.ShellQuote(cmp.Or(argument, "TITLE"))
+	}
+	return ""
+}
+
 // notOurs tells how to do what other tools do with a command of that name, and symphony with
 // none.
 var notOurs = map[string]string{
-	"accept":      takeTask + "; symphony approve allows what an agent asks for",
-	"auth":        loginTask,
-	"blocked":     needyTask,
-	"close":       "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash",
-	"done":        takeTask,
+	"accept":  takeTask + "; symphony approve allows what an agent asks for",
+	"auth":    loginTask,
+	"blocked": needyTask,
+	"close":   "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash",
+	"done":    takeTask,
+	"exec": "symphony takeover ISSUE opens codex in its conversation and its workspace; " +
+		"symphony diff ISSUE shows what it has changed",
 	"failed":      "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
 	"inbox":       needyTask,
 	"login":       loginTask,
@@ -201,7 +227,6 @@ var synonyms = map[string]string{
 	"describe":  "show",
 	"enable":    "schedule install",
 	"events":    "logs",
-	"exec":      "run",
 	"gc":        "prune",
 	"get":       "show",
 	"history":   "report",
@@ -280,8 +305,12 @@ func unknownFlag(c *cli.Command, name string) error {
 	var known []string
 	for _, f := range c.Flags {
 		long := f.Names()[0]
-		if len(name) == 1 && name != "o" && len(long) > 1 && long[0] == name[0] { // -a for --all
-			return exit.Usage("%s: unknown flag -%s, did you mean --%s?", c.Name, name, long)
+		if len(name) == 1 && name != "o" && len(long) > 1 && long[0] == strings.ToLower(name)[0] { // -a for --all
+			meant := long
+			if name == "A" && flagOf(c, allProjects) != nil { // of kubectl and docker, for everything
+				meant += ", or --project all"
+			}
+			return exit.Usage("%s: unknown flag -%s, did you mean --%s?", c.Name, name, meant)
 		}
 		if len(long) > 1 {
 			known = append(known, long)
@@ -295,8 +324,12 @@ func unknownFlag(c *cli.Command, name string) error {
 	case name == "all" && slices.ContainsFunc(c.Flags, filters):
 		const message = "%s: there is no --all: --filter chooses the issues, such as --filter status=held"
 		return exit.Usage(message, c.Name)
+	case name == "once" && c.Name == "tick":
+		return exit.Usage("tick: unknown flag --once: without --loop a tick is one pass, and ends")
 	case c.Name == "schedule" && slices.Contains([]string{"every", "interval"}, name):
-		return exit.Usage("schedule: unknown flag --%s: polling.interval_ms in WORKFLOW.md is the time between passes", name)
+		const message = "schedule: unknown flag --%s: polling.interval_ms in WORKFLOW.md is the time between " +
+			"passes of a timer; --cron runs one every minute"
+		return exit.Usage(message, name)
 	}
 	if name == "project" {
 		const message = "%s: --project all is for commands about several projects; -w FILE names one"

@@ -134,6 +134,10 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			at+1,
 		)
 	}
+	// before the flags of gh, which the library would refuse first
+	if command.Name == "issues" && issueTask(plain) != "" {
+		return nil, exit.Usage("issues: unknown subcommand %q, did you mean %q?", plain[0], issueTask(plain))
+	}
 	if len(paths) > 0 {
 		flags = append(flags, "--workflow", strings.Join(paths, betweenPaths))
 	}
@@ -222,12 +226,16 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	case len(args) > len(names)+1:
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	}
+	if len(names) > 0 && names[0] == "ISSUE" && isWorkflowFile(args[0]) {
+		return nil, "", issueExpected(c, names[0], args[0])
+	}
 	workflow := strings.Join(args[len(names):], "") // at most one
+	isAboutIssue := issueShaped(workflow) || wiring.IsNumber(workflow)
 	switch {
 	case !isWord(w, workflow):
-	case len(names) == 0 && issueShaped(workflow) && aboutIssue[c.Command.Name] != "":
+	case len(names) == 0 && isAboutIssue && aboutIssue[c.Command.Name] != "":
 		return nil, "", exit.Usage(
-			"%s: unexpected argument %q: the command is about a project; symphony %s %[2]s is about the issue",
+			"%s: unexpected argument %q: the command is about the whole project; symphony %s %[2]s is about the issue",
 			c.Command.Name,
 			workflow,
 			aboutIssue[c.Command.Name],
@@ -278,6 +286,18 @@ func argumentMissing(c *cli.Context, name string) error {
 		"REQUEST": "; symphony ps lists the requests",
 	}[name]
 	return exit.Usage("%s: %s is missing%s", c.Command.Name, name, where)
+}
+
+// isWorkflowFile reports whether an argument is the name of a workflow, and not of an issue.
+func isWorkflowFile(arg string) bool { return filepath.Base(arg) == "WORKFLOW.md" }
+
+// issueExpected is the error for a workflow in the place of an issue or a request.
+func issueExpected(c *cli.Context, name, arg string) error {
+	if name == "REQUEST" {
+		return argumentMissing(c, name)
+	}
+	const message = "%s: %q is a workflow, and an %s is expected before it; symphony ps --all lists the issues"
+	return exit.Usage(message, c.Command.Name, arg, name)
 }
 
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of

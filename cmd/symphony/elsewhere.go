@@ -64,6 +64,9 @@ func allHint(c *cli.Command, code string, args []string) string {
 	return ""
 }
 
+// makeOne is the step for somebody who means a new project.
+const makeOne = "; symphony init writes a WORKFLOW.md here"
+
 // placeHint names the project whose issue the command line means, or else the projects of the
 // account if the command has found none.
 func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, lost bool) string {
@@ -88,13 +91,14 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	case !lost || len(all) == 0:
 		return ""
 	case len(all) == 1:
-		return "the only project of this account: -w " + text.ShellQuote(all[0].Path)
+		return "the only project of this account: -w " + text.ShellQuote(all[0].Path) + makeOne
 	case flagOf(c, allProjects) == nil:
-		return fmt.Sprintf("name one of the %d projects of this account with -w FILE; symphony projects lists them", len(all))
+		const hint = "name one of the %d projects of this account with -w FILE; symphony projects lists them"
+		return fmt.Sprintf(hint+makeOne, len(all))
 	}
 	const hint = "--project all is about each of the %d projects of this account, -w FILE about one; " +
 		"symphony projects lists them"
-	return fmt.Sprintf(hint, len(all))
+	return fmt.Sprintf(hint+makeOne, len(all))
 }
 
 // placesOf returns the state directories in which a command may have looked: of each file that

@@ -75,6 +75,20 @@ func (d jsonDocument) within(field string) string {
 	return ""
 }
 
+// nearWithin returns the field of the document's members that a mistyped name most resembles,
+// such as title for titel; empty for none.
+func (d jsonDocument) nearWithin(name string) string {
+	var inner []string
+	for _, m := range membersOf(d.typ) {
+		inner = append(inner, text.Map(membersOf(m.typ), func(m jsonMember) string { return m.name })...)
+	}
+	near := text.Nearest(name, inner)
+	if len(name) < 4 || len(near) == 0 || len(near[0]) != len(name) {
+		return ""
+	}
+	return near[0]
+}
+
 // jsonMember is a member of an object in JSON.
 type jsonMember struct {
 	name string
@@ -142,7 +156,7 @@ func (v *jsonValue) accepts(word string) bool {
 		near := text.Nearest(word, d.fields())
 		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
 	}
-	isWithin := func(d jsonDocument) bool { return d.within(word) != "" }
+	isWithin := func(d jsonDocument) bool { return d.within(word) != "" || d.nearWithin(word) != "" }
 	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
 	field, _, hasDot := strings.Cut(word, ".")
 	isPath := func(d jsonDocument) bool { return hasDot && slices.Contains(d.fields(), field) }
@@ -216,6 +230,10 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		case slices.Contains(known, field):
 		case path != "" && (strings.Contains(field, ".") || len(text.Nearest(field, known)) == 0):
 			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
+		case len(text.Nearest(field, known)) == 0 && document.nearWithin(field) != "":
+			meant := document.nearWithin(field)
+			const message = "%s: unknown field %q of --json, did you mean %s? --json --jq '%s' prints it"
+			return exit.Usage(message, name, field, meant, document.within(meant))
 		default:
 			return exit.Usage("%s: unknown field %q of --json%s; there are %s",
 				name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))

@@ -133,6 +133,9 @@ func onIssues[C operate.Command](
 		if strings.Contains(c.Command.UsageText, "REQUEST") {
 			noun = "REQUEST"
 		}
+		if len(issues) > 0 && isWorkflowFile(issues[0]) {
+			return issueExpected(c, noun, issues[0])
+		}
 		switch {
 		case len(issues) == 0 && namesSeveral(c) && !c.IsSet("filter"):
 			return exit.Usage("%s: with several projects --filter chooses the issues", c.Command.Name)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -89,6 +91,9 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	if o.Loop {
+		if isTime(w, c.Args().First()) {
+			return exit.Usage("tick: --loop takes no time: polling.interval_ms in WORKFLOW.md is the time between passes")
+		}
 		projects, err := openProjects(w, c)
 		if err != nil {
 			return err
@@ -113,6 +118,15 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	return tick.Tick(c.Context, w, p, o)
+}
+
+// isTime reports whether an argument is a time such as 5m or 30, and not the name of a file.
+func isTime(w *term.Env, arg string) bool {
+	if arg == "" || wiring.Exists(w.Absolute(arg)) {
+		return false
+	}
+	_, err := time.ParseDuration(arg)
+	return err == nil || wiring.IsNumber(arg)
 }
 
 // fieldsFlag is -v of the commands that run a pass.
