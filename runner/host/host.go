@@ -93,7 +93,7 @@ type Repositories interface {
 	GitAround(dir string) string
 	// IsBranchName reports whether a name is valid for a branch: fix/login is, -f is not.
 	// HasBranch reports whether a repository contains a branch.
-	IsBranchName(ctx context.Context, name string) bool
+	IsBranchName(ctx context.Context, name string) (bool, error)
 	HasBranch(ctx context.Context, repository, branch string) bool
 	// Identity returns the author of commits in a repository of the operator, by the
 	// configuration of the repository and of the account, such as Ann and ann@work.example;

@@ -368,8 +368,9 @@ func (Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error) {
 
 func (Machine) GitAround(dir string) string { return git.DirAround(dir) }
 
-func (Machine) IsBranchName(ctx context.Context, name string) bool {
-	return git.IsBranchName(ctx, name)
+func (Machine) IsBranchName(ctx context.Context, name string) (bool, error) {
+	valid, err := git.IsBranchName(ctx, name)
+	return valid, git.Failed(err, "check the name of the branch %s", name)
 }
 
 func (Machine) HasBranch(ctx context.Context, repository, branch string) bool {

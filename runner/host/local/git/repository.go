@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -360,16 +361,21 @@ var otherToGit = text.Pattern(
 )
 
 // IsBranchName reports whether a branch can have a name, whether the name means nothing else
-// to git, and whether a person who reads it sees all of its characters in their order.
-func IsBranchName(ctx context.Context, name string) bool {
-	if otherToGit().MatchString(name) {
-		return false
+// to git, and whether a person who reads it sees all of its characters in their order. The
+// error means that git did not answer, for instance because it is missing.
+func IsBranchName(ctx context.Context, name string) (bool, error) {
+	if name == "" || otherToGit().MatchString(name) {
+		return false, nil
 	}
 	if strings.ContainsFunc(name, text.Control) {
-		return false
+		return false, nil
 	}
 	_, err := Run(plainGit(ctx, "/", "check-ref-format", "--branch", name), maxMemory)
-	return err == nil
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if ended && exit.Exited() {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // HasBranch reports whether a branch exists in a repository of the operator in dir.

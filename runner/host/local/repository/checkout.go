@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -135,7 +136,11 @@ func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 		}
 	}
 	how := []string{"--detach", to.Commit}
-	if to.Branch != "" && git.IsBranchName(ctx, to.Branch) {
+	valid, err := git.IsBranchName(ctx, to.Branch)
+	if err != nil {
+		return fmt.Errorf("check the name of the branch: %w", err)
+	}
+	if valid {
 		how = []string{"--no-track", "-B", to.Branch, to.Commit}
 	}
 	checkOut := m.gitIn(ctx, to.Dir, m.env, append([]string{"checkout", "--quiet"}, how...)...)

@@ -87,9 +87,13 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 
 // checkBranch returns an error for a branch that work is never pushed to.
 func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
+	valid, err := git.IsBranchName(ctx, branch)
+	if err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "check the name of the branch", err)
+	}
 	why := "it is the base, or the default branch of the remote"
 	switch {
-	case !git.IsBranchName(ctx, branch):
+	case !valid:
 		why = "git does not allow this name, or reads it as something else"
 	case branch != base && branch != m.headBranch():
 		return nil

@@ -213,6 +213,11 @@ func (c *commands) failed(code, what string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		err = errors.New("git is missing: it is not in PATH")
 		hint = "install git, or add its directory to PATH in ~/.profile"
+		if proc.LookPath("git", c.env) != "" {
+			const message = "only the login shell finds git, and symphony looks for it in %q itself"
+			err = fmt.Errorf(message, os.Getenv("PATH"))
+			hint = "link git into a directory of that PATH, or set PATH in the crontab or the unit"
+		}
 	}
 	if limit, reached := errors.AsType[git.LimitError](err); reached {
 		code = host.CodeGitLimit

@@ -238,6 +238,20 @@ func TestGitIsMissing(t *testing.T) {
 	)
 }
 
+// The login shell finds git, and symphony does not: that is a fault of the machine, not of the
+// name of a branch.
+func TestOnlyTheLoginShellFindsGit(t *testing.T) {
+	p := newPlace(t)
+	t.Setenv("PATH", "/nonexistent")
+	wantFault(
+		t,
+		test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")),
+		host.CodeRepositoryUnavailable,
+		"check the name of the branch",
+		`only the login shell finds git, and symphony looks for it in "/nonexistent" itself`,
+	)
+}
+
 // A git command that is killed runs once more. If it is killed again, the error does not blame
 // the remote, which would block all issues.
 func TestGitIsKilled(t *testing.T) {

@@ -98,6 +98,10 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 // check returns an error for branches with which the clone would fail after the agent was
 // started.
 func (w Worktree) check(ctx context.Context, machine host.Local) error {
+	valid, err := machine.IsBranchName(ctx, w.Branch)
+	if err != nil {
+		return err
+	}
 	switch {
 	case !machine.HasBranch(ctx, w.Source, w.Base):
 		return reconcile.NewError(
@@ -105,7 +109,7 @@ func (w Worktree) check(ctx context.Context, machine host.Local) error {
 			fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base),
 			"name a branch of that repository, or leave base out to begin at the one that is checked out",
 		)
-	case !machine.IsBranchName(ctx, w.Branch):
+	case !valid:
 		return reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),
