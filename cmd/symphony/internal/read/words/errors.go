@@ -217,7 +217,8 @@ var runErrors = []RunError{
 	},
 	{"leftover_process", "inspect the process with `ps -fp PID`; each pass tries again to end it"},
 	{"disk_full", "free disk space; the run is tried again and does not count as a failure"},
-	{"resource_limit", "raise the limits of open files (`ulimit -n`) and processes (`ulimit -u`)"},
+	{"resource_limit", "raise the limits of open files (`ulimit -n`), processes (`ulimit -u`) and sizes of files " +
+		"(`ulimit -f`)"},
 	{"temporary_directory", "create the directory that TMPDIR names, or unset the variable; then `symphony unblock`"},
 	{"state_missing, state_corrupt", "end all workers (`symphony stop --all`), " +
 		"then restore state.db from a backup or move the state directory aside"},
