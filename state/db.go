@@ -275,14 +275,11 @@ func openAny(ctx context.Context, dir, mode, options string) (*DB, error) {
 // are still there is an error.
 func databaseExists(dir string) (bool, error) {
 	const doing = "open the state"
-	unreadable := func(err error) error {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
 	// Look for leftovers before the database itself: otherwise another process could create a
 	// database in between, and its files would look like the leftovers of a lost database.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
-		return false, unreadable(err)
+		return false, unreadable(dir, err)
 	}
 	wal, walErr := os.Stat(filepath.Join(dir, databaseName+"-wal"))
 	info, err := os.Stat(filepath.Join(dir, databaseName))
@@ -292,7 +289,7 @@ func databaseExists(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, unreadable(err)
+		return false, unreadable(dir, err)
 	case !info.Mode().IsRegular():
 		return false, corrupt(dir, doing, errors.New("not a regular file"))
 	case info.Size() == 0:

@@ -153,15 +153,15 @@ func checkDir(dir string) (exists, open bool, err error) {
 		return false, false, nil
 	}
 	if err != nil {
-		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
+		return true, false, unreadable(dir, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
+		return true, false, unreadable(dir, err)
 	}
 	switch {
 	case !info.IsDir():
-		return true, false, dirError(dir, "is not a directory", "choose another with --state-dir", nil)
+		return true, false, unreadable(dir, unix.ENOTDIR)
 	case int(st.Uid) != os.Geteuid():
 		return true, false, dirError(dir, fmt.Sprintf("belongs to user %d", st.Uid),
 			"run symphony as that user, or choose another directory with --state-dir", nil)
@@ -170,13 +170,29 @@ func checkDir(dir string) (exists, open bool, err error) {
 	}
 	empty, err := isEmpty(dir)
 	if err != nil {
-		return true, true, dirError(dir, "cannot be read", "check its path and permissions", err)
+		return true, true, unreadable(dir, err)
 	}
 	if !empty {
 		return true, true, dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
 			"if it is symphony's, run: chmod 700 "+dir, nil)
 	}
 	return true, true, nil
+}
+
+// unreadable returns the error for a state directory that can't be read. If a file is in its
+// place, or in the place of a directory above it, the error names that.
+func unreadable(dir string, err error) error {
+	if !errors.Is(err, unix.ENOTDIR) {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	what := "is not a directory"
+	for at := filepath.Dir(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
+		info, statErr := os.Stat(at)
+		if statErr == nil && !info.IsDir() {
+			what = "cannot be used, because " + at + " is not a directory"
+		}
+	}
+	return dirError(dir, what, "name a directory with --state-dir or SYMPHONY_STATE_DIR", err)
 }
 
 func dirError(dir, what, hint string, err error) error {
@@ -208,7 +224,7 @@ func checkFilesystem(dir string) error {
 		case err == nil:
 			return refuseFilesystem(dir, networkFilesystem(&st))
 		case !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at):
-			return dirError(dir, "cannot be read", "check its path and permissions", err)
+			return unreadable(dir, err)
 		}
 	}
 }
