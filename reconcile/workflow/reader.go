@@ -140,11 +140,8 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		case known < 0 && !section && !unbuilt:
 			r.warn(f, "unknown key, ignored"+r.instead(f.key))
 		case null(value):
-			if known >= 0 && value.Value == "~" && r.keys[known].Type == typePath {
-				r.warn(
-					f,
-					`an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`,
-				)
+			if known >= 0 {
+				r.warnNull(f, r.keys[known])
 			}
 		case section && value.Kind != yaml.MappingNode:
 			r.invalid(f, "must be a map of keys, is "+kindName(value), "")
@@ -158,6 +155,20 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		default:
 			r.warn(f, message)
 		}
+	}
+}
+
+// warnNull warns about a key that has no value, which was probably not meant. A null that is
+// written as such was.
+func (r *frontMatter) warnNull(f field, k Key) {
+	switch {
+	case f.node.Value == "~" && k.Type == typePath:
+		r.warn(
+			f,
+			`an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`,
+		)
+	case f.node.Value == "" && k.Name != "workspace.root": // root says which directory is used
+		r.warn(f, "empty, so that the key counts as absent; write a value, or remove the line")
 	}
 }
 

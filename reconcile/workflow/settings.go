@@ -265,6 +265,7 @@ func (r *reader) root(f field) {
 	*root = filepath.Join(r.env.Temp, fmt.Sprintf("symphony_workspaces-%d", r.env.UID))
 	switch {
 	case f.node == nil:
+		r.warnKey("workspace.root", "empty: "+*root+" is used, which a restart may clear; write a directory")
 		return
 	case f.node.Kind != yaml.ScalarNode:
 		r.wrong(Key{Type: typePath}, f, "")
