@@ -232,10 +232,15 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	address = s.expand(strings.TrimSpace(address))
 	info, err := os.Stat(s.w.Absolute(address))
 	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
+	detached := ""
 	if isDir {
 		address = s.w.Absolute(address) // hooks run elsewhere
 		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
 		s.otherBase = s.unusualBase(ctx, address)
+		if s.answers.Base == "" {
+			detached = s.git(ctx, address, "rev-parse", "--short", "HEAD")
+			s.answers.Base = s.usualBranch(ctx, address)
+		}
 	}
 	switch {
 	case strings.ContainsFunc(address, text.Control):
@@ -256,8 +261,17 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 				"run git init and git commit there",
 			address,
 		)
+	case isDir && s.answers.Base == "":
+		return exit.Usage(
+			"init: %s has no branch at which agents could begin: run git switch -c main there first", address,
+		)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
+	}
+	if detached != "" {
+		const warning = "no branch is checked out in %s (HEAD is detached at %s): agents begin at %s; " +
+			"to begin at that commit, give it a branch with git branch NAME, and write the name into repository.base"
+		s.w.Note(slog.LevelWarn, fmt.Sprintf(warning, address, detached, s.answers.Base))
 	}
 	s.answers.Repository = address
 	own := filepath.Dir(s.p.Path)
@@ -279,6 +293,19 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		s.answers.Repository = relative // it moves with the workflow
 	}
 	return nil
+}
+
+// usualBranch returns the branch at which work begins if none is checked out: main, master, or
+// else the first of the repository; empty if it has none.
+func (s *starter) usualBranch(ctx context.Context, dir string) string {
+	list := s.git(ctx, dir, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads")
+	branches := strings.Fields(list)
+	for _, usual := range []string{"main", "master"} {
+		if slices.Contains(branches, usual) {
+			return usual
+		}
+	}
+	return first(branches)
 }
 
 // unusualBase returns the branch at which work begins if it is not the one that is expected:
