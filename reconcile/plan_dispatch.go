@@ -58,6 +58,9 @@ func (p *planner) dispatch() {
 		skip.Reason = reason
 		skip.Subject = subject
 		skip.Message = message
+		if reason == SkipBlockedBy {
+			skip.Mend = d.mendOfBlockers(c.issue)
+		}
 		if c.issue.URL != nil {
 			skip.URL = *c.issue.URL
 		}
@@ -452,6 +455,21 @@ func (d *dispatch) waitsForItself(issue Issue) bool {
 		}
 	}
 	return false
+}
+
+// mendOfBlockers says what a person has to do if an issue would otherwise wait for its blockers
+// forever; empty if they may end.
+func (d *dispatch) mendOfBlockers(issue Issue) string {
+	if d.waitsForItself(issue) {
+		return "remove one of the dependencies of the circle"
+	}
+	for _, b := range d.s.openBlockers(issue) {
+		name := cmp.Or(b.Identifier, b.ID)
+		if b.State == nil && name != nil {
+			return "create " + *name + ", or remove it from the dependencies of " + issue.Identifier
+		}
+	}
+	return ""
 }
 
 // start makes the contender's claim running and adds the dispatch of its run.

@@ -410,6 +410,9 @@ type Skip struct {
 	Labels     []string `json:"-"`
 	// the name of a label, an assignee, a blocker or a pull request; empty for other reasons
 	Subject string `json:"-"`
+	// what a person has to do first, such as "create WEB-9, or remove it from the dependencies of
+	// WEB-1"; empty where the reason may end without that
+	Mend string `json:"-"`
 	// in the queue for a slot, from 1 on; 0 if the issue does not wait for a slot
 	Place int `json:"place"`
 }

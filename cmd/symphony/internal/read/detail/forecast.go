@@ -18,7 +18,7 @@ type forecast struct {
 	// or no pass sees it at all.
 	reason      string
 	message     string
-	next        string           // how to change that no pass sees it; empty otherwise
+	next        string           // what a person has to do first; empty if nothing
 	limit       *reconcile.Limit // of codex's account, where it stops every issue
 	accountFull bool             // all slots of the account are taken
 }
@@ -51,6 +51,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		if skip.IssueID == r.id {
 			f.reason = skip.Reason
 			f.message = words.Skip(skip)
+			f.next = skip.Mend
 			return f, nil
 		}
 	}
