@@ -431,6 +431,19 @@ func GitOutput(err error) string {
 	return err.Error()
 }
 
+// ForeignHint is the next step after a git command that refused a repository of another account;
+// empty for other output of git.
+func ForeignHint(output string) string {
+	refused := dubious().FindStringSubmatch(output)
+	if refused == nil {
+		return ""
+	}
+	return "the repository belongs to another account: give it to this one with chown -R, or run git config " +
+		"--global --add safe.directory " + text.ShellQuote(refused[1])
+}
+
+var dubious = text.Pattern(`detected dubious ownership in repository at '([^']+)'`)
+
 // Codes of errors of Clone, Fetch and Deliver.
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or lacks the branch.

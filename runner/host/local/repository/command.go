@@ -227,6 +227,10 @@ func (c *commands) failed(code, what string, err error) error {
 		code = host.CodeGitKilled
 		hint = "find out what kills git, for instance the kernel when memory is short"
 	}
+	if foreign := host.ForeignHint(host.GitOutput(err)); foreign != "" {
+		err = fmt.Errorf("%w: %s", err, foreign)
+		hint = foreign
+	}
 	// these report the remote's objections to the commits
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict {
 		what = cmp.Or(what, "push") + " (" + c.Address() + ")"

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -419,6 +420,9 @@ func (d *delivery) push(ctx context.Context) error {
 			return d.failed(host.CodeDeliveryFailed, "", err)
 		}
 		if at == expected {
+			if err := d.checkNameFree(ctx); err != nil {
+				return err
+			}
 			return d.failed(host.CodeDeliveryFailed, "", pushErr)
 		}
 		if !d.replaceable(ctx, at) {
@@ -427,6 +431,24 @@ func (d *delivery) push(ctx context.Context) error {
 		expected = at
 	}
 	return d.conflict(expected)
+}
+
+// checkNameFree explains a push that failed because the remote got a branch, such as symphony,
+// after the clone: git can't make symphony/ABC-1 beside it.
+func (d *delivery) checkNameFree(ctx context.Context) error {
+	for name := path.Dir(d.branch); name != "."; name = path.Dir(name) {
+		at, err := d.remoteCommit(ctx, name)
+		if err != nil || at == "" {
+			continue // the error of the push tells
+		}
+		return reconcile.NewError(
+			host.CodeDeliveryFailed,
+			fmt.Sprintf("the remote has a branch %q, so git can't make %q there: rename it there "+
+				"(git branch -m %[1]s %[1]s-old); the commits are kept", name, d.branch),
+			"or begin repository.branch with something else than "+name+"/",
+		)
+	}
+	return nil
 }
 
 // replaceable reports whether the commit may replace the commit on the branch if that is not

@@ -59,6 +59,30 @@ func TestBranchCantBePushed(t *testing.T) {
 	p.mustDeliver("one", "")
 }
 
+// A branch that is made during the run, and keeps git from making the branch of the issue, is
+// named at the delivery.
+func TestNameIsTakenDuringRun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "first")
+	p.sh("git -C remote.git branch work main")
+	wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryFailed,
+		`the remote has a branch "work", so git can't make "work/one" there`, "git branch -m work work-old")
+	p.sh("git -C remote.git branch -m work work-old")
+	p.mustDeliver("one", "")
+}
+
+// A repository of another account, which git refuses, is named with the two ways out.
+func TestForeignRemote(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.env = append(p.env, "GIT_TEST_ASSUME_DIFFERENT_OWNER=1")
+	_, err := p.mirror().Clone(t.Context(), t.TempDir(), "w", "")
+	wantFault(t, err, host.CodeRepositoryUnavailable, "dubious ownership", "with chown -R, or run git config "+
+		"--global --add safe.directory "+p.remote)
+}
+
 // A clone on this machine that lacks history or files is named, with the command that mends
 // it.
 func TestIncompleteRemote(t *testing.T) {

@@ -287,7 +287,10 @@ func checkSignature(ctx context.Context, e *environment) []finding {
 // no such branch.
 func repositoryHint(repository workflow.Repository, answer string) string {
 	look := "git ls-remote " + text.ShellQuote(repository.URL)
+	foreign := host.ForeignHint(answer)
 	switch {
+	case foreign != "":
+		return foreign
 	case strings.Contains(answer, "could not read Username"):
 		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
 	case strings.Contains(answer, "Permission denied (publickey"):
