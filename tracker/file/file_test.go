@@ -187,7 +187,11 @@ func TestUnusableFiles(t *testing.T) {
 		"front.md":        "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
 		"latin.md":        "---\nid: LATIN\ntitle: Caf\xe9\nstatus: To Do\n---\n",
 		"notepad.md":      "\xff\xfe-\x00-\x00-\x00\n\x00",
-		"huge.md":         issueFile("HUGE") + strings.Repeat("x", 1<<20),
+		"blank.md":        "\n---\nid: BLANK\ntitle: A\nstatus: To Do\n---\n",
+		"merged.md": "---\nid: MERGED\ntitle: A\n<<<<<<< HEAD\nstatus: To Do\n---\n\nText\n=======\nstatus: Done\n---\n" +
+			">>>>>>> theirs\n",
+		"rule.md": "\n---\nOnly a line\n---\n",
+		"huge.md": issueFile("HUGE") + strings.Repeat("x", 1<<20),
 	})
 	outside := filepath.Join(t.TempDir(), "outside.md")
 	test.OK(t, os.WriteFile(outside, []byte(issueFile("OUTSIDE")), 0o644))
@@ -213,8 +217,11 @@ func TestUnusableFiles(t *testing.T) {
 		"same":    "one.md: two.md has the same id, SAME",
 		"LATIN":   "latin.md:3: the file is not UTF-8: save it as UTF-8",
 		"notepad": "notepad.md: the file is UTF-16: save it as UTF-8",
-		"HUGE":    "huge.md:1: the file is larger than 1 MiB",
-		"link":    "link.md: a symbolic link, which is not followed",
+		"BLANK":   "blank.md: the first line is empty, but the front matter has to begin there: remove that line",
+		"MERGED": "merged.md:4: it contains a conflict of git: choose one of its sides, and remove the lines <<<<<<<, " +
+			"======= and >>>>>>>",
+		"HUGE": "huge.md:1: the file is larger than 1 MiB",
+		"link": "link.md: a symbolic link, which is not followed",
 	})
 	for _, id := range []string{"INDENT", "OPEN", "SAME", "same", "HUGE", "link"} {
 		found := test.Must(a.ByIDs(t.Context(), []string{"GOOD", id}))

@@ -98,7 +98,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 		return unusable(name, "the file is UTF-16: save it as UTF-8")
 	}
 	if !begun {
-		return nil
+		return misplaced(name, content)
 	}
 	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
 	fault := f.read(content, front, closed)
@@ -129,6 +129,49 @@ func (t *tracker) parse(name string, content []byte) *record {
 	})
 	return r
 }
+
+// misplaced returns the record of a file that is meant as an issue, although its front matter
+// does not begin on line 1; nil for another file.
+func misplaced(name string, content []byte) *record {
+	why := ""
+	rest := bytes.TrimLeft(content, " \t\r\n")
+	front, _, closed := split(rest)
+	lines := rest[front.start:front.end]
+	isConflict := conflictAt(content) == 0
+	switch {
+	case isConflict:
+		why = unresolved
+		lines = nil // there may be two ids
+	case len(rest) < len(content) && closed && statusLine().Match(lines):
+		why = "the first line is empty, but the front matter has to begin there: remove that line"
+	default:
+		return nil
+	}
+	r := unusable(name, why)
+	id := firstValue(idLine(), lines)
+	if id != "" {
+		r.issue = identity(id)
+	}
+	r.nameless = isConflict
+	return r
+}
+
+// conflictAt returns where a conflict begins, as git writes it; -1 if there is none.
+func conflictAt(content []byte) int {
+	if !bytes.Contains(content, []byte("<<<<<<< ")) { // much faster than the pattern
+		return -1
+	}
+	found := conflictMarks().FindIndex(content)
+	if found == nil {
+		return -1
+	}
+	return found[0]
+}
+
+var conflictMarks = text.Pattern(`(?ms)^<{7} .*?^={7}\r?$.*?^>{7} `)
+
+const unresolved = "it contains a conflict of git: choose one of its sides, and remove the lines <<<<<<<, ======= " +
+	"and >>>>>>>"
 
 // beginning returns the whole lines before the first empty line of front matter without an
 // end. A body may follow, in which a line such as "id: 12" means nothing.
@@ -174,6 +217,10 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 		return faultAt(1, "the front matter has no end: a line of ---")
 	case front.end-front.start > maxFront:
 		return faultAt(1, "the front matter is larger than 64 KiB")
+	}
+	conflict := conflictAt(content)
+	if conflict >= 0 && conflict < front.end { // further down it is text
+		return faultAt(1+bytes.Count(content[:conflict], []byte("\n")), unresolved)
 	}
 	yml := content[front.start:front.end]
 	if !utf8.Valid(yml) {
