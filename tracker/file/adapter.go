@@ -212,8 +212,7 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	}
 	for _, name := range all.plain {
 		if !strings.EqualFold(name, "README.md") {
-			t.Warn(name + " is not an issue, because it has no front matter: " +
-				"begin it with the lines ---, title: …, status: … and ---")
+			t.Warn(name + " is not an issue" + noFrontMatter + ": " + mendFront)
 		}
 	}
 	for _, e := range all.others {

@@ -268,6 +268,14 @@ func TestIdentityOfFaultyFiles(t *testing.T) {
 	}
 }
 
+// A file that looks like the issue that is meant, and is none, is named with the reason.
+func TestFindFileWithoutFrontMatter(t *testing.T) {
+	a, dir := folder(t, map[string]string{"footer.md": "Make it blue.\n", "a.md": issueFile("A")})
+	_, err := a.Find(t.Context(), "Footer")
+	test.Equal(t, "the error", fmt.Sprint(err), "issue_not_found: "+dir+
+		` contains no issue "Footer": footer.md is none, because it has no front matter`)
+}
+
 // The status of an issue that lacks its title is seen as YAML reads it.
 func TestStatusOfFaultyFile(t *testing.T) {
 	a, _ := folder(t, map[string]string{"a.md": "---\nid: A\nstatus: >-\n  To Do\n---\n"})

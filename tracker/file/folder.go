@@ -206,6 +206,20 @@ func (f *folder) byFile(name string) *record {
 	})
 }
 
+// The reason for which a file without front matter is no issue, and what to do.
+const (
+	noFrontMatter = ", because it has no front matter"
+	mendFront     = "begin it with the lines ---, title: …, status: … and ---"
+)
+
+// plainFile returns the name of a file without front matter, given its name with or without the
+// extension .md, in any case; empty if there is none.
+func (f *folder) plainFile(ref string) string {
+	return text.First(f.plain, func(name string) bool {
+		return strings.EqualFold(name, ref) || strings.EqualFold(strings.TrimSuffix(name, ".md"), ref)
+	})
+}
+
 // nameless returns a record without an id: its file may belong to any missing issue. Nil if
 // there is none.
 func (f *folder) nameless() *record {
@@ -223,6 +237,10 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		r = all.byFile(ref)
 	}
 	if r == nil {
+		if name := all.plainFile(ref); name != "" {
+			message := fmt.Sprintf("%s contains no issue %q: %s is none", t.Path, ref, name)
+			return nil, nil, gone(message+noFrontMatter, mendFront)
+		}
 		ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 		return nil, nil, gone(
 			fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
