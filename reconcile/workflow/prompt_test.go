@@ -304,6 +304,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 		"{{ forloop.index }}":                                                                            "forloop",
 		"{% assign x = issue.blocked_by | sort: 'stat' | first %}{{ x.identifyer }}":                     "x.identifyer",
 		"{{ IssueBody }}":                                                                                "IssueBody",
+		"{{ issue.name }}":                                                                               "issue.name; did you mean issue.title?",
 		"{{ issue.Title }}":                                                                              "issue.Title; did you mean issue.title?",
 	}
 	for template, name := range bad {
