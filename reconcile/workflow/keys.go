@@ -293,7 +293,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Name,
 			"name of the commits' author; default: from your git configuration",
-		),
+		).then((*reader).gitName),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),

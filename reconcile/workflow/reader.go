@@ -138,7 +138,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			r.invalid(f, "merge keys are not supported", "write the keys out")
 		case known < 0 && !section && !unbuilt && r.refuseFilter(f):
 		case known < 0 && !section && !unbuilt:
-			r.warn(f, "unknown key, ignored"+r.instead(f.key))
+			r.warn(f, "unknown key, ignored"+r.instead(f))
 		case null(value):
 			if known >= 0 {
 				r.warnNull(f, r.keys[known])
@@ -174,15 +174,33 @@ func (r *frontMatter) warnNull(f field, k Key) {
 
 // instead is the end of a message about an unknown key: what to write instead, if that is
 // known.
-func (r *frontMatter) instead(key string) string {
-	if advice, known := settings()[key]; known {
+func (r *frontMatter) instead(f field) string {
+	if advice, known := settings()[f.key]; known {
 		return "; " + advice
 	}
-	near := r.suggest(key)
+	if section := r.misplacedSection(f); section != "" {
+		return "; did you mean " + section + ", at the left margin?"
+	}
+	near := r.suggest(f.key)
 	if near == "" {
 		return ""
 	}
 	return "; did you mean " + near + "?"
+}
+
+// misplacedSection returns the section that was written below another one, such as verify for
+// agent.verify; empty for another key. For a single value it returns the first key of the
+// section, such as verify.command.
+func (r *frontMatter) misplacedSection(f field) string {
+	word := f.key[strings.LastIndexByte(f.key, '.')+1:]
+	if word == f.key || !slices.Contains(r.parents, word) {
+		return ""
+	}
+	if f.node.Kind != yaml.ScalarNode || null(f.node) {
+		return word
+	}
+	isIn := func(name string) bool { return strings.HasPrefix(name, word+".") }
+	return text.First(r.names(), isIn)
 }
 
 // settings tells how to set what other programs set by a key of that name.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -119,6 +120,17 @@ func (r *reader) base(f field) {
 		}
 	}
 }
+
+// gitName refuses a name of which git would leave nothing.
+func (r *reader) gitName(f field) {
+	name := r.cfg.Repository.Name
+	if name != "" && strings.Trim(name, leftOut) == "" {
+		r.invalid(f, strconv.Quote(name)+" has only characters that git leaves out of names", "write for instance Agent")
+	}
+}
+
+// leftOut are the characters that git leaves out at both ends of names.
+const leftOut = ` .,:;<>"\'`
 
 func (r *reader) sign(field) {
 	if r.cfg.Repository.Sign && !r.cfg.Repository.Delivers() {

@@ -276,6 +276,13 @@ func (r *reader) root(f field) {
 		return
 	}
 	*root = r.path(f, f.node.Value)
+	if *root == filepath.Dir(r.src.Path) {
+		r.invalid(
+			f,
+			*root+" is the project's own folder: an issue may have the name of a folder there",
+			"name a directory of its own, such as ~/symphony/"+filepath.Base(*root),
+		)
+	}
 	if *root != "" && r.env.Home != "" && paths.Inside(*root, r.env.Home) {
 		r.invalid(
 			f,

@@ -57,7 +57,7 @@ func (r *values) text(k Key, f field) (string, bool) {
 	case f.node == nil:
 		return k.Default, true
 	case f.node.Kind != yaml.ScalarNode, k.Words != nil && !slices.Contains(k.Words, f.node.Value):
-		r.wrong(k, f, scriptHint(k, f))
+		r.wrong(k, f, textHint(k, f))
 		return "", false
 	case k.Type == typePath:
 		path := r.path(f, f.node.Value)
@@ -92,12 +92,18 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	return 0, false
 }
 
-// scriptHint says how to write a script that was written as a list, as other programs take it.
-func scriptHint(k Key, f field) string {
-	if k.Type != typeShell || f.node.Kind != yaml.SequenceNode {
-		return ""
+// textHint says how to write a script that was written as a list, as other programs take it, and
+// a template that begins with {{, which YAML reads as a map.
+func textHint(k Key, f field) string {
+	isTemplate := f.node.Kind == yaml.MappingNode && f.node.Style&yaml.FlowStyle != 0 &&
+		len(f.node.Content) > 0 && f.node.Content[0].Kind == yaml.MappingNode
+	switch {
+	case k.Type == typeShell && f.node.Kind == yaml.SequenceNode:
+		return "write it as a text: several commands below |, or in one line with && between them"
+	case isTemplate:
+		return `put the value in quotes, because YAML reads {{ as a map: "{{ … }}"`
 	}
-	return "write it as a text: several commands below |, or in one line with && between them"
+	return ""
 }
 
 // durationHint has the milliseconds of a duration such as 30s.
