@@ -284,6 +284,7 @@ var faults = byCode(
 		"invalid_branch",
 		"branch_checked_out",
 		"repository_changed",
+		"workspace_broken",
 		"git_killed",
 		"verify_unusable",
 		"not_verified",

@@ -100,7 +100,12 @@ func neverPushed(err error) bool {
 		return false
 	}
 	return slices.Contains(
-		[]string{host.CodeInvalidBranch, host.CodeBranchInTheWay, host.CodeBranchCheckedOut},
+		[]string{
+			host.CodeInvalidBranch,
+			host.CodeBranchInTheWay,
+			host.CodeBranchCheckedOut,
+			host.CodeWorkspaceBroken,
+		},
 		known.Code,
 	)
 }

@@ -464,6 +464,9 @@ const (
 	CodeBranchCheckedOut = reconcile.CodeBranchCheckedOut
 	// CodeDeliveryFailed: nothing was pushed, or the result is unknown.
 	CodeDeliveryFailed = "delivery_failed"
+	// CodeWorkspaceBroken: someone removed .git from the workspace, so that no work in it could
+	// be pushed.
+	CodeWorkspaceBroken = "workspace_broken"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.
 	CodeRepositoryChanged = "repository_changed"
 	// CodeIncomplete: a clone of the commits to push would lack files of submodules or of Git

@@ -199,6 +199,10 @@ type Head struct {
 // GitDir is the git directory of the workspace.
 func (h Head) GitDir() string { return filepath.Dir(h.Objects) }
 
+// ErrNoRepository means that someone removed .git from a workspace.
+var ErrNoRepository = errors.New("it has no git repository any more: restore its .git, or move the workspace away, " +
+	"after which symphony retry gives the issue a new one")
+
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {
 	repo, ok, err := openRepository(workspace)
@@ -206,8 +210,7 @@ func HeadOf(workspace string) (h Head, err error) {
 		return h, err
 	}
 	if !ok {
-		return h, errors.New("it has no git repository any more: " +
-			"restore its .git, or move the workspace away, after which symphony retry gives the issue a new one")
+		return h, ErrNoRepository
 	}
 	if !repo.inTree || repo.linked {
 		return h, errors.New("its .git leads to another repository")

@@ -226,6 +226,11 @@ func (m *Mirror) refresh(
 		return m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
 	}
 	head, err := git.HeadOf(workspace)
+	if errors.Is(err, git.ErrNoRepository) && m.remote.Pushes {
+		return host.FetchAnswer{}, reconcile.NewError(
+			host.CodeWorkspaceBroken, fmt.Sprintf("fetch into %s: %v", workspace, err), "",
+		)
+	}
 	if err != nil {
 		return host.FetchAnswer{}, failed(err)
 	}

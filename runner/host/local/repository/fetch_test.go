@@ -27,6 +27,17 @@ func (p *place) local(name string) string {
 	)
 }
 
+// A workspace without .git is refused before an agent works in it for nothing.
+func TestFetchIntoBrokenWorkspace(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.sh("rm -rf one/.git")
+	mirror := p.mirrorOf(host.Repository{URL: p.remote, Pushes: true})
+	_, err := mirror.Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
+	wantFault(t, err, host.CodeWorkspaceBroken, p.dir+"/one", "it has no git repository any more: restore its .git")
+}
+
 // A fetch sets the remote references of a workspace, and tells what a merge of the base would
 // do. Commits that were not delivered count.
 func TestFetch(t *testing.T) {

@@ -142,6 +142,10 @@ var runErrors = []RunError{
 			"there, or push the commits, and what they build on, to the new one yourself",
 	},
 	{
+		"workspace_broken",
+		"restore the `.git` of the workspace, or move the workspace away: the next run begins in a new clone",
+	},
+	{
 		"delivery_conflict",
 		"delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git " +
 			"fetch` in the workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
