@@ -345,7 +345,9 @@ const forget = `DELETE FROM meta WHERE key = 'feedback_read_at'`
 
 // logWatches makes the database keep each state of what is known of pull requests.
 const logWatches = `CREATE TABLE chaos_watches (id INTEGER PRIMARY KEY, issue_id TEXT, pull_request TEXT, watch TEXT);
-	CREATE TRIGGER chaos_watch AFTER INSERT ON watches BEGIN
+	CREATE TRIGGER chaos_watch_new AFTER INSERT ON watches BEGIN
+		INSERT INTO chaos_watches (issue_id, pull_request, watch) VALUES (NEW.issue_id, NEW.pull_request, NEW.watch); END;
+	CREATE TRIGGER chaos_watch_changed AFTER UPDATE ON watches BEGIN
 		INSERT INTO chaos_watches (issue_id, pull_request, watch) VALUES (NEW.issue_id, NEW.pull_request, NEW.watch); END`
 
 func (c *checker) write(ctx context.Context, statement string) error {
