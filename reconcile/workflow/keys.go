@@ -2,7 +2,9 @@ package workflow
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Key describes a key of the front matter. The table of keys is the only place to change for a
@@ -209,11 +211,14 @@ func providerKeys(c *Config) []Key {
 	return list
 }
 
+// UsualInterval is polling.interval_ms of a workflow that does not set it.
+const UsualInterval = 30 * time.Second
+
 // passKeys are the keys of polling and monitor.
 func passKeys(c *Config) []Key {
 	return []Key{
-		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
-			"time between passes of tick --loop and of an installed timer").atLeast(1),
+		key("polling.interval_ms", typeMS, strconv.FormatInt(UsualInterval.Milliseconds(), 10),
+			&c.Polling.Interval, "time between passes of tick --loop and of an installed timer").atLeast(1),
 		key(
 			"monitor.ping_url",
 			typeURL,

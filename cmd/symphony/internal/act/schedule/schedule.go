@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -82,10 +83,6 @@ type account struct {
 // any other may contain a secret and belongs in the environment file.
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
-// usualInterval is polling.interval_ms of a workflow that does not set it. Nobody has chosen
-// it, so that a line of cron, which runs passes every minute, needs no warning.
-const usualInterval = 30 * time.Second
-
 // newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is
 // an *Invalid.
 func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
@@ -123,7 +120,9 @@ func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
 		kind = newLaunchd(s)
 	}
-	if s.every != cfg.Polling.Interval && cfg.Polling.Interval != usualInterval {
+	// Nobody has chosen the usual interval, so a line of cron, which runs passes every minute,
+	// needs no warning then.
+	if s.every != cfg.Polling.Interval && cfg.Polling.Interval != workflow.UsualInterval {
 		s.changes.warn(fmt.Sprintf(
 			"this schedule runs a pass every %s, and not at polling.interval_ms (%s)",
 			text.Took(s.every.Milliseconds()), text.Took(cfg.Polling.Interval.Milliseconds()),
