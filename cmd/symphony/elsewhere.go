@@ -50,7 +50,7 @@ func namesWorkflow(w *term.Env, args []string) bool {
 	return w.Getenv("SYMPHONY_WORKFLOW") != "" || slices.ContainsFunc(args, names)
 }
 
-// allHint is the hint for somebody who means every issue by the word all.
+// allHint names --all to a user who wrote the word all in place of an issue.
 func allHint(c *cli.Command, code string, args []string) string {
 	if code != "issue_not_found" || !slices.Contains(args, "all") {
 		return ""
@@ -64,7 +64,7 @@ func allHint(c *cli.Command, code string, args []string) string {
 	return ""
 }
 
-// makeOne is the step for somebody who means a new project.
+// makeOne tells a user without a WORKFLOW.md how to make one.
 const makeOne = "; symphony init writes a WORKFLOW.md here"
 
 // placeHint names the project whose issue the command line means, or else the projects of the

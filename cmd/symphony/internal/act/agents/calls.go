@@ -93,7 +93,7 @@ const (
 // Await waits until a call or ctx ends, and returns the call as it is then. The end of ctx is
 // no error.
 func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
-	// A look that the end of ctx interrupts would fail, although that end is no error.
+	// The end of ctx ends the wait without an error, so it must not interrupt a read.
 	looking := context.WithoutCancel(ctx)
 	settle := time.NewTicker(settleStep)
 	defer settle.Stop()

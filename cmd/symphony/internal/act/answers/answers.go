@@ -280,8 +280,8 @@ func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed 
 	return d.noteReply(ctx, c, addressed)
 }
 
-// whyIgnored is why a comment decides nothing, whatever it says: "who is not in
-// tracker.operators", for example. It is empty for a reply of an operator.
+// whyIgnored returns why a comment decides nothing, whatever it says, as the end of a sentence:
+// "who is not in tracker.operators", for example. It is empty for a reply of an operator.
 func (d Exchange) whyIgnored(c reconcile.Comment, shown []*entry) string {
 	switch {
 	case d.operatorOf(c) == "":

@@ -241,7 +241,7 @@ type step string
 
 const (
 	stepWait     step = "wait"
-	stepEnd      step = "end"       // it is over, and nobody waits for its issue
+	stepEnd      step = "end"       // it was merged or closed after a person moved its issue
 	stepMoveOn   step = "move on"   // it was merged
 	stepHold     step = "hold"      // it was closed without a merge
 	stepContinue step = "continue"  // bringing its issue back was interrupted
