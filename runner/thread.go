@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -93,6 +94,8 @@ func (o *threadOpener) handshake(
 		r.ThreadID = thread.id
 		r.Model = g.session.Model()
 	})
+	// From here the worker mostly waits, for hours perhaps. The start left some 2 MB of garbage.
+	debug.FreeOSMemory()
 	return thread, err
 }
 

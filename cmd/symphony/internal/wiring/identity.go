@@ -60,7 +60,10 @@ func NewProject(w *environ.Env, path, stateDir string) *Project {
 func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 
 // HasState reports whether a pass ever ran here.
-func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
+func (p *Project) HasState() bool { return IsState(p.StateDir) }
+
+// IsState reports whether a directory is the state directory of a project or of agents.
+func IsState(dir string) bool { return Exists(filepath.Join(dir, "state.db")) }
 
 // Stamp identifies the present versions of WORKFLOW.md and the environment files.
 func (p *Project) Stamp() string { return Stamp(p.Path) + p.stampOfEnvironment() }

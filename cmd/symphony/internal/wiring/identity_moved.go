@@ -40,11 +40,16 @@ func movedFrom(p *Project) (old string) {
 
 // ownerOf returns the workflow that a state directory belongs to, empty if that can't be read.
 func ownerOf(dir string) string {
-	known, err := storedFiles(context.Background(), dir)
+	db, err := state.OpenReadOnly(context.Background(), dir)
 	if err != nil {
 		return ""
 	}
-	return known.workflow
+	defer db.Close()
+	path, _, err := db.Meta(context.Background(), OwnerKey)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // projectOf returns the project of the tracker (Policy.Project) of a state directory whose

@@ -84,7 +84,10 @@ func (p *Project) refuseAgents() {
 // examined before. The state says so, and not the name of its directory.
 func (p *Project) isOwn(at paths.Place) bool {
 	owner := ownerOf(p.StateDir)
-	return owner != "" && at.Same(placeOf(owner))
+	if owner == "" {
+		return false
+	}
+	return owner == at.Path || at.Same(placeOf(owner))
 }
 
 // placeOf returns where a path leads, also through /proc, as the operator's shell may name it.
@@ -111,6 +114,9 @@ func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
 			owner, _ = ownerOfWorkspace(w, in)
 			return in.What + " " + in.Path, owner
 		}
+	}
+	if !Exists(WorktreesDir(w)) {
+		return "", ""
 	}
 	worktrees := placeOf(WorktreesDir(w))
 	if file.Inside(worktrees) {

@@ -60,10 +60,10 @@ func knows(ctx context.Context, p *wiring.Project, find func(*state.DB) (bool, e
 // AsProject is the state directory of the agents in the shape of a project; nil if there never
 // was an agent.
 func AsProject(w *environ.Env) *wiring.Project {
-	if p := openProject(w); p.HasState() {
-		return p
+	if !wiring.IsState(wiring.AgentsDir(w)) {
+		return nil
 	}
-	return nil
+	return openProject(w)
 }
 
 // OpenRequests reads the open requests of live agents, in the shape of requests of a project.
