@@ -86,17 +86,8 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	if reason := w.fault(); reason != "" {
 		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
-	for name, wrong := range map[string]bool{
-		"description":         w.Description.wrong,
-		"branchName":          w.BranchName.wrong,
-		"url":                 w.URL.wrong,
-		"labels":              w.Labels.wrong,
-		"assignee":            w.Assignee.wrong,
-		"project description": text.OrEmpty(w.Project.value).Description.wrong,
-	} {
-		if wrong {
-			c.warn(identifier, name)
-		}
+	for _, name := range w.unreadable() {
+		c.warn(identifier, name)
 	}
 	labels, err := c.labels(ctx, w)
 	if err != nil {
@@ -126,6 +117,23 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value))
 	issue.Elsewhere = !c.has(issue)
 	return issue, nil
+}
+
+// unreadable lists the optional fields of a record whose values have another type than in
+// Linear's schema, such as "url". The issue is used without them.
+func (w *wireIssue) unreadable() (names []string) {
+	note := func(name string, wrong bool) {
+		if wrong {
+			names = append(names, name)
+		}
+	}
+	note("description", w.Description.wrong)
+	note("branchName", w.BranchName.wrong)
+	note("url", w.URL.wrong)
+	note("labels", w.Labels.wrong)
+	note("assignee", w.Assignee.wrong)
+	note("project description", text.OrEmpty(w.Project.value).Description.wrong)
+	return names
 }
 
 // has reports whether an issue is in the client's project and team. Linear gives an issue a
