@@ -118,10 +118,8 @@ func servedTools(projects []*wiring.Project, dirs []string) mcpserver.Options {
 // newServerOptions reads the flags of the server, and its address in a workflow.
 func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (o web.Options, err error) {
 	o = web.Options{
-		Listen: c.String("listen"),
-		Port:   -1,
-		Hosts:  c.StringSlice("allow-host"),
-		Token:  web.NewToken(),
+		Hosts: c.StringSlice("allow-host"),
+		Token: web.NewToken(),
 	}
 	o.Places = text.Map(projects, func(p *wiring.Project) web.Place {
 		return web.Place{
@@ -129,27 +127,9 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 			StateDir: p.StateDir,
 		}
 	})
-	server, named := serverOf(projects)
-	if named {
-		o.Listen = cmp.Or(o.Listen, server.Host)
-		o.Port = server.Port
-	}
-	if c.IsSet("port") && strings.HasPrefix(o.Listen, "unix:") {
-		return o, exit.Usage("%s: --port cannot be combined with a socket", c.Command.Name)
-	}
-	_, port, _ := net.SplitHostPort(c.String("listen"))
-	if c.IsSet("port") && port != "" {
-		return o, exit.Usage("%s: --listen %s and --port name two ports", c.Command.Name, o.Listen)
-	}
-	if c.IsSet("port") {
-		o.Port = c.Int("port")
-		if o.Port < 0 {
-			return o, exit.Usage(
-				"%s: --port must be a number from 0 to 65535, not %d",
-				c.Command.Name,
-				o.Port,
-			)
-		}
+	o.Listen, o.Port, err = serverAddress(c, serverOf(projects))
+	if err != nil {
+		return o, err
 	}
 	if !c.IsSet("token-file") {
 		return o, nil
@@ -161,6 +141,32 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 	}
 	o.Token, err = web.ReadToken(file)
 	return o, err
+}
+
+// serverAddress is the address at which the server listens, and its port. Flags win over the
+// workflow: with --listen 127.0.0.1:8080, server.port has no effect. A port of -1 stands for
+// the port of the address, else for the default.
+func serverAddress(c *cli.Context, server workflow.Server) (address string, port int, err error) {
+	command := c.Command.Name
+	address = cmp.Or(c.String("listen"), server.Host)
+	_, listenPort, _ := net.SplitHostPort(c.String("listen")) // empty if there is none
+	if !c.IsSet("port") {
+		if listenPort != "" {
+			return address, -1, nil
+		}
+		return address, server.Port, nil
+	}
+	if strings.HasPrefix(address, "unix:") {
+		return "", 0, exit.Usage("%s: --port cannot be combined with a socket", command)
+	}
+	if listenPort != "" {
+		return "", 0, exit.Usage("%s: --listen %s and --port name two ports", command, address)
+	}
+	port = c.Int("port")
+	if port < 0 {
+		return "", 0, exit.Usage("%s: --port must be a number from 0 to 65535, not %d", command, port)
+	}
+	return address, port, nil
 }
 
 // checkTokenPlace refuses the file with the token of a command in a directory that agents can
@@ -185,23 +191,23 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 }
 
 // serverOf is the section server of the first workflow that sets server.port, else of the
-// first valid workflow. ok is false, and the port -1, without a valid workflow.
-func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
-	server.Port = -1
+// first valid workflow. Without a valid workflow the port is -1.
+func serverOf(projects []*wiring.Project) workflow.Server {
+	var valid []workflow.Server
 	for _, p := range projects {
 		cfg, err := p.ConfigWithoutKey()
 		if err != nil { // the server shows the contents of the state directory
 			continue
 		}
 		if cfg.Server.Port >= 0 {
-			return cfg.Server, true
+			return cfg.Server
 		}
-		if !ok {
-			server = cfg.Server
-			ok = true
-		}
+		valid = append(valid, cfg.Server)
 	}
-	return server, ok
+	if len(valid) == 0 {
+		return workflow.Server{Port: -1}
+	}
+	return valid[0]
 }
 
 // newLoopServer returns a function that serves the page beside the passes of a loop: nil unless
@@ -209,8 +215,7 @@ func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
 // warning, because passes do not need the server.
 func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (func(context.Context), error) {
 	asked := c.IsSet("port") || c.IsSet("listen")
-	server, _ := serverOf(projects)
-	if !asked && server.Port < 0 {
+	if !asked && serverOf(projects).Port < 0 {
 		if c.IsSet("token-file") || c.IsSet("allow-host") {
 			w.Note(slog.LevelWarn, "there is no server for --token-file and --allow-host: "+
 				"give --port, or write server.port into a valid WORKFLOW.md")
