@@ -384,13 +384,8 @@ func readParameters(r *http.Request) (p parameters, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/json":
-		dec := json.NewDecoder(r.Body)
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-			return p, badJSON(r.URL.Path, err)
-		}
-		if p.Text != nil {
-			p.Texts = append(p.Texts, *p.Text)
+		if err := p.readJSON(r.URL.Path, r.Body); err != nil {
+			return p, err
 		}
 	case kind == "application/x-www-form-urlencoded":
 		if err := r.ParseForm(); err != nil {
@@ -405,9 +400,6 @@ func readParameters(r *http.Request) (p parameters, err error) {
 	case kind != "" || r.ContentLength > 0:
 		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
 	}
-	if (p.Verb != "" || p.Targets != nil) && r.URL.Path != severalPath {
-		return p, badRequest("the body: verb and targets are for " + severalPath)
-	}
 	if len(p.Reason) > reconcile.MaxMessage {
 		return p, badRequest(fmt.Sprintf("the reason has %d bytes; the limit is %d", len(p.Reason), reconcile.MaxMessage))
 	}
@@ -415,6 +407,35 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		return p, badRequest("a text contains a NUL")
 	}
 	return p, nil
+}
+
+// readJSON reads the JSON of a program, which was sent to path. An empty body has no fields.
+func (p *parameters) readJSON(path string, body io.Reader) error {
+	var fields json.RawMessage
+	err := json.NewDecoder(body).Decode(&fields)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return badJSON(err)
+	}
+	var names map[string]json.RawMessage
+	if err := json.Unmarshal(fields, &names); err != nil {
+		return badJSON(err)
+	}
+	known := jsonNames(path)
+	for name := range names {
+		if !slices.Contains(known, name) {
+			return unknownName("field", name, known)
+		}
+	}
+	if err := json.Unmarshal(fields, p); err != nil {
+		return badJSON(err)
+	}
+	if p.Text != nil {
+		p.Texts = append(p.Texts, *p.Text)
+	}
+	return nil
 }
 
 // formNames are the names in the form of a program.
@@ -430,9 +451,10 @@ func formNamesOf(path string) []string {
 
 // readForm reads a form of a program or of a page, which was sent to path.
 func (p *parameters) readForm(path string, form url.Values) error {
+	known := formNamesOf(path)
 	for name := range form {
-		if !form.Has("back") && !slices.Contains(formNames, name) {
-			return unknownName("field", name, formNamesOf(path))
+		if !form.Has("back") && !slices.Contains(known, name) {
+			return unknownName("field", name, known)
 		}
 	}
 	p.Reason = form.Get("reason")
@@ -526,13 +548,8 @@ func unknownField(err error) (name string, is bool) {
 	return strings.Trim(name, `"`), is
 }
 
-// badJSON is the error for JSON that can't be read, of the request with this path. The errors
-// of package json name our types.
-func badJSON(path string, err error) error {
-	name, isUnknown := unknownField(err)
-	if isUnknown {
-		return unknownName("field", name, jsonNames(path))
-	}
+// badJSON is the error for JSON that can't be read. The errors of package json name our types.
+func badJSON(err error) error {
 	known, isOurs := errors.AsType[*reconcile.Error](err) // of a target
 	if isOurs {
 		return known
