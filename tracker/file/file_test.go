@@ -124,7 +124,7 @@ func TestFields(t *testing.T) {
 			"kim", "## Description\n\nSay hello.", "2026-03-01T12:30:00Z",
 			filepath.Join(dir, "b.md"),
 		})
-	for _, ref := range []string{"b-2", "B-2", "B 2", "b", "b.md"} {
+	for _, ref := range []string{"b-2", "B-2", "B 2", "b", "b.md", "B.MD"} {
 		test.Equal(t, ref, test.Must(a.Find(t.Context(), ref)).ID, "B-2")
 	}
 }

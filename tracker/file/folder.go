@@ -196,14 +196,15 @@ func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
 
 // byFile returns the record of a file, given its name with or without the extension .md, in any
 // case; nil if there is none.
-func (f *folder) byFile(name string) *record {
-	base := strings.TrimSuffix(filepath.Base(name), ".md")
-	if base == "" {
-		return nil
-	}
-	return text.First(f.records, func(r *record) bool {
-		return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base)
-	})
+func (f *folder) byFile(ref string) *record {
+	base := filepath.Base(ref)
+	return text.First(f.records, func(r *record) bool { return namesFile(base, r.name) })
+}
+
+// namesFile reports whether a reference names a file: Footer, footer.md and FOOTER.MD all name
+// footer.md.
+func namesFile(ref, name string) bool {
+	return strings.EqualFold(ref, name) || strings.EqualFold(ref, strings.TrimSuffix(name, ".md"))
 }
 
 // The reason for which a file without front matter is no issue, and what to do.
@@ -215,9 +216,7 @@ const (
 // plainFile returns the name of a file without front matter, given its name with or without the
 // extension .md, in any case; empty if there is none.
 func (f *folder) plainFile(ref string) string {
-	return text.First(f.plain, func(name string) bool {
-		return strings.EqualFold(name, ref) || strings.EqualFold(strings.TrimSuffix(name, ".md"), ref)
-	})
+	return text.First(f.plain, func(name string) bool { return namesFile(ref, name) })
 }
 
 // nameless returns a record without an id: its file may belong to any missing issue. Nil if
