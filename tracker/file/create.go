@@ -3,6 +3,7 @@ package file
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -21,72 +22,97 @@ import (
 
 // Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and
 // so no comment of a person.
-func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
-	title := text.OneLine(plain(n.Title))
+func (t *tracker) Create(ctx context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
 	refused := func(message, hint string) (*reconcile.Issue, error) {
 		return nil, reconcile.NewError("usage", message, hint)
 	}
-	if title == "" {
-		return refused("the title is empty", "give the new issue a title")
-	}
 	if !utf8.ValidString(n.Title + n.Body + n.State + strings.Join(n.Labels, "")) {
 		return refused("the new issue is not UTF-8", "convert it, for instance with iconv")
+	}
+	n.Title = text.OneLine(plain(n.Title))
+	if n.Title == "" {
+		return refused("the title is empty", "give the new issue a title")
+	}
+	if n.State == "" && len(t.Active) > 0 {
+		n.State = t.Active[0]
 	}
 	unlock, err := t.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	all, err := t.read()
+	id, name, err := t.newFile(n)
 	if err != nil {
 		return nil, err
 	}
-	state := cmp.Or(append([]string{n.State}, t.Active...)...)
-	labels := text.JSON(append([]string{}, n.Labels...)) // a list of YAML, too
-	id, err := t.newID(all, n.Taken)
-	if err != nil {
-		return nil, err
-	}
-	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))
-	content := fmt.Sprintf(
-		"---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\n"+
-			"dependencies: []\n---\n\n%s",
-		id,
-		scalar(title, 0),
-		scalar(state, 0),
-		t.Now().UTC().Format("2006-01-02 15:04"),
-		labels,
-		strings.TrimLeft(plain(n.Body)+"\n", "\n"),
-	)
-	if made := t.parse(name, []byte(content)); made.fault != nil {
+	content := t.newContent(id, n)
+	if made := t.parse(name, content); made.fault != nil {
 		return refused("the new issue could not be read: "+made.fault(), "shorten it, or correct that value")
 	}
-	path := filepath.Join(t.Path, name)
-	if _, err := os.Lstat(path); err == nil {
-		return nil, t.unwritable(name, fs.ErrExist.Error())
-	}
-	if err := durable.WriteFile(path, []byte(content), 0o644); err != nil {
+	if err := durable.WriteFile(filepath.Join(t.Path, name), content, 0o644); err != nil {
 		return nil, t.unwritable(name, err.Error())
 	}
-	return t.Find(context.TODO(), id)
+	return t.Find(ctx, id)
 }
 
-// newID returns the next id of the folder that no issue ever used.
-func (t *tracker) newID(all *folder, taken func(string) (bool, error)) (string, error) {
+// newFile returns the next id of the folder that no issue ever used, and the name of its file,
+// which does not exist.
+func (t *tracker) newFile(n reconcile.NewIssue) (id, name string, err error) {
+	all, err := t.read()
+	if err != nil {
+		return "", "", err
+	}
 	prefix, number := t.nextID(all)
 	for ; ; number++ {
-		id := strings.ToUpper(fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number))
-		if taken == nil {
-			return id, nil
-		}
-		used, err := taken(id)
+		id = strings.ToUpper(fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number))
+		name = fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(n.Title))
+		used, err := t.isUsed(id, name, n.Taken)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		if !used {
-			return id, nil
+			return id, name, nil
 		}
 	}
+}
+
+// isUsed reports whether an issue once had an id, or a file has its name: a file without front
+// matter, or with another id.
+func (t *tracker) isUsed(id, name string, taken func(string) (bool, error)) (bool, error) {
+	_, err := os.Lstat(filepath.Join(t.Path, name))
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, t.unwritable(name, reason(err))
+	}
+	if taken == nil {
+		return false, nil
+	}
+	return taken(id)
+}
+
+// newContent returns the content of the file of a new issue: front matter with the keys that
+// Backlog.md writes, and the body.
+func (t *tracker) newContent(id string, n reconcile.NewIssue) []byte {
+	labels := n.Labels
+	if labels == nil {
+		labels = []string{}
+	}
+	lines := []string{
+		fence,
+		"id: " + id,
+		"title: " + scalar(n.Title, 0),
+		"status: " + scalar(n.State, 0),
+		"assignee: []",
+		"created_date: '" + t.Now().UTC().Format("2006-01-02 15:04") + "'",
+		"labels: " + string(text.JSON(labels)), // also a list of YAML
+		"dependencies: []",
+		fence,
+		"",
+		strings.TrimLeft(plain(n.Body)+"\n", "\n"),
+	}
+	return []byte(strings.Join(lines, "\n"))
 }
 
 var numbered = text.Pattern(`^([A-Za-z]+)-(\d+)`)

@@ -642,6 +642,20 @@ func TestCreate(t *testing.T) {
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"SHOP-042", "Next", "Inbox"})
 }
 
+// A file that has the name of the next issue, and is none, stays as it is.
+func TestCreateBesideOtherFile(t *testing.T) {
+	a, dir := folder(t, map[string]string{
+		"x.md":                     issueFile("ISSUE-7"),
+		"issue-8 - The-lights.md":  "Notes of last week.\n",
+		"issue-9 - The-lights.md":  issueFile("older"),
+		"issue-10 - The-colour.md": "About something else.\n",
+	})
+	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "The lights"}))
+	test.Equal(t, "the id", made.ID, "ISSUE-10")
+	kept := test.Must(os.ReadFile(filepath.Join(dir, "issue-8 - The-lights.md")))
+	test.Equal(t, "the other file", string(kept), "Notes of last week.\n")
+}
+
 func BenchmarkCandidates(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 1000 {
