@@ -1,13 +1,22 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/demo"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
 
+// scripted is the agent of a demo that needs no account.
+const scripted = "scripted"
+
 func demoCommand(w *term.Env) *cli.Command {
+	kinds := setup.AgentNames()
 	return &cli.Command{
 		Name:        "demo",
 		Usage:       "try symphony on a sample project, without an account",
@@ -16,27 +25,47 @@ func demoCommand(w *term.Env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "agent",
-				Value: "scripted",
-				Usage: "the `AGENT`: scripted, or codex, which must be installed and logged in",
+				Value: scripted,
+				Usage: "the `AGENT`: scripted, or one that is installed and logged in: " + strings.Join(kinds, ", "),
+			},
+			&cli.StringFlag{
+				Name:        "model",
+				Usage:       "the `MODEL` of that agent",
+				DefaultText: "the agent's own; opencode needs one",
 			},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the temporary folder at the end"},
 		},
 		Action: func(c *cli.Context) error {
 			agent := c.String("agent")
+			model := c.String("model")
 			switch {
 			case c.NArg() > 1:
 				return exit.Usage("demo: unexpected argument %q", c.Args().Get(1))
-			case agent != "scripted" && agent != "codex":
-				return exit.Usage("demo: --agent must be scripted or codex, not %q", agent)
-			case c.NArg() == 1 && agent == "scripted":
+			case agent != scripted && !slices.Contains(kinds, agent):
 				return exit.Usage(
-					"demo: the scripted agent can't work on a repository of yours: add --agent codex",
+					"demo: --agent must be %s or %s, not %q",
+					scripted,
+					strings.Join(kinds, ", "),
+					agent,
 				)
+			case c.NArg() == 1 && agent == scripted:
+				return exit.Usage(
+					"demo: the scripted agent can't work on a repository of yours: add --agent %s",
+					strings.Join(kinds, ", or "),
+				)
+			case model != "" && agent == scripted:
+				return exit.Usage("demo: --model needs an --agent that is not scripted")
+			case model == "" && workflow.NeedsModel(agent):
+				return exit.Usage("demo: --agent %s needs --model, such as anthropic/claude-opus-5", agent)
 			case c.NArg() == 1 && c.Bool("rm"):
 				return exit.Usage("demo: --rm would remove the copy of the repository with the work")
 			}
+			if agent == scripted {
+				agent = ""
+			}
 			return demo.Run(c.Context, w, demo.Options{
-				RealAgent:  agent == "codex",
+				Agent:      agent,
+				Model:      model,
 				Repository: c.Args().First(),
 				Remove:     c.Bool("rm"),
 			})

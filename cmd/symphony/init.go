@@ -27,6 +27,16 @@ func initFlags() []cli.Flag {
 			DefaultText: setup.ExampleNames[0],
 		},
 		&cli.StringFlag{
+			Name:        "agent",
+			Usage:       "the `KIND` of agent: " + strings.Join(setup.AgentNames(), ", "),
+			DefaultText: "codex; if only another one is installed, a terminal asks",
+		},
+		&cli.StringFlag{
+			Name:        "model",
+			Usage:       "the `MODEL` of agents, such as anthropic/claude-opus-5",
+			DefaultText: "the agent's own; opencode needs one",
+		},
+		&cli.StringFlag{
 			Name:  "path",
 			Usage: "with --tracker file the `DIRECTORY` of the issues",
 			DefaultText: setup.DefaultPath +
@@ -89,6 +99,8 @@ func initCommand(w *term.Env) *cli.Command {
 				Tracker:      c.String("tracker"),
 				Path:         c.String("path"),
 				Example:      c.String("example"),
+				Agent:        c.String("agent"),
+				Model:        c.String("model"),
 				KeyFile:      c.String("key-file"),
 				Project:      c.String("project"),
 				Team:         c.String("team"),

@@ -21,6 +21,9 @@ const (
 	agentACP      = "acp" // any other that speaks the Agent Client Protocol
 )
 
+// codexCommand is the default of codex.command.
+const codexCommand = "codex app-server"
+
 // AgentKinds lists the kinds of agents.
 func AgentKinds() []string {
 	return append([]string{AgentCodex}, text.Map(agentKinds, func(k agentKind) string { return k.name })...)
@@ -43,6 +46,31 @@ var agentKinds = []agentKind{
 	{name: agentOpenCode, command: "opencode acp", home: ".local/share/opencode", needsModel: true, countsNoTokens: true},
 	{name: agentGemini, command: "gemini --acp", home: ".gemini"},
 	{name: agentACP, home: ".config/acp"},
+}
+
+// kindNamed returns a kind besides codex, false for others.
+func kindNamed(name string) (kind agentKind, found bool) {
+	at := slices.IndexFunc(agentKinds, func(k agentKind) bool { return k.name == name })
+	if at < 0 {
+		return kind, false
+	}
+	return agentKinds[at], true
+}
+
+// AgentCommand returns the command that starts a kind of agent by default, such as
+// "opencode acp"; "" for a kind whose command the workflow must name.
+func AgentCommand(kind string) string {
+	if kind == AgentCodex {
+		return codexCommand
+	}
+	k, _ := kindNamed(kind)
+	return k.command
+}
+
+// NeedsModel reports whether a kind of agent works only with agent.model.
+func NeedsModel(kind string) bool {
+	k, _ := kindNamed(kind)
+	return k.needsModel
 }
 
 // The sandboxes of agents.
@@ -73,11 +101,10 @@ func (r *reader) agentKind() {
 		r.onlyCodex()
 		return
 	}
-	at := slices.IndexFunc(agentKinds, func(k agentKind) bool { return k.name == name })
-	if at < 0 {
+	kind, found := kindNamed(name)
+	if !found {
 		return // it was refused
 	}
-	kind := agentKinds[at]
 	for _, key := range ofCodex {
 		r.warnKey(key, "no effect with agent.kind: "+name)
 	}

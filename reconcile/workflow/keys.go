@@ -589,7 +589,7 @@ func codexKeys(c *Config) []Key {
 		key(
 			"codex.command",
 			"shell command",
-			"codex app-server",
+			codexCommand,
 			&c.Codex.Command,
 			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell",
 		).

@@ -16,7 +16,10 @@ import (
 // kind is what differs between agents that speak the protocol.
 type kind struct {
 	name    string
+	title   string // as people call it
 	install string // the command that installs it
+	logIn   string // the step that logs it in
+	node    int    // the oldest major version of Node that its newest release installs with
 	// agentInfo.name that the agent reports; "" accepts any
 	agentName string
 	// the oldest version that was tried; "" accepts any
@@ -100,7 +103,10 @@ var byWords = []fault{
 var kinds = []*kind{
 	{
 		name:      "claude",
+		title:     "Claude Code",
 		install:   "npm install -g @agentclientprotocol/claude-agent-acp, with Node 22 or newer",
+		logIn:     "start claude and type /login, or set ANTHROPIC_API_KEY",
+		node:      22,
 		agentName: "@agentclientprotocol/claude-agent-acp",
 		oldest:    "0.101.0",
 		mode:      "default", // it starts in auto, in which it decides itself
@@ -122,7 +128,9 @@ var kinds = []*kind{
 	},
 	{
 		name:         "opencode",
+		title:        "OpenCode",
 		install:      "npm install -g opencode-ai",
+		logIn:        "opencode auth login, or set the key of the provider",
 		agentName:    "OpenCode",
 		oldest:       "1.18.33",
 		mode:         "build",
@@ -135,7 +143,10 @@ var kinds = []*kind{
 	},
 	{
 		name:      "gemini",
+		title:     "Gemini CLI",
 		install:   "npm install -g @google/gemini-cli, with Node 22 or newer",
+		logIn:     "set GEMINI_API_KEY",
+		node:      22,
 		agentName: "gemini-cli",
 		oldest:    "0.61.0",
 		login:     "gemini-api-key",
@@ -151,7 +162,9 @@ var kinds = []*kind{
 	},
 	{
 		name:    "acp",
+		title:   "the agent",
 		install: "install it so that a login shell finds it",
+		logIn:   "log in as its documentation says",
 		env:     func(string) []string { return nil },
 		tool:    toolName{in: inName, pattern: claudeTool},
 		usage:   reported,
@@ -164,9 +177,12 @@ func Kinds() []agent.Kind {
 	return text.Map(kinds, func(k *kind) agent.Kind {
 		return agent.Kind{
 			Name:         k.name,
+			Title:        k.title,
 			CommandKey:   "agent.command",
 			Starts:       "an agent of the Agent Client Protocol",
 			Install:      k.install,
+			LogIn:        k.logIn,
+			Node:         k.node,
 			NotFound:     "agent_not_found",
 			Incompatible: agent.CodeAgentIncompatible,
 			Env:          k.env,

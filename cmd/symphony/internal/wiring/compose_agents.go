@@ -28,9 +28,11 @@ func kindsByName() map[string]agent.Kind {
 	kinds := map[string]agent.Kind{
 		workflow.AgentCodex: {
 			Name:         workflow.AgentCodex,
+			Title:        "codex",
 			CommandKey:   "codex.command",
 			Starts:       "codex app-server",
 			Install:      "install codex so that bash -lc finds it",
+			LogIn:        "codex login",
 			NotFound:     "codex_not_found",
 			Incompatible: agent.CodeIncompatible,
 			Start:        codex.Start,

@@ -25,6 +25,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
@@ -40,7 +41,7 @@ var (
 // How long a demo may take, and how often it runs a pass.
 const (
 	scriptedBound = 2 * time.Minute
-	codexBound    = 20 * time.Minute
+	agentBound    = 20 * time.Minute
 	demoStep      = 150 * time.Millisecond
 )
 
@@ -57,7 +58,8 @@ type playground struct {
 
 // Options are the flags and the argument of demo.
 type Options struct {
-	RealAgent bool // codex, not the scripted agent
+	Agent string // a kind, such as codex; empty for the scripted agent
+	Model string // of that agent; empty for its own
 	// the user's repository, to work on a copy of it; empty for a made-up repository
 	Repository string
 	Remove     bool // the temporary folder at the end
@@ -138,7 +140,7 @@ func (d *playground) addIssues(context.Context) error {
 	}
 	for n, issue := range issues {
 		id := fmt.Sprintf("DEMO-%d", n+1)
-		if d.RealAgent {
+		if d.Agent != "" {
 			issue.Description, _, _ = strings.Cut(issue.Description, "\n```agent")
 		}
 		front, err := yaml.Marshal(map[string]any{
@@ -170,12 +172,12 @@ func (d *playground) makeRepository(ctx context.Context) error {
 			git clone -q --no-hardlinks "$top" "$1"; cd "$1"
 			git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
 			git remote remove origin`
-		hint = "name the directory of a git repository with a commit; demo --agent codex without it makes one up"
+		hint = "name the directory of a git repository with a commit; without a directory the demo makes one up"
 	}
 	d.w.Environ = append(d.w.Environ, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
-	if !d.RealAgent { // the demo neither obeys the limits of a codex account nor counts as its use
+	if d.Agent == "" { // the demo neither obeys the limits of a codex account nor counts as its use
 		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
 	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository(), d.w.Absolute(d.Repository))
@@ -188,8 +190,17 @@ func (d *playground) makeRepository(ctx context.Context) error {
 
 func (d *playground) writeWorkflow(context.Context) error {
 	repository := string(text.JSON(d.repository())) // which YAML reads, too
-	values := map[string]string{"Repository": repository, "Command": "codex app-server"}
-	if !d.RealAgent {
+	values := map[string]string{"Repository": repository}
+	if d.Agent != "" && d.Agent != workflow.AgentCodex {
+		values["Kind"] = d.Agent
+	}
+	switch {
+	case d.Model != "" && d.Agent == workflow.AgentCodex:
+		values["CodexModel"] = string(text.JSON(d.Model))
+	case d.Model != "":
+		values["Model"] = string(text.JSON(d.Model))
+	}
+	if d.Agent == "" {
 		exe, err := os.Executable()
 		if err != nil {
 			return err
@@ -235,8 +246,8 @@ func (d *playground) readIssues(ctx context.Context) ([]reconcile.Issue, error) 
 // play runs pass after pass until every issue is handed over and nothing runs.
 func (d *playground) play(ctx context.Context) error {
 	bound := scriptedBound
-	if d.RealAgent {
-		bound = codexBound
+	if d.Agent != "" {
+		bound = agentBound
 	}
 	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives
 	// the demo.
@@ -333,7 +344,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 	// a schedule would wait until it is over; the user of a demo should not
 	if b := v.ProjectBlock; b != nil {
 		return failed(
-			"without --agent codex the demo needs none; with it, codex must be installed and logged in",
+			"without --agent the demo needs none; with it, the agent must be installed and logged in",
 			"%s: %s",
 			b.Reason,
 			b.Message,
@@ -393,21 +404,30 @@ func (d *playground) lookBack(ctx context.Context) error {
 			text.ShellQuote(d.repository()),
 		)
 	}
-	fmt.Fprint(d.w.Stdout, begin(wiring.ProgramPath()))
+	fmt.Fprint(d.w.Stdout, d.begin(wiring.ProgramPath()))
 	return nil
 }
 
 // begin tells how to use the program in the user's own repository. A program that go run has
 // built has to be built again, because it is gone when it ends.
-func begin(path string) string {
+func (o Options) begin(path string) string {
 	lines := "\n"
 	command := text.ShellQuote(path)
 	if isTemporary(path) {
 		command = "~/.local/bin/symphony"
 		lines += "Build the program:\n\n  scripts/build " + command + "\n\n"
 	}
-	return lines + "Now in your own repository, with codex installed and logged in:\n\n  " +
-		command + " init --tracker file\n"
+	title := workflow.AgentCodex
+	flags := ""
+	if o.Agent != "" && o.Agent != workflow.AgentCodex {
+		title = o.Agent
+		flags = " --agent " + o.Agent
+	}
+	if o.Model != "" {
+		flags += " --model " + text.ShellQuote(o.Model)
+	}
+	return lines + "Now in your own repository, with " + title + " installed and logged in:\n\n  " +
+		command + " init --tracker file" + flags + "\n"
 }
 
 // program returns the command to call the program at that path from a shell. A program built

@@ -24,9 +24,11 @@ func TestProgram(t *testing.T) {
 // first.
 func TestBegin(t *testing.T) {
 	const own = "\nNow in your own repository, with codex installed and logged in:\n\n  "
-	test.Equal(t, "a program", begin("/home/ann/my bin/symphony"),
+	test.Equal(t, "a program", Options{}.begin("/home/ann/my bin/symphony"),
 		own+"'/home/ann/my bin/symphony' init --tracker file\n")
-	test.Equal(t, "built by go run", begin("/tmp/go-build123/b001/exe/symphony"),
+	test.Equal(t, "built by go run", Options{}.begin("/tmp/go-build123/b001/exe/symphony"),
 		"\nBuild the program:\n\n  scripts/build ~/.local/bin/symphony\n"+
 			own+"~/.local/bin/symphony init --tracker file\n")
+	test.Contains(t, "another agent", Options{Agent: "claude", Model: "opus"}.begin("/bin/symphony"),
+		"with claude installed and logged in:\n\n  /bin/symphony init --tracker file --agent claude --model opus\n")
 }

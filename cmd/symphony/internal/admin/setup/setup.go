@@ -31,6 +31,8 @@ type Options struct {
 	Tracker      string
 	Path         string
 	Example      string
+	Agent        string
+	Model        string
 	KeyFile      string
 	Project      string
 	Team         string
@@ -64,6 +66,7 @@ type kind struct {
 type JSON struct {
 	Workflow      string `json:"workflow"`
 	WorkspaceRoot string `json:"workspace_root"`
+	Agent         string `json:"agent"` // its kind, such as codex
 	// Path is the folder of the issues, for --tracker file.
 	Path            string `json:"path,omitempty"`
 	EnvironmentFile string `json:"environment_file,omitempty"`
@@ -204,10 +207,13 @@ func (s *starter) check(ctx context.Context) error {
 	if label != "" {
 		s.answers.Labels = []string{label}
 	}
-	if s.kind.check == nil {
-		return nil
+	if s.kind.check != nil {
+		err = s.kind.check(s)
 	}
-	return s.kind.check(s)
+	if err != nil {
+		return err
+	}
+	return s.findAgent(ctx)
 }
 
 // proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The
@@ -377,6 +383,7 @@ func (s *starter) report(ctx context.Context) {
 	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
+	lines = slices.Insert(lines, 1, s.agentSummary()...)
 	next := []string{
 		"symphony doctor" + flags,
 		"symphony run " + cmp.Or(s.first, "ISSUE") + flags,
@@ -391,6 +398,7 @@ func (s *starter) report(ctx context.Context) {
 	if w.JSON {
 		all.Workflow = s.p.Path
 		all.WorkspaceRoot = s.answers.Root
+		all.Agent = s.answers.Agent
 		all.Next = next
 		w.PrintJSON(all)
 		return

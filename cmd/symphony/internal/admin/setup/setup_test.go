@@ -91,6 +91,7 @@ func testStarter(change func(*answers)) *starter {
 	s.answers = answers{
 		Tracker:    "linear",
 		Example:    "branch",
+		Agent:      "codex",
 		Project:    "demo",
 		Repository: "git@example.com:a/b.git",
 		Root:       "~/symphony/demo",
