@@ -19,18 +19,20 @@ import (
 // it. Close must be called.
 type Inspection struct {
 	Session agent.Session
-	// Server is codex's report about itself.
+	// Server is the agent's report about itself.
 	Server agent.Server
 	// Cwd is the temporary workspace, Policy the sandbox policy of a turn.
 	Cwd    string
 	Policy json.RawMessage
 
-	dir     string
-	process *agentProcess
+	dir         string
+	job         *job
+	process     *agentProcess
+	permissions string // the name of the permission profile of a turn; "" for none
 }
 
-// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is
-// the environment of a worker. Codex writes to its home as in a run. The errors are the same as
+// Inspect starts an agent in a temporary workspace below parent, which must exist. env is the
+// environment of a worker. The agent writes to its home as in a run. The errors are the same as
 // in a run whose agent does not start.
 func (c Config) Inspect(
 	ctx context.Context,
@@ -40,7 +42,7 @@ func (c Config) Inspect(
 ) (*Inspection, error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err != nil {
-		return nil, fmt.Errorf("temporary workspace for codex: %w", err)
+		return nil, fmt.Errorf("temporary workspace for the agent: %w", err)
 	}
 	i := &Inspection{dir: dir}
 	if err := i.start(ctx, c, m, env, version); err != nil {
@@ -49,7 +51,7 @@ func (c Config) Inspect(
 	return i, nil
 }
 
-// start starts codex.command in a workspace in the directory of the inspection.
+// start starts the agent in a workspace in the directory of the inspection.
 func (i *Inspection) start(
 	ctx context.Context,
 	c Config,
@@ -59,16 +61,16 @@ func (i *Inspection) start(
 ) error {
 	dir, err := filepath.EvalSymlinks(i.dir)
 	if err != nil {
-		return fmt.Errorf("temporary workspace for codex: %w", err)
+		return fmt.Errorf("temporary workspace for the agent: %w", err)
 	}
 	i.dir = dir
 	i.Cwd = filepath.Join(dir, "workspace")
 	if err := os.Mkdir(i.Cwd, 0o700); err != nil {
-		return fmt.Errorf("temporary workspace for codex: %w", err)
+		return fmt.Errorf("temporary workspace for the agent: %w", err)
 	}
 	space, err := newSpace(i.Cwd, dir)
 	if err != nil {
-		return fmt.Errorf("temporary workspace for codex: %w", err)
+		return fmt.Errorf("temporary workspace for the agent: %w", err)
 	}
 	w := &Worker{
 		Here:     Place{Machine: m, Env: env, Config: c},
@@ -78,14 +80,18 @@ func (i *Inspection) start(
 		Redactor: agent.NewRedactor(c.SecretValues),
 	}
 	// The name of the directory serves as the run's id, which marks the processes.
-	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
+	run := reconcile.Run{ID: filepath.Base(dir)}
+	run.Issue.Identifier = "symphony doctor"
+	run.Issue.Title = "a trial"
+	j := w.newJob(run, func(error) {})
 	j.site.space = space
+	i.job = j
 	i.Policy, err = j.site.turnPolicy(ctx)
 	if err != nil {
 		return err
 	}
-	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
-	i.process, err = j.agents.open(ctx, noOptions, func(g *agentProcess) (err error) {
+	options := func(*agentProcess) agent.Options { return agent.Options{OnApproval: agent.ApprovalDeny} }
+	i.process, err = j.agents.open(ctx, options, func(g *agentProcess) (err error) {
 		i.Session = g.session
 		i.Server, err = g.session.Initialize(ctx)
 		return err
@@ -95,6 +101,34 @@ func (i *Inspection) start(
 	}
 	i.process.environ = i.process.started // the process answered: see agentProcess.end
 	return nil
+}
+
+// Open opens a conversation as a run does, with its model and its mode. It uses no tokens.
+func (i *Inspection) Open(ctx context.Context) error {
+	params, permissions, err := i.job.newThreadOpener().params(ctx, i.process)
+	if err != nil {
+		return err
+	}
+	i.permissions = permissions
+	if _, err := i.Session.StartThread(ctx, params); err != nil {
+		return i.process.explainStart(ctx, err)
+	}
+	return nil
+}
+
+// Turn runs a turn in the conversation that Open opened. Requests of the agent are denied.
+func (i *Inspection) Turn(ctx context.Context, prompt string) (agent.Turn, error) {
+	turn, err := i.Session.RunTurn(ctx, agent.TurnParams{
+		Input:          prompt,
+		Cwd:            i.Cwd,
+		ApprovalPolicy: i.job.site.Config.ApprovalPolicy,
+		SandboxPolicy:  i.Policy,
+		Permissions:    i.permissions,
+	})
+	if err != nil {
+		return turn, i.process.explain(ctx, err)
+	}
+	return turn, nil
 }
 
 // TrySandbox lets codex try the sandbox of a turn. Errors: sandbox_unavailable,

@@ -268,7 +268,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	ctx = context.WithoutCancel(ctx)
 	run := r.get()
 	byThread := session.UsageByThread()
-	if len(byThread) == 0 {
+	if len(byThread) == 0 || r.threads == nil { // an inspection stores nothing
 		return nil
 	}
 	r.unstored = session

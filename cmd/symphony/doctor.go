@@ -23,6 +23,10 @@ func doctorCommand(w *term.Env) *cli.Command {
 				Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there",
 			},
 			&cli.BoolFlag{
+				Name:  "deep",
+				Usage: "also let the agent answer once in each environment, which uses a few tokens",
+			},
+			&cli.BoolFlag{
 				Name:  "all",
 				Usage: "print all findings, also those that passed, each on a line of its own",
 			})...),
@@ -33,6 +37,7 @@ func doctorCommand(w *term.Env) *cli.Command {
 				Named:    named,
 				Verbose:  c.Bool("all"),
 				Engine:   c.Bool("engine"),
+				Deep:     c.Bool("deep"),
 			})
 		}),
 	}

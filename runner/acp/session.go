@@ -551,7 +551,16 @@ func (s *Session) set(ctx context.Context, key, category, value string) error {
 	default:
 		_, err = s.request(ctx, "session/set_mode", wire.Object{"sessionId": s.ThreadID(), "modeId": value})
 	}
-	if refusal := new(wire.Error); errors.As(err, &refusal) {
+	refusal := new(wire.Error)
+	refused := errors.As(err, &refusal)
+	if refused && category == categoryModel && s.kind.needsModel && len(known) == 0 {
+		provider, _, _ := strings.Cut(value, "/")
+		return &agent.Error{
+			Code:    agent.CodeAgentAuth,
+			Message: fmt.Sprintf("%s: %s has no model of %s, as without a login there", key, s.kind.name, provider),
+		}
+	}
+	if refused {
 		return incompatible(fmt.Sprintf("%s: %s refuses %q: %s", key, s.kind.name, value, errorText(refusal)))
 	}
 	if err != nil {

@@ -41,6 +41,7 @@ silent             initialize is never answered
 version=N          the version of the protocol that is answered
 exit               exit 1 before anything is answered
 not-logged-in      session/new fails
+logged-out         it says, as Claude does, that it has no login
 model=NAME         the model that every session uses, whatever is asked for
 no-tools           the client's MCP server is not started`
 
@@ -326,6 +327,10 @@ func (a *scripted) open(s *session, p *params) (object, error) {
 	a.mu.Lock()
 	a.sessions[s.ID] = s
 	a.mu.Unlock()
+	if _, out := a.faults["logged-out"]; out {
+		status := object{"authStatus": object{"kind": "none", "label": "Not logged in"}}
+		a.send(object{"method": "_auth/status_update", "params": status})
+	}
 	answer := s.options()
 	answer["sessionId"] = s.ID
 	return answer, nil

@@ -3,34 +3,34 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// onlyCodex returns a check that is left out if agents are not codex.
-func onlyCodex(
-	run func(context.Context, *environment) []finding,
+// aboutKind returns a check that differs between the kinds of agents.
+func aboutKind(
+	run func(context.Context, *environment, agent.Kind) []finding,
 ) func(context.Context, *environment) []finding {
 	return func(ctx context.Context, e *environment) []finding {
-		if e.config.Agent.Kind != workflow.AgentCodex {
-			return nil
+		kind, err := wiring.AgentOf(e.config.Agent.Kind)
+		if err != nil {
+			return failWith(err)
 		}
-		return run(ctx, e)
+		return run(ctx, e, kind)
 	}
 }
 
-// checkOther finds an agent that is not codex as a worker does, and starts it.
-func checkOther(ctx context.Context, e *environment) []finding {
-	if e.config.Agent.Kind == workflow.AgentCodex {
-		return nil
-	}
-	kind, err := wiring.AgentOf(e.config.Agent.Kind)
-	if err != nil {
-		return failWith(err)
-	}
+// checkAgent finds an agent as a worker does, and starts it.
+func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding {
 	path := ""
 	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
+		var err error
 		path, err = e.program(ctx, found[1])
 		if err != nil {
 			return failWith(err)
@@ -45,7 +45,141 @@ func checkOther(ctx context.Context, e *environment) []finding {
 	}
 	i, err := e.agent()
 	if err != nil {
-		return failWith(err)
+		return e.failAgent(kind, err)
 	}
 	return ok("%s %s%s, without a sandbox", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path)
+}
+
+// failAgent turns an error of an agent into findings whose next step is about its kind.
+func (e *environment) failAgent(kind agent.Kind, err error) []finding {
+	steps := map[string]string{
+		string(agent.CodeAgentIncompatible): kind.Install + "; or correct what the message quotes",
+		string(agent.CodeAgentAuth):         e.logInStep(kind),
+		string(agent.CodePortExit):          "start it yourself to see more: " + e.config.Codex.Command,
+		string(agent.CodeResponseTimeout): "start it yourself: it may wait for an answer on a terminal: " +
+			e.config.Codex.Command,
+	}
+	list := failWith(err)
+	for i, f := range list {
+		step := steps[f.code]
+		if step != "" {
+			list[i].Hint = step
+		}
+	}
+	return list
+}
+
+// logInStep is how the operator logs an agent in. A schedule has no variable of the operator's
+// shell.
+func (e *environment) logInStep(kind agent.Kind) string {
+	return kind.LogIn + ", as this account; a key belongs into " + e.p.EnvPath()
+}
+
+// checkNode compares Node with the oldest with which npm installs a release that works.
+func checkNode(ctx context.Context, e *environment, kind agent.Kind) []finding {
+	if kind.Node == 0 {
+		return nil
+	}
+	version, err := e.shell(ctx, "node --version")
+	if err != nil {
+		return failWith(err)
+	}
+	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	number, err := strconv.Atoi(major)
+	if err != nil {
+		return nil // without Node npm installs nothing, and checkAgent says whether the agent starts
+	}
+	if number < kind.Node {
+		return warn(
+			fmt.Sprintf(
+				"Node %s is older than %d: with it npm installs releases of %s that are a year older",
+				version,
+				kind.Node,
+				kind.Title,
+			),
+			"install Node "+strconv.Itoa(kind.Node)+" or newer; then "+kind.Install,
+		)
+	}
+	return ok("%s", version)
+}
+
+// isLoggedOut reports whether an error says that an agent has no login.
+func isLoggedOut(err error) bool {
+	failed, is := errors.AsType[*agent.Error](err)
+	return is && failed.Code == agent.CodeAgentAuth
+}
+
+// checkAgentLogin tells what the agent says of its login when it opens a conversation, which
+// uses no tokens.
+func checkAgentLogin(ctx context.Context, e *environment, kind agent.Kind) []finding {
+	err := e.opened()
+	if isLoggedOut(err) {
+		return e.failAgent(kind, err)
+	}
+	if err != nil {
+		return nil // checkConversation reports it
+	}
+	i, err := e.agent()
+	if err != nil {
+		return nil // checkAgent reports it
+	}
+	login, err := i.Session.Login(ctx, i.Cwd)
+	switch {
+	case err != nil:
+		return e.failAgent(kind, err)
+	case login.Needed:
+		return fail("agent_auth: it is not logged in", e.logInStep(kind))
+	case login.Account != "":
+		return ok("%s", login.Account)
+	case e.deep:
+		return nil // checkTurn tells
+	}
+	return ok("only a turn can tell: symphony doctor --deep tries one")
+}
+
+// checkConversation opens a conversation with the model and the mode of a run.
+func checkConversation(_ context.Context, e *environment, kind agent.Kind) []finding {
+	err := e.opened()
+	if isLoggedOut(err) {
+		return nil // checkAgentLogin reports it
+	}
+	if err != nil {
+		return e.failAgent(kind, err)
+	}
+	i, err := e.agent()
+	if err != nil {
+		return nil // checkAgent reports it
+	}
+	model := i.Session.Model()
+	if model == "" {
+		return ok("opens, with the agent's own model")
+	}
+	return ok("opens, with the model %s", model)
+}
+
+// trialPrompt is the input of a trial turn.
+const trialPrompt = "This only tests the connection. Run no command and change nothing: answer with the word ready."
+
+// checkTurn lets the agent answer once, which uses tokens.
+func checkTurn(ctx context.Context, e *environment, kind agent.Kind) []finding {
+	if err := e.opened(); err != nil {
+		return e.failAgent(kind, err)
+	}
+	i, err := e.agent()
+	if err != nil {
+		return e.failAgent(kind, err)
+	}
+	turn, err := i.Turn(ctx, trialPrompt)
+	if err != nil {
+		return e.failAgent(kind, err)
+	}
+	said := text.Short(text.Visible(text.FirstLine(turn.LastMessage)), mostSaid)
+	used := ""
+	if tokens := i.Session.Usage().Total; tokens > 0 {
+		used = ", " + text.Count(tokens) + " tokens"
+	}
+	if turn.Cost != nil {
+		used += ", " + turn.Cost.String()
+	}
+	return ok("it answered %q%s", said, used)
 }

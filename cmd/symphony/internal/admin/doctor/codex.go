@@ -37,7 +37,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	}
 	var list []finding
 	if i, err := e.agent(); err != nil {
-		list = e.notCodex(ctx, failWith(err))
+		list = e.noCodex(ctx, failWith(err))
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 		_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
@@ -56,8 +56,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	return list
 }
 
-// notCodex adds to the finding about a program that is not codex what it says of itself.
-func (e *environment) notCodex(ctx context.Context, list []finding) []finding {
+// noCodex adds to the finding about a program that is not codex what it says of itself.
+func (e *environment) noCodex(ctx context.Context, list []finding) []finding {
 	found := programWord().FindStringSubmatch(e.config.Codex.Command)
 	if found == nil || list[0].code != string(agent.CodeIncompatible) {
 		return list

@@ -41,6 +41,9 @@ type subject int
 const (
 	ofProject subject = iota // it is made always
 	ofAgents                 // the machine of agents: the check is left out if that is another machine
+	ofCodex                  // the same, if agents are codex
+	ofOthers                 // the same, if they are not
+	ofTurns                  // the same, if a trial turn is asked for
 	// the machine of agents, or the machine on which git reaches the repository, which is
 	// always this machine
 	ofRepository
@@ -58,7 +61,7 @@ const (
 	// a workflow that can be read, or none: then codex is checked with the defaults
 	needsCodex
 	needsLogin // a login shell that ends
-	needsAgent // a codex that starts
+	needsAgent // an agent that starts
 )
 
 // JSON is the output of doctor --json.
@@ -87,17 +90,21 @@ var checks = []check{
 	{
 		"codex",
 		needsLogin,
-		onlyCodex(checkCodex),
+		checkCodex,
 		"write its full path into codex.command, so that both start the same program",
-		ofAgents,
+		ofCodex,
 	},
-	{"codex login", needsAgent, onlyCodex(checkLogin), "", ofAgents},
-	{"model", needsAgent, onlyCodex(checkModel), "", ofAgents},
-	{"codex home", needsCodex, onlyCodex(checkHome), "", ofAgents},
-	{"sandbox", needsAgent, onlyCodex(checkSandbox), "", ofAgents},
-	{"agent", needsLogin, checkOther, "write its full path into agent.command", ofAgents},
+	{"codex login", needsAgent, checkLogin, "", ofCodex},
+	{"model", needsAgent, checkModel, "", ofCodex},
+	{"codex home", needsCodex, checkHome, "", ofCodex},
+	{"sandbox", needsAgent, checkSandbox, "", ofCodex},
+	{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
+	{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
+	{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
+	{"conversation", needsAgent, aboutKind(checkConversation), "", ofOthers},
+	{"trial turn", needsAgent, aboutKind(checkTurn), "", ofTurns},
 	{"secrets", needsConfig, checkSecrets, "", ofAgents},
-	{"pass_env", needsConfig, onlyCodex(checkTokens), "", ofAgents},
+	{"pass_env", needsConfig, checkTokens, "", ofCodex},
 	{"git", needsLogin, checkGit, "", ofRepository},
 	{"gh", needsLogin, checkGh, "", ofRepository},
 	{"repository", needsLogin, checkRepository, "", ofRepository},
@@ -127,6 +134,8 @@ const (
 	// is reported.
 	checkBound  = 45 * time.Second
 	giveUpBound = 50 * time.Second
+	// turnBound is the limit where a turn is tried: an agent repeats what its model refuses.
+	turnBound = 3 * time.Minute
 )
 
 // Options are the flags of doctor.
@@ -138,6 +147,8 @@ type Options struct {
 	Verbose bool
 	// Engine: the engine of worker.engine starts a trial job.
 	Engine bool
+	// Deep: the agent answers once, which uses tokens.
+	Deep bool
 }
 
 // Examine runs all checks at once, so that a check that hangs delays no other, and prints
@@ -146,15 +157,21 @@ type Options struct {
 func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	called.tryEngine = o.Engine
+	called.deep = o.Deep
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
+	scheduled.deep = o.Deep
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {
 		if e.config != nil && e.concerns(ofRepository) {
 			e.login() // alone: the other checks would slow it down
 		}
 	}
+	giveUp := giveUpBound
+	if o.Deep {
+		giveUp += turnBound
+	}
 	pending := text.Map(checks, func(c check) [2]<-chan answer {
-		return [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)}
+		return [2]<-chan answer{called.start(ctx, c, giveUp), scheduled.start(ctx, c, giveUp)}
 	})
 	out := &report{w: w, verbose: o.Verbose, machine: called.machine, secrets: secrets}
 	add := func(c check, called, scheduled answer) {
@@ -190,7 +207,11 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	done := make(chan answer, 1)
 	out := make(chan answer, 1)
 	go func() {
-		bounded, cancel := context.WithTimeout(ctx, checkBound)
+		bound := checkBound
+		if e.deep {
+			bound += turnBound
+		}
+		bounded, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
 		if !e.concerns(c.about) {
 			done <- answer{}

@@ -41,11 +41,14 @@ type environment struct {
 	machine bool
 	// tryEngine: a trial job is asked for.
 	tryEngine bool
-	other     *environment // the caller's environment, if this is the schedule's
+	// deep: a trial turn is asked for.
+	deep  bool
+	other *environment // the caller's environment, if this is the schedule's
 
-	// All checks share a login shell, a codex and an answer of the tracker.
+	// All checks share a login shell, an agent, its conversation and an answer of the tracker.
 	login   func() loginShell
 	agent   func() (*runner.Inspection, error)
+	opened  func() error
 	tracker func() trackerAnswer
 }
 
@@ -69,6 +72,7 @@ func newEnvironment(
 	e.report, e.config = wiring.CheckResult(&readable)
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
+	e.opened = sync.OnceValue(func() error { return e.openConversation(ctx) })
 	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
 	return e
 }
@@ -117,10 +121,11 @@ func (e *environment) secrets() (values []string) {
 // startBound is long enough for codex to start with a new home on a busy machine.
 const startBound = 40 * time.Second
 
-// startAgent starts codex as a worker would.
+// startAgent starts the agent as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	home := e.codexHome()
-	if !wiring.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
+	isCodex := e.config.Agent.Kind == workflow.AgentCodex
+	if isCodex && !wiring.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME set, codex would exit at once; without it, codex would create the
 		// directory and have no login.
 		return nil, reconcile.NewError(
@@ -146,18 +151,44 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	return wiring.Inspect(ctx, e.p, e.config, dir)
 }
 
+// openConversation opens a conversation with the agent.
+func (e *environment) openConversation(ctx context.Context) error {
+	i, err := e.agent()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	return i.Open(ctx)
+}
+
 // elsewhere reports whether agents work on other machines.
 func (e *environment) elsewhere() bool { return e.config != nil && len(e.config.Policy.Hosts) > 0 }
 
 // concerns reports whether checks about a subject are made on this machine.
 func (e *environment) concerns(s subject) bool {
-	return s == ofProject || !e.elsewhere() || s == ofRepository && e.config.Repository.URL != ""
+	if s == ofProject {
+		return true
+	}
+	if e.elsewhere() {
+		return s == ofRepository && e.config.Repository.URL != ""
+	}
+	isOther := e.config != nil && e.config.Agent.Kind != workflow.AgentCodex
+	switch {
+	case s == ofCodex:
+		return !isOther
+	case s == ofOthers:
+		return isOther
+	case s == ofTurns:
+		return e.deep
+	}
+	return true
 }
 
 // tidyingUp is the name of the last line of the report.
 const tidyingUp = "clean-up"
 
-// close ends the codex that was started for the checks.
+// close ends the agent that was started for the checks.
 func (e *environment) close() []finding {
 	if e.elsewhere() || !e.has(needsAgent) {
 		return nil
@@ -168,7 +199,7 @@ func (e *environment) close() []finding {
 		return nil
 	}
 	list := warn(
-		"the checks of codex left something behind: "+err.Error(),
+		"the checks of the agent left something behind: "+err.Error(),
 		"see what it is and end or remove it",
 	)
 	list[0].Check = tidyingUp

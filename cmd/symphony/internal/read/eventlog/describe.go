@@ -188,7 +188,7 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		message = "codex: " + message
 	case agent.EventStartupFailed:
 		kind = Fault
-		message = "codex did not start: " + message
+		message = "the agent did not start: " + message
 	case agent.EventTurnEndedWithError:
 		kind = Fault
 		message = "the turn was ended: " + message

@@ -255,7 +255,7 @@ func TestRead(t *testing.T) {
 		{agent.Event{
 			Name:    agent.EventStartupFailed,
 			Message: "no thread",
-		}, "fault: codex did not start: no thread"},
+		}, "fault: the agent did not start: no thread"},
 		{agent.Event{
 			Name:    agent.EventError,
 			Message: "retrying: no network",
