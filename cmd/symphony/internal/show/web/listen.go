@@ -181,32 +181,42 @@ func (l *socketListener) Close() error {
 // Addr implements net.Listener.
 func (l *socketListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// secretName returns a name of the server that only the reader of its link knows; empty if the
-// server gets no such name. Browsers resolve names below localhost to this machine, but send
-// the cookies of a host to all of its ports: a program that an agent lets listen at another
-// port would get the token, even if only a page of that program sends the browser there. It
-// cannot do so with a name that it does not know. Browsers try such a name at ::1 as well. The
-// server must listen there, too, because another program could, at the same port.
+// secretName returns a name of a server at 127.0.0.1 that only the reader of its link knows.
+// Browsers resolve names below localhost to this machine, but send the cookies of a host to
+// all of its ports: a program that an agent lets listen at another port would get the token,
+// even if only a page of that program sends the browser there. It cannot do so with a name that
+// it does not know.
 //
 // With kept, a token that stays over restarts, the name stays as well, because browsers keep
 // the theme and the login for it.
-func secretName(ctx context.Context, first net.Listener, kept Token) (second net.Listener, name string) {
-	tcp, ok := first.Addr().(*net.TCPAddr)
-	if !ok || tcp.IP.String() != defaultHost {
-		return nil, ""
-	}
-	var config net.ListenConfig
-	second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(tcp.Port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, ""
-	}
+func secretName(kept Token) string {
 	secret := rand.Text()
 	if kept != "" {
 		hash := sha256.Sum256([]byte("name " + kept))
 		secret = base32.StdEncoding.EncodeToString(hash[:])
 	}
-	// with another error there is no IPv6
-	return second, "symphony-" + strings.ToLower(secret[:12]) + ".localhost"
+	return "symphony-" + strings.ToLower(secret[:12]) + ".localhost"
+}
+
+// listenIPv6 listens at ::1 as well, at the port of a server at 127.0.0.1. Browsers try the
+// secret name there, too: safe is false if another program may listen there and so get the
+// token. Without IPv6 no program can, and the listener is nil.
+func listenIPv6(ctx context.Context, first net.Addr) (l net.Listener, safe bool) {
+	tcp, ok := first.(*net.TCPAddr)
+	if !ok || tcp.IP.String() != defaultHost {
+		return nil, false
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(tcp.Port)))
+	if err != nil {
+		return nil, lacksIPv6(err)
+	}
+	return l, true
+}
+
+// lacksIPv6 reports whether an error of listening at ::1 means that the machine has no IPv6.
+func lacksIPv6(err error) bool {
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
 // maxUnread is how many bytes the system keeps for a client that does not read, about.

@@ -22,3 +22,18 @@ func TestListenErrors(t *testing.T) {
 		test.Contains(t, fmt.Sprint(number), exit.From(listenError(err)).Hint, want)
 	}
 }
+
+// TestLacksIPv6: only two errors mean that no program can listen at ::1. After any other one
+// the server gets no secret name.
+func TestLacksIPv6(t *testing.T) {
+	for number, want := range map[syscall.Errno]bool{
+		syscall.EADDRNOTAVAIL: true,
+		syscall.EAFNOSUPPORT:  true,
+		syscall.EADDRINUSE:    false,
+		syscall.EACCES:        false,
+		syscall.EMFILE:        false,
+	} {
+		err := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", number)}
+		test.Equal(t, fmt.Sprint(number), lacksIPv6(err), want)
+	}
+}

@@ -72,14 +72,16 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		listeners: []net.Listener{listener},
 	}
 	s.details = details{s.source, &s.access, make(chan struct{}, maxAtOnce)}
-	var kept Token
-	if o.OwnToken {
-		kept = o.Token
-	}
-	second, name := secretName(ctx, listener, kept)
-	s.name = name
+	second, safe := listenIPv6(ctx, listener.Addr())
 	if second != nil {
 		s.listeners = append(s.listeners, second)
+	}
+	if safe {
+		var kept Token
+		if o.OwnToken {
+			kept = o.Token
+		}
+		s.name = secretName(kept)
 	}
 	s.handler = s.routes()
 	return s, nil
