@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -223,18 +224,27 @@ func (r *values) environment(k Key, f field) (map[string]string, bool) {
 		r.wrong(k, f, "write for instance {ANTHROPIC_BASE_URL: https://gateway.example}")
 		return vars, false
 	}
+	first := map[string]int{} // the line of each name
 	for i := 0; i+1 < len(f.node.Content); i += 2 {
 		name := f.node.Content[i]
 		value := deref(f.node.Content[i+1])
 		entry := field{key: f.key + "." + name.Value, line: r.line(name)}
+		line, twice := first[name.Value]
 		switch {
 		case !variableName(name.Value):
 			r.invalid(entry, "not the name of a variable", "")
 			continue
+		case twice:
+			r.fail(CodeParse, entry, fmt.Sprintf("given twice, before on line %d", line), "keep one of them")
+			continue
 		case value.Kind != yaml.ScalarNode:
 			r.invalid(entry, "must be a single value, is "+kindName(value), "")
 			continue
+		case null(value):
+			r.invalid(entry, "has no value", `write "" for a variable that is empty, or remove the entry`)
+			continue
 		}
+		first[name.Value] = entry.line
 		vars[name.Value] = value.Value
 		from, isReference := reference(value.Value)
 		if !isReference {

@@ -231,7 +231,27 @@ func jsonOf(node *yaml.Node) (json.RawMessage, error) {
 	if err := node.Decode(&value); err != nil {
 		return nil, err
 	}
-	return json.Marshal(withoutNulls(value))
+	removeNulls(value)
+	return json.Marshal(value)
+}
+
+// removeNulls removes the members that are null from the maps of a value, at any depth:
+// {type: readOnly, access: null} becomes {type: readOnly}. The items of lists stay.
+func removeNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+				continue
+			}
+			removeNulls(member)
+		}
+	case []any:
+		for _, item := range v {
+			removeNulls(item)
+		}
+	}
 }
 
 // notJSON reports a value of YAML that can't be written as JSON.
@@ -241,23 +261,6 @@ func (r *values) notJSON(f field, err error) {
 		what = "a key is given twice"
 	}
 	r.invalid(f, "can't be written as JSON: "+what, "use strings as keys, each once, and plain values")
-}
-
-func withoutNulls(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, member := range v {
-			v[name] = withoutNulls(member)
-			if member == nil {
-				delete(v, name)
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = withoutNulls(v[i])
-		}
-	}
-	return value
 }
 
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults,
