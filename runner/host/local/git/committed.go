@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 // PackTree writes a pack of the commit of HEAD in dir, with its files and without its history.
 // HEAD must still be commit.
 func PackTree(ctx context.Context, dir, commit string, to io.Writer) (err error) {
-	r, err := openCommitted(dir, commit)
+	r, err := openCommitted(ctx, dir, commit)
 	if err != nil {
 		return readFailed(ctx, dir, err)
 	}
@@ -28,8 +29,8 @@ func PackTree(ctx context.Context, dir, commit string, to io.Writer) (err error)
 }
 
 // openCommitted opens the repository of dir, whose HEAD must be commit.
-func openCommitted(dir, commit string) (*reader, error) {
-	r, ok, err := openReader(dir)
+func openCommitted(ctx context.Context, dir, commit string) (*reader, error) {
+	r, ok, err := openReader(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func ChangedFiles(
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	r, ok, err := openToCompare(dir, clone)
+	r, ok, err := openToCompare(ctx, dir, clone)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -95,29 +96,23 @@ func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 	if _, missing := errors.AsType[*exec.ExitError](err); !missing {
 		return "", err
 	}
-	if len(r.commit) == len(emptyTree256) {
-		return emptyTree256, nil
-	}
-	return emptyTree, nil
+	return r.emptyTree(), nil
 }
 
 // Began returns the commit of HEAD in dir, or the empty tree if there is none.
-func Began(dir string) string {
-	r, ok, err := openReader(dir)
+func Began(ctx context.Context, dir string) string {
+	r, ok, err := openReader(ctx, dir)
 	if err != nil || !ok {
-		return emptyTree
+		return emptyTree1
 	}
-	commit := r.commit
-	if r.close() != nil || commit == "" {
-		return emptyTree
-	}
-	return commit
+	defer func() { _ = r.close() }() // a temporary directory
+	return cmp.Or(r.commit, r.emptyTree())
 }
 
 // Ignored lists files and directories of the work tree of dir that git ignores, at most so
 // many, and counts all of them. A directory that is ignored as a whole counts once.
 func Ignored(ctx context.Context, dir string, most int) (names []string, count int, err error) {
-	r, ok, err := openReader(dir)
+	r, ok, err := openReader(ctx, dir)
 	if err != nil || !ok {
 		return nil, 0, readFailed(ctx, dir, err)
 	}

@@ -29,7 +29,7 @@ const (
 func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, clone)
+	r, ok, err := openToCompare(ctx, dir, clone)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -112,7 +112,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, Clone{})
+	r, ok, err := openToCompare(ctx, dir, Clone{})
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}

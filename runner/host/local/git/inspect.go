@@ -66,7 +66,7 @@ func Inspect(
 ) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
 	ctx, cancel := within(ctx, inspectFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, clone)
+	r, ok, err := openToCompare(ctx, dir, clone)
 	if err != nil || !ok {
 		return g, nil, ok, readFailed(ctx, dir, err)
 	}
@@ -175,12 +175,12 @@ const mostElsewhere = 5
 
 // Has reports whether the repository in dir, which may be bare, contains a commit.
 func Has(ctx context.Context, dir, commit string) bool {
-	r, ok, err := openReader(dir)
+	r, ok, err := openReader(ctx, dir)
 	if err != nil {
 		return false
 	}
 	if !ok {
-		r, err = newReader(repository{tree: dir, gitDir: dir, common: dir})
+		r, err = newReader(ctx, repository{tree: dir, gitDir: dir, common: dir})
 		if err != nil {
 			return false
 		}
@@ -191,8 +191,8 @@ func Has(ctx context.Context, dir, commit string) bool {
 
 // openToCompare opens a repository whose references are files. Without a repository ok is
 // false.
-func openToCompare(dir string, clone Clone) (r *reader, ok bool, err error) {
-	r, ok, err = openReader(dir)
+func openToCompare(ctx context.Context, dir string, clone Clone) (r *reader, ok bool, err error) {
+	r, ok, err = openReader(ctx, dir)
 	if err != nil || !ok {
 		return nil, false, err
 	}
@@ -305,7 +305,7 @@ var (
 func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, clone)
+	r, ok, err := openToCompare(ctx, dir, clone)
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}
@@ -366,9 +366,17 @@ func (h *headed) Write(b []byte) (int, error) {
 
 // The tree without a file, which git knows without having it.
 const (
-	emptyTree    = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+	emptyTree1   = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 	emptyTree256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 )
+
+// emptyTree returns the name of the tree without a file.
+func (r *reader) emptyTree() string {
+	if r.sha256 {
+		return emptyTree256
+	}
+	return emptyTree1
+}
 
 // whereWorkBegan returns the commit at which the work left its base. Without a base it returns
 // HEAD, and without a commit the empty tree. Several such commits can exist. Then a clone is
@@ -378,11 +386,8 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.commit == "" && len(commit) == len(emptyTree256) {
-		return emptyTree256, nil
-	}
 	if r.commit == "" {
-		return emptyTree, nil
+		return r.emptyTree(), nil
 	}
 	if commit == "" {
 		return r.commit, nil
@@ -475,7 +480,7 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 // untracked repository is a single entry that ends with a slash: all files in it count.
 // Without a repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
-	r, ok, err := openReader(tree)
+	r, ok, err := openReader(ctx, tree)
 	if err != nil {
 		return "", err
 	}

@@ -195,6 +195,19 @@ func TestInspectBeginnings(t *testing.T) {
 	)
 }
 
+// Without a commit, only the configuration tells that objects are named by SHA-256.
+func TestSHA256WithoutACommit(t *testing.T) {
+	dir := realTemp(t)
+	sh(t, dir, `git init -q -b main --object-format=sha256; put file "one\n"; git add file`)
+	wantStatus(t, dir, "main  0  0", "A. file")
+	wantDiff(t, dir, []string{"+one"})
+	test.Equal(t, "unsaved", unsaved(t, dir), "1 change not committed")
+	test.Equal(t, "where the work began", Began(t.Context(), dir), emptyTree256)
+	sh(t, dir, `git commit -qm one; git checkout -q --orphan other; put new "two\n"`)
+	wantStatus(t, dir, "other  0  0", "A. file", "? new")
+	wantDiff(t, dir, []string{"+one", "+two"})
+}
+
 // What origin's branch of the same name has not got is not pushed; without such a branch
 // nothing is said of it.
 func TestInspectPushed(t *testing.T) {

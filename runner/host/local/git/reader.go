@@ -35,6 +35,7 @@ type reader struct {
 	scratch string
 	// the content of HEAD, and its commit, empty if there is none yet
 	head, commit string
+	sha256       bool              // objects are named by SHA-256, not by SHA-1
 	refs         map[string]string // by name: an object, or "ref: " and another name
 	packed       map[string]string // the commits of references that are in packed-refs only
 	// git pack-refs ran here: a clone packs only the references of its remote
@@ -48,7 +49,7 @@ type reader struct {
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller
 // must call close.
-func openReader(dir string) (r *reader, ok bool, err error) {
+func openReader(ctx context.Context, dir string) (r *reader, ok bool, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
 		return nil, false, err
@@ -57,16 +58,20 @@ func openReader(dir string) (r *reader, ok bool, err error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	r, err = newReader(repo)
+	r, err = newReader(ctx, repo)
 	return r, err == nil, err
 }
 
-func newReader(repo repository) (r *reader, err error) {
+func newReader(ctx context.Context, repo repository) (r *reader, err error) {
 	r = &reader{repository: repo}
 	if err := r.readReferences(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	r.head, r.commit, err = r.headOf(r.gitDir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	r.sha256, err = r.usesSHA256(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
@@ -80,6 +85,32 @@ func newReader(repo repository) (r *reader, err error) {
 	return r, nil
 }
 
+// usesSHA256 reports whether objects are named by SHA-256. The length of a commit shows it.
+// Before the first commit, or after git checkout --orphan, the configuration tells it.
+func (r *reader) usesSHA256(ctx context.Context) (bool, error) {
+	if r.commit != "" {
+		return len(r.commit) == len(emptyTree256), nil
+	}
+	config, err := files.ReadRegular(filepath.Join(r.common, "config"), maxGitFile)
+	if files.Absent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	settings, err := parseConfig(ctx, config)
+	if err != nil {
+		return false, err
+	}
+	format := ""
+	for _, s := range settings {
+		if s.key() == "extensions.objectformat" {
+			format = s.value
+		}
+	}
+	return format == "sha256", nil
+}
+
 // makeGitDir writes the temporary git directory.
 func (r *reader) makeGitDir() error {
 	head := "ref: refs/heads/none\n"
@@ -87,7 +118,7 @@ func (r *reader) makeGitDir() error {
 	if r.commit != "" {
 		head = r.commit + "\n"
 	}
-	if len(r.commit) == 64 {
+	if r.sha256 {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	for _, dir := range []string{"refs", "objects", "info"} {

@@ -81,7 +81,7 @@ func Unsaved(
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(tree, Clone{Ignored: ignored})
+		r, ok, err := openToCompare(ctx, tree, Clone{Ignored: ignored})
 		if err != nil || !ok {
 			u.report(tree, "a repository that can't be read")
 			continue
@@ -118,7 +118,7 @@ func Unsaved(
 // bareRepository reports the commits in a git directory without a work tree.
 func (u *unsavedSearch) bareRepository(ctx context.Context, dir string) {
 	const unread = "a repository that can't be read"
-	r, err := newReader(repository{tree: dir, gitDir: dir, common: dir})
+	r, err := newReader(ctx, repository{tree: dir, gitDir: dir, common: dir})
 	if err != nil {
 		u.report(dir, unread)
 		return

@@ -332,8 +332,9 @@ func (w *Workspace) Ready() error {
 		return err
 	}
 	if w.rec.State == Creating {
-		w.rec.Outside = git.OutsideFiles(context.Background(), w.Path)
-		w.rec.Began = git.Began(w.Path)
+		ctx := context.Background()
+		w.rec.Outside = git.OutsideFiles(ctx, w.Path)
+		w.rec.Began = git.Began(ctx, w.Path)
 	}
 	w.rec.State = Prepared
 	w.rec.Previous = nil
