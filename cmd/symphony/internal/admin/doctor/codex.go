@@ -37,7 +37,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	}
 	var list []finding
 	if i, err := e.agent(); err != nil {
-		list = e.noCodex(ctx, failWith(err))
+		list = failWith(err)
+		list[0] = e.notCodex(ctx, list[0])
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 		_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
@@ -56,17 +57,19 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	return list
 }
 
-// noCodex adds to the finding about a program that is not codex what it says of itself.
-func (e *environment) noCodex(ctx context.Context, list []finding) []finding {
+// notCodex adds to a finding about a program that is not codex what the program says of
+// itself: "~/bin/wrapper --version prints wrapper 1.2".
+func (e *environment) notCodex(ctx context.Context, f finding) finding {
 	found := programWord().FindStringSubmatch(e.config.Codex.Command)
-	if found == nil || list[0].code != string(agent.CodeIncompatible) {
-		return list
+	if found == nil || f.code != string(agent.CodeIncompatible) {
+		return f
 	}
-	said, err := e.shell(ctx, text.ShellQuote(found[1])+" --version </dev/null | head -n 1")
+	// The word needs no quotes, and a quoted ~ would not be the home directory.
+	said, err := e.shell(ctx, found[1]+" --version </dev/null | head -n 1")
 	if err == nil && said != "" {
-		list[0].Message += "; " + found[1] + " --version prints " + text.Short(text.Visible(said), mostSaid)
+		f.Message += "; " + found[1] + " --version prints " + text.Short(text.Visible(said), mostSaid)
 	}
-	return list
+	return f
 }
 
 // programWord finds the word of a shell command that names the program, unless only a shell
