@@ -70,7 +70,7 @@ var _ Engine = (*JobEngine)(nil)
 const (
 	minPause   = 2 * time.Second // between two looks at a job that waits
 	maxPause   = 30 * time.Second
-	jobTrouble = time.Minute // how long a job may be out of reach that was submitted
+	jobTrouble = time.Minute // how long a job that was submitted may be out of reach
 )
 
 // Start submits the job and waits until it runs and its daemon holds the secret. Before that
@@ -82,37 +82,56 @@ func (e *JobEngine) Start(ctx context.Context) error {
 	if e.Ending {
 		return e.withdraw(ctx, endedError("its job was canceled before it began"))
 	}
-	if !e.submitted {
-		e.submitted = true // even after an error, because the job may exist
-		err := e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String()))
-		if err != nil {
-			return e.withdraw(ctx, err)
-		}
+	err := e.submitOnce(ctx)
+	if err != nil {
+		return e.withdraw(ctx, err)
 	}
-	trouble := time.Duration(0)
+	err = e.await(ctx)
+	if err != nil {
+		return e.withdraw(ctx, err)
+	}
+	return nil
+}
+
+// submitOnce submits the job, unless an earlier call did. An error does not make it submit
+// again, because the job may exist.
+func (e *JobEngine) submitOnce(ctx context.Context) error {
+	if e.submitted {
+		return nil
+	}
+	e.submitted = true
+	return e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String()))
+}
+
+// await looks at the job until it runs and its daemon holds the secret. It gives up when the
+// job will never begin, or was out of reach for a minute.
+func (e *JobEngine) await(ctx context.Context) error {
+	var failsSince time.Time // zero while the job can be reached
 	pause := minPause
 	for {
 		j, err := e.begin(ctx)
 		if ctx.Err() != nil {
 			why := e.Host + ": the job was canceled before it began"
-			return e.withdraw(ctx, reconcile.NewError(CodeWithdrawn, why, ""))
+			return reconcile.NewError(CodeWithdrawn, why, "")
 		}
 		if err == nil && j.State == JobRunning {
 			return nil
 		}
 		if end := e.endOf(j); end != nil {
-			return e.withdraw(ctx, end)
+			return end
 		}
-		if err != nil {
-			if trouble >= jobTrouble {
-				return e.withdraw(ctx, e.unusable(e.messageOf(err)))
-			}
-			e.Waits(e.messageOf(err))
-			pause = minPause
-			trouble += pause
-		} else {
+		if err == nil {
+			failsSince = time.Time{}
 			e.Waits(j.Why)
-			trouble = 0
+		} else {
+			if failsSince.IsZero() {
+				failsSince = time.Now()
+			}
+			if time.Since(failsSince) >= jobTrouble {
+				return e.unusable(e.messageOf(err))
+			}
+			pause = minPause
+			e.Waits(e.messageOf(err))
 		}
 		select {
 		case <-ctx.Done():
