@@ -219,30 +219,54 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}, nil
 }
 
-// Ask sends a request to a URL that the user set, and reads the first 64 KiB of the answer.
-// Its errors lack the URL, which may contain a secret.
-func Ask(
+// Get requests a URL that the user set, and reads the first 64 KiB of the answer. Its errors
+// lack the URL, which may contain a secret.
+func Get(ctx context.Context, client *http.Client, from string) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return Answer{}, errNoURL
+	}
+	return exchange(client, req)
+}
+
+// Post sends a text to a URL that the user set. The rest is as with Get.
+func Post(
 	ctx context.Context,
 	client *http.Client,
-	method, to string,
+	to string,
 	header http.Header,
 	sent []byte,
 ) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(sent))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(sent))
 	if err != nil {
-		return Answer{}, errors.New("not a URL")
+		return Answer{}, errNoURL
 	}
 	maps.Copy(req.Header, header)
+	return exchange(client, req)
+}
+
+var errNoURL = errors.New("not a URL")
+
+// exchange sends the request of Get or Post and reads its answer.
+func exchange(client *http.Client, req *http.Request) (Answer, error) {
 	req.Header.Set("User-Agent", "symphony")
-	res, err := client.Do(req)
-	if ofURL, ok := errors.AsType[*url.Error](err); ok {
-		return Answer{}, ofURL.Err
+	resp, err := client.Do(req)
+	if err != nil {
+		if ofURL, ok := errors.AsType[*url.Error](err); ok {
+			err = ofURL.Err
+		}
+		return Answer{}, err
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	return Answer{Status: res.StatusCode, Header: res.Header, Body: body}, err
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return Answer{}, fmt.Errorf("read answer: %w", err)
+	}
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
 // WarnOnce reports a warning unless it was reported before.

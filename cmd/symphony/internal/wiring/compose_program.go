@@ -120,7 +120,7 @@ const (
 
 // NewestRelease asks a URL for the version of the newest release: a text that begins with it.
 func NewestRelease(ctx context.Context, address string) (string, error) {
-	answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
+	answer, err := transport.Get(ctx, http.DefaultClient, address)
 	if err != nil {
 		return "", releaseUnknown(err.Error())
 	}

@@ -141,7 +141,7 @@ var client = http.Client{
 
 // send sends a message to the collector. Its errors contain neither the URL nor the headers.
 func (c *collector) send(ctx context.Context, message []byte) error {
-	answer, err := transport.Ask(ctx, &client, http.MethodPost, c.to.String(), c.header, message)
+	answer, err := transport.Post(ctx, &client, c.to.String(), c.header, message)
 	if err != nil {
 		return c.refused(err.Error())
 	}

@@ -91,7 +91,7 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 	query.Set("rid", p.run)
 	u.RawQuery = query.Encode()
 	header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
-	answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodPost, u.String(), header, []byte(body))
+	answer, err := transport.Post(ctx, http.DefaultClient, u.String(), header, []byte(body))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("no answer within %s", pingTime)
