@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -60,32 +59,58 @@ func (r *reader) prices(f field) {
 }
 
 // price reads an entry. Cached tokens without a price cost as much as other input.
-func (r *values) price(f field) reconcile.Price {
-	var written map[string]string
-	err := f.node.Decode(&written)
-	amounts := map[string]float64{}
-	for name, text := range written {
-		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		amounts[name] = n
-		// refuses NaN, too
-		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" {
-			err = errors.Join(err, errors.New(name))
+func (r *values) price(f field) (p reconcile.Price) {
+	if f.node.Kind != yaml.MappingNode {
+		r.wrong(Key{Type: "map of input, output and optionally cached"}, f, pricesHint)
+		return reconcile.Price{}
+	}
+	var entries map[string]yaml.Node
+	if f.node.Decode(&entries) != nil {
+		r.invalid(f, "a price is named twice, or not by a plain word", "keep one of each")
+		return reconcile.Price{}
+	}
+	for _, name := range []string{"input", "output"} {
+		if _, given := entries[name]; !given {
+			r.invalid(f, "has no price for "+name, pricesHint)
 		}
 	}
-	input, hasInput := amounts["input"]
-	output, hasOutput := amounts["output"]
-	if err != nil || !hasInput || !hasOutput {
-		r.invalid(
-			f,
-			"must be a map with the numbers input, output and optionally cached, none negative",
-			pricesHint,
-		)
+	_, cached := entries["cached"]
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		node := entries[name]
+		entry := field{key: f.key + "." + name, line: r.line(&node), node: deref(&node)}
+		switch name {
+		case "input":
+			p.Input = r.amount(entry)
+		case "cached":
+			p.Cached = r.amount(entry)
+		case "output":
+			p.Output = r.amount(entry)
+		default:
+			r.invalid(entry, "there are prices for input, cached and output", pricesHint)
+		}
 	}
-	cached, given := amounts["cached"]
-	if !given {
-		cached = input
+	if !cached {
+		p.Cached = p.Input
 	}
-	return reconcile.Price{Input: input, Cached: cached, Output: output}
+	return p
+}
+
+// highestPrice is the largest price of a million tokens. In rupiah, a model that costs 75 USD
+// costs 1,200,000.
+const highestPrice = 1e9
+
+// amount reads the price of a million tokens.
+func (r *values) amount(f field) float64 {
+	n, err := strconv.ParseFloat(strings.TrimSpace(f.node.Value), 64)
+	if f.node.Kind != yaml.ScalarNode || err != nil || math.IsNaN(n) {
+		r.wrong(Key{Type: "number"}, f, pricesHint)
+		return 0
+	}
+	if n < 0 || n > highestPrice {
+		r.invalid(f, "must be from 0 to 1,000,000,000, is "+f.node.Value, "write the price of a million tokens")
+		return 0
+	}
+	return n
 }
 
 // budgetPattern matches a number, with underscores between its digits, and a unit.

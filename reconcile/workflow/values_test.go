@@ -132,6 +132,20 @@ func TestModelWithTwoPrices(t *testing.T) {
 	)
 }
 
+// A million tokens for 75 USD cost 1,200,000 rupiah.
+func TestPriceInSmallUnits(t *testing.T) {
+	text := strings.Replace(
+		literalFile("$TEAM_KEY"),
+		"---\nGo",
+		"agent:\n  prices: {currency: IDR, default: {input: 240000, output: 1200000}}\n---\nGo",
+		1,
+	)
+	cfg, err := Parse(source(t, text), testEnv())
+	test.OK(t, err)
+	want := reconcile.Price{Input: 240_000, Cached: 240_000, Output: 1_200_000}
+	test.Equal(t, "price", cfg.Agent.Prices.Models[reconcile.AnyModel], want)
+}
+
 func TestBudgets(t *testing.T) {
 	const priced = "prices: {currency: EUR, default: {input: 1, output: 2}}"
 	parse := func(prices, written string) (reconcile.DailyBudget, error) {
