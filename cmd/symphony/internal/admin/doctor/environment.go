@@ -174,15 +174,7 @@ func (e *environment) concerns(s subject) bool {
 		return s == ofRepository && e.config.Repository.URL != ""
 	}
 	isOther := e.config != nil && e.config.Agent.Kind != workflow.AgentCodex
-	switch {
-	case s == ofCodex:
-		return !isOther
-	case s == ofOthers:
-		return isOther
-	case s == ofTurns:
-		return e.deep
-	}
-	return true
+	return (s != ofCodex || !isOther) && (s != ofOthers || isOther) && (s != ofTurns || e.deep)
 }
 
 // tidyingUp is the name of the last line of the report.
