@@ -17,7 +17,7 @@ import (
 )
 
 // Holding holds the workspace of an issue for an operator instead of an agent: symphony
-// takeover opens codex's own terminal in it, symphony prune removes it. The lease, the sandbox
+// takeover opens the agent's own terminal in it, symphony prune removes it. The lease, the sandbox
 // and the environment are the same as for an agent. Release must be called, even after an
 // error.
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -15,9 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Session runs codex's own terminal on a thread, or on a new thread if thread is "", until it
-// ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, codex is
-// asked to end, too. It returns codex's exit code.
+// Session runs the agent's own terminal on a thread, or on a new thread if thread is "", until
+// it ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, the agent
+// is asked to end, too. It returns the agent's exit code.
 func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
 	own := h.job.site.Config.AgentHome
 	if own == "" && home != "" {
@@ -45,9 +46,13 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	return code, err
 }
 
-// command returns the shell command for codex's terminal: codex.command with the word
-// app-server replaced by the settings that a run sends in thread/start and turn/start.
+// command returns the shell command for the agent's terminal. For codex it is codex.command with
+// the word app-server replaced by the settings that a run sends in thread/start and turn/start.
 func (h *Holding) command(ctx context.Context, thread string) (string, error) {
+	if terminal := h.Here.Config.Agent.Terminal; terminal != nil {
+		words := terminal(thread, h.Here.Config.Model)
+		return strings.Join(text.Map(words, text.ShellWord), " "), nil
+	}
 	before, after, err := cutServer(h.Here.Config.Command)
 	if err != nil {
 		return "", err

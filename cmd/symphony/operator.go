@@ -383,7 +383,7 @@ func sendBackCommand(w *term.Env) *cli.Command {
 func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "takeover",
-		Usage:     "continue an issue yourself, in codex's own terminal",
+		Usage:     "continue an issue yourself, in the agent's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
 		Description: helpText(
 			"takeover",

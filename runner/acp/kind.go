@@ -34,6 +34,9 @@ type kind struct {
 	endsAtReject bool
 	// _meta of session/new, session/resume and session/load; nil for none
 	meta map[string]any
+	// the command of its own terminal on a session, or with "" on a new one; nil with a reason
+	terminal   func(session, model string) []string
+	noTerminal string
 	// the environment in which it neither updates itself nor obeys files of the repository
 	env func(model string) []string
 	// where it names a tool of an MCP server
@@ -114,9 +117,10 @@ var kinds = []*kind{
 		meta: map[string]any{
 			"claudeCode": map[string]any{"options": map[string]any{"settingSources": []string{"user"}}},
 		},
-		env:   claudeEnv,
-		tool:  toolName{in: inName, pattern: claudeTool},
-		usage: reported,
+		terminal: claudeTerminal,
+		env:      claudeEnv,
+		tool:     toolName{in: inName, pattern: claudeTool},
+		usage:    reported,
 		faults: []fault{
 			{class: agent.CodeAgentAuth, kinds: []string{"authentication_failed", "oauth_org_not_allowed"}},
 			{class: agent.CodeAgentQuota, kinds: []string{"billing_error", "rate_limit"}},
@@ -136,24 +140,26 @@ var kinds = []*kind{
 		mode:         "build",
 		needsModel:   true, // else it takes a hosted one of a third party
 		endsAtReject: true,
+		terminal:     opencodeTerminal,
 		env:          opencodeEnv,
 		tool:         toolName{in: inTitle, pattern: opencodeTool, isTitle: true},
 		usage:        unreported, // it reports only the last model call of a turn
 		faults:       byWords,
 	},
 	{
-		name:      "gemini",
-		title:     "Gemini CLI",
-		install:   "npm install -g @google/gemini-cli, with Node 22 or newer",
-		logIn:     "set GEMINI_API_KEY",
-		node:      22,
-		agentName: "gemini-cli",
-		oldest:    "0.61.0",
-		login:     "gemini-api-key",
-		mode:      "default",
-		env:       geminiEnv,
-		tool:      toolName{in: inID, pattern: geminiTool},
-		usage:     quotaReported,
+		name:       "gemini",
+		title:      "Gemini CLI",
+		install:    "npm install -g @google/gemini-cli, with Node 22 or newer",
+		logIn:      "set GEMINI_API_KEY",
+		node:       22,
+		agentName:  "gemini-cli",
+		oldest:     "0.61.0",
+		login:      "gemini-api-key",
+		mode:       "default",
+		noTerminal: "Gemini CLI does not find its earlier sessions",
+		env:        geminiEnv,
+		tool:       toolName{in: inID, pattern: geminiTool},
+		usage:      quotaReported,
 		faults: append([]fault{ // its codes are those of HTTP
 			{class: agent.CodeAgentAuth, codes: []int{401, 403}},
 			{class: agent.CodeAgentQuota, codes: []int{429}},
@@ -161,14 +167,15 @@ var kinds = []*kind{
 		}, byWords...),
 	},
 	{
-		name:    "acp",
-		title:   "the agent",
-		install: "install it so that a login shell finds it",
-		logIn:   "log in as its documentation says",
-		env:     func(string) []string { return nil },
-		tool:    toolName{in: inName, pattern: claudeTool},
-		usage:   reported,
-		faults:  byWords,
+		name:       "acp",
+		title:      "the agent",
+		install:    "install it so that a login shell finds it",
+		logIn:      "log in as its documentation says",
+		noTerminal: "agent.kind: acp does not say which command opens the agent's terminal",
+		env:        func(string) []string { return nil },
+		tool:       toolName{in: inName, pattern: claudeTool},
+		usage:      reported,
+		faults:     byWords,
 	},
 }
 
@@ -183,6 +190,8 @@ func Kinds() []agent.Kind {
 			Install:      k.install,
 			LogIn:        k.logIn,
 			Node:         k.node,
+			Terminal:     k.terminal,
+			NoTerminal:   k.noTerminal,
 			NotFound:     "agent_not_found",
 			Incompatible: agent.CodeAgentIncompatible,
 			Env:          k.env,
@@ -204,6 +213,27 @@ func claudeEnv(string) []string {
 		env = append(env, "IS_SANDBOX=1") // as root it refuses sessions without it
 	}
 	return env
+}
+
+// claudeTerminal obeys no settings of the repository, as a run does. The adapter has a claude of
+// its own, which is not in PATH.
+func claudeTerminal(session, model string) []string {
+	words := []string{"claude", "--setting-sources", "user"}
+	if session != "" {
+		words = append(words, "--resume", session)
+	}
+	if model != "" {
+		words = append(words, "--model", model)
+	}
+	return words
+}
+
+// opencodeTerminal gets its model with the environment.
+func opencodeTerminal(session, _ string) []string {
+	if session == "" {
+		return []string{"opencode"}
+	}
+	return []string{"opencode", "-s", session}
 }
 
 func opencodeEnv(model string) []string {

@@ -17,6 +17,11 @@ type Kind struct {
 	Start Starter
 	// Env returns the variables that it gets for a model. The workflow may replace them.
 	Env func(model string) []string
+	// Terminal returns the command of its own terminal, on a session or with "" on a new one,
+	// such as claude --resume SESSION.
+	Terminal func(session, model string) []string
+	// NoTerminal says why Terminal is nil and what to do, if takeover can't open one.
+	NoTerminal string
 	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
 	Sandboxes bool
 

@@ -13,7 +13,7 @@ import (
 //   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes
 //     and settings of threads in codex's words;
 //   - runner/verify.go, which lets codex execute a command without a turn, and
-//     runner/terminal.go, which opens codex's own terminal;
+//     runner/terminal.go, which gives codex's own terminal the sandbox of a run;
 //   - runner/login.go and runner/host/local/launcher.go, which find an installed codex;
 //   - runner/far.go, state/account.go, AccountHome and aboutHost, which find its home, login
 //     and limits;

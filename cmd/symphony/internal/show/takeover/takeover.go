@@ -1,4 +1,4 @@
-// Package takeover gives an issue to the operator: codex's own terminal in its workspace.
+// Package takeover gives an issue to the operator: the agent's own terminal in its workspace.
 package takeover
 
 import (
@@ -18,17 +18,18 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace.
+// Run holds an issue, ends its run, and opens the agent's own terminal in the issue's workspace.
 // It returns at the end of the session. If yes is set, it stops a run without asking. At the
 // end it carries out then, which is retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
 		return reconcile.NewError(
 			"not_a_terminal",
-			"takeover opens codex's own interface and needs a terminal",
+			"takeover opens the agent's own interface and needs a terminal",
 			"run it in a terminal, not in a pipe or a script",
 		)
 	}
@@ -43,7 +44,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		return err
 	}
 	identifier := claim.Identifier
-	code, err := openSession(ctx, w, p, claim)
+	ended, err := openSession(ctx, w, p, claim)
 	if err != nil {
 		return err
 	}
@@ -52,10 +53,10 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 	if ctx.Err() != nil {
 		return interrupted
 	}
-	if code != 0 {
+	if ended.code != 0 {
 		return reconcile.NewError(
 			"takeover_failed",
-			fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier),
+			fmt.Sprintf("%s ended with exit code %d; %s stays held", ended.agent, ended.code, identifier),
 			hint,
 		)
 	}
@@ -77,16 +78,23 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 	return render.Apply(ctx, w, p, operate.Retry{Issue: identifier})
 }
 
-// refuseKind refuses agents that are not codex. If the workflow can't be read, that is said
-// later: the issue is held first.
+// refuseKind refuses agents whose own terminal can't be opened. If the workflow can't be read,
+// that is said later: the issue is held first.
 func refuseKind(p *wiring.Project) error {
 	cfg, err := p.Config()
-	if err != nil || cfg.Agent.Kind == workflow.AgentCodex {
+	if err != nil {
 		return nil //nolint:nilerr // see above
+	}
+	kind, err := wiring.AgentOf(cfg.Agent.Kind)
+	if err != nil {
+		return err
+	}
+	if kind.NoTerminal == "" {
+		return nil
 	}
 	return reconcile.NewError(
 		workflow.CodeUnsupportedKey,
-		"takeover is not built yet with agent.kind: "+cfg.Agent.Kind,
+		"takeover does not work with agent.kind: "+kind.Name+": "+kind.NoTerminal,
 		"symphony stop holds the issue, and symphony show prints its workspace: start the agent there yourself",
 	)
 }
@@ -140,20 +148,30 @@ func holdIssue(
 	return c, nil
 }
 
-// leftBehind returns the newest thread of an issue, and its last push.
+// leftBehind returns the newest thread of an issue that its agent can go on with, and its last
+// push.
 func leftBehind(
 	ctx context.Context,
 	p *wiring.Project,
 	id string,
+	kind agent.Kind,
 ) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
 	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return thread, delivered, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	thread, _, err = db.Journal.LastThread(ctx, id, "")
+	// An agent that is not codex has its name for a home.
+	newest, own, err := db.Journal.LastThread(ctx, id, kind.Name)
 	if err != nil {
 		return thread, delivered, fmt.Errorf("read the newest thread: %w", err)
+	}
+	switch {
+	case kind.Terminal != nil && own.CodexHome == kind.Name:
+		thread = own
+	case kind.Terminal != nil: // all are of other agents
+	case filepath.IsAbs(newest.CodexHome) || newest.CodexHome == "":
+		thread = newest
 	}
 	delivered, _, err = db.Views.Delivered(ctx, id)
 	if err != nil {
@@ -162,21 +180,31 @@ func leftBehind(
 	return thread, delivered, nil
 }
 
-// openSession takes the workspace of a held issue and opens codex's terminal in it, on the
-// issue's newest thread if that thread worked in this workspace. It returns codex's exit code.
+// ending is how a terminal ended.
+type ending struct {
+	agent string // as people call it
+	code  int    // its exit code
+}
+
+// openSession takes the workspace of a held issue and opens the agent's terminal in it, on the
+// issue's newest thread if that thread worked in this workspace.
 func openSession(
 	ctx context.Context,
 	w *term.Env,
 	p *wiring.Project,
 	c reconcile.Claim,
-) (code int, err error) {
+) (end ending, err error) {
 	cfg, err := p.Config()
 	if err != nil {
-		return 0, err
+		return end, err
 	}
-	thread, delivered, err := leftBehind(ctx, p, c.IssueID)
+	kind, err := wiring.AgentOf(cfg.Agent.Kind)
 	if err != nil {
-		return 0, err
+		return end, err
+	}
+	thread, delivered, err := leftBehind(ctx, p, c.IssueID, kind)
+	if err != nil {
+		return end, err
 	}
 	// An issue that was held before its first run is without a root and a record.
 	if c.WorkspaceRoot == "" {
@@ -185,7 +213,7 @@ func openSession(
 	if c.Issue.State == "" {
 		issue, err := wiring.FetchIssue(ctx, p, c.Identifier)
 		if err != nil {
-			return 0, err
+			return end, err
 		}
 		c.Issue = *issue
 	}
@@ -196,16 +224,15 @@ func openSession(
 	holding.Delivered = delivered
 	holding.Here.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
 	if err != nil {
-		return 0, err
+		return end, err
 	}
 	holding.Here.Config.RootsAreReal = true
 	defer func() { err = errors.Join(err, holding.Release(ctx)) }()
 	space, err := holding.Take(ctx)
 	if err != nil {
-		return 0, err
+		return end, err
 	}
-	// the home of an agent of another kind is its name
-	if thread.WorkspaceID != space.ID || !filepath.IsAbs(thread.CodexHome) && thread.CodexHome != "" {
+	if thread.WorkspaceID != space.ID {
 		thread = reconcile.Thread{}
 	}
 	what := "a new session, because no thread has worked there"
@@ -220,9 +247,15 @@ func openSession(
 		fmt.Fprintln(w.Stderr, text.Visible(warning))
 	}
 	in := w.Stdin.(*os.File) // Run checked that it is a terminal
-	return holding.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{
+	home := thread.CodexHome
+	if kind.Terminal != nil {
+		home = ""
+	}
+	end.agent = kind.Title
+	end.code, err = holding.Session(ctx, thread.ID, home, host.Stdio{
 		In:  in,
 		Out: w.Stdout,
 		Err: w.Stderr,
 	})
+	return end, err
 }
