@@ -148,6 +148,8 @@ func samplesOf(v view.Overview, version string) samples {
 	}
 	s.add("symphony_build_info", "version", version, 1)
 	s.addIssues(v)
+	s.addProject(v)
+	s.addHosts(v.Hosts)
 	s.addUse(v)
 	if p := v.LastPass; p != nil {
 		s.set("symphony_last_pass_timestamp_seconds", seconds(p.StartedAt))
@@ -163,8 +165,7 @@ func samplesOf(v view.Overview, version string) samples {
 	return s
 }
 
-// addIssues adds the numbers of issues by their status, each issue once, and the number of
-// things that wait for a person.
+// addIssues adds the numbers of issues by their status, each issue once.
 func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)
@@ -179,11 +180,20 @@ func (s samples) addIssues(v view.Overview) {
 		}
 		s.add("symphony_issues", "status", string(status), float64(count))
 	}
+}
+
+// addProject adds the open requests, and whether the project is paused, blocked, or waits for a
+// person for any reason of symphony status.
+func (s samples) addProject(v view.Overview) {
 	s.set("symphony_needs_operator", oneIf(v.Verdict().Level != view.LevelOK))
 	s.set("symphony_requests", float64(len(v.Requests)))
 	s.set("symphony_paused", oneIf(v.Paused))
 	s.set("symphony_blocked", oneIf(v.ProjectBlock != nil))
-	for _, h := range v.Hosts {
+}
+
+// addHosts adds the agents of each host, and whether the host can be used.
+func (s samples) addHosts(hosts []view.HostRow) {
+	for _, h := range hosts {
 		s.add("symphony_host_runs", "host", h.Name, float64(h.Runs))
 		s.add("symphony_host_usable", "host", h.Name, oneIf(h.Usable()))
 	}
