@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func parse(data []byte, redact func(string) string) (record, error) {
 		at := fault([]byte(redact(string(data))))
 		return record{}, &wrong{fmt.Sprintf("the answer is not JSON: %s, at %q", err, at), rule}
 	}
-	return object("the answer", raw)
+	return object("", raw)
 }
 
 // fault returns the part of a text that is not JSON.
@@ -54,7 +55,7 @@ func fault(data []byte) string {
 	return text.Within(strings.ToValidUTF8(string(data), "?"), longest)
 }
 
-// object reads a part of an answer that must be an object.
+// object reads a part of an answer that must be an object, or the answer itself.
 func object(path string, raw json.RawMessage) (record, error) {
 	r := record{path: path}
 	if err := json.Unmarshal(raw, &r.fields); err != nil || r.fields == nil {
@@ -63,8 +64,9 @@ func object(path string, raw json.RawMessage) (record, error) {
 	return r, nil
 }
 
+// typeError is the error of a value at a path that has another type than wanted.
 func typeError(path, want string, raw json.RawMessage) error {
-	return fmt.Errorf("%s must be %s, is %s", path, want, kind(raw))
+	return fmt.Errorf("%s must be %s, is %s", cmp.Or(path, "the answer"), want, kind(raw))
 }
 
 // kind names the type of a value, with short values themselves.
@@ -92,7 +94,7 @@ func kind(raw json.RawMessage) string {
 
 // at returns the path of a field.
 func (r record) at(name string) string {
-	if r.path == "the answer" {
+	if r.path == "" {
 		return name
 	}
 	return r.path + "." + name
