@@ -120,7 +120,8 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 }
 
 // unreadable lists the optional fields of a record whose values have another type than in
-// Linear's schema, such as "url". The issue is used without them.
+// Linear's schema, such as "url". The issue is used without them. Client.labels looks at the
+// labels, which have several pages.
 func (w *wireIssue) unreadable() (names []string) {
 	note := func(name string, wrong bool) {
 		if wrong {
@@ -130,7 +131,6 @@ func (w *wireIssue) unreadable() (names []string) {
 	note("description", w.Description.wrong)
 	note("branchName", w.BranchName.wrong)
 	note("url", w.URL.wrong)
-	note("labels", w.Labels.wrong)
 	note("assignee", w.Assignee.wrong)
 	note("project description", text.OrEmpty(w.Project.value).Description.wrong)
 	return names
@@ -191,10 +191,16 @@ func integer(raw json.RawMessage) *int {
 	return &n
 }
 
-// labels returns the names of all labels, in lower case; none if the record's labels have a
-// wrong type.
+// labels returns the names of all labels, in lower case. Labels of a wrong type are ignored,
+// with a warning.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
-	labelsOf := func(w *wireIssue) list[wireName] { return text.OrEmpty(w.Labels.value) }
+	labelsOf := func(page *wireIssue) list[wireName] {
+		if page.Labels.wrong {
+			c.warn(*w.Identifier.value, "labels")
+			return list[wireName]{Nodes: []wireName{}}
+		}
+		return text.OrEmpty(page.Labels.value)
+	}
 	all, err := innerPages(ctx, c, w, "labels", document("more_labels"), labelsOf)
 	if err != nil {
 		return nil, err
@@ -224,8 +230,9 @@ func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.Blocke
 	return blockers, nil
 }
 
-// innerPages returns the entries of a connection of the record, with its further pages. A
-// further page without a list is an error: without its blockers the issue could start.
+// innerPages returns the entries of a connection of the record, with its further pages. of
+// returns the list in a page. A further page without a list is an error: without its blockers
+// the issue could start.
 func innerPages[T any](
 	ctx context.Context,
 	c *Client,
@@ -247,13 +254,10 @@ func innerPages[T any](
 			if data.Issue == nil {
 				return page, c.Fail("linear_unknown_payload", "the answer contains no "+what)
 			}
-			if data.Issue.Labels.wrong {
-				c.warn(*w.Identifier.value, "labels")
-			}
 			issue = data.Issue
 		}
 		page = of(issue)
-		if page.Nodes == nil && (issue == w || issue.Labels.wrong) {
+		if page.Nodes == nil && issue == w {
 			page.Nodes = []T{}
 		}
 		all = append(all, page.Nodes...)
