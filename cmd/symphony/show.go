@@ -112,7 +112,7 @@ func diffCommand(w *term.Env) *cli.Command {
 // diffJSON prints the diff of an issue, and its files, as JSON.
 func diffJSON(ctx context.Context, w *term.Env, p *wiring.Project, issue, attempts string) error {
 	var diff strings.Builder
-	stat := detail.Stat{Files: []detail.FileStat{}}
+	stat := detail.Stat{Patch: detail.Patch{Files: []detail.FileStat{}}}
 	run, err := detail.WriteDiff(ctx, p, issue, attempts, io.MultiWriter(&diff, &stat))
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 // TestStat counts a diff that arrives in pieces, and has content that looks like the head of a
-// file.
+// file. A moved file has its new name, and a name keeps quotes that are not git's.
 func TestStat(t *testing.T) {
 	const diff = `diff --git a/one b/one
 index 1..2 100644
@@ -25,6 +25,14 @@ new file mode 100644
 +++ "b/\303\244 b"
 @@ -0,0 +1 @@
 +x
+diff --git a/x.go b/internal/x.go
+similarity index 100%
+rename from x.go
+rename to internal/x.go
+diff --git "a/old\tname" b/new
+similarity index 90%
+rename from "old\tname"
+rename to ` + "`new`" + `
 # Not committed:
 diff --git a/one b/one
 Binary files a/one and b/one differ
@@ -34,8 +42,10 @@ Binary files a/one and b/one differ
 		test.Must(s.Write([]byte{diff[i]}))
 	}
 	test.Equal(t, "the files", s.Files, []FileStat{
-		{Path: "one", Added: 2, Removed: 1},
-		{Path: "ä b", Added: 1},
-		{Path: "one", Binary: true, NotCommitted: true},
+		{Path: "one", Added: 2, Removed: 1, Change: FileChanged},
+		{Path: "ä b", Added: 1, Change: FileAdded},
+		{Path: "internal/x.go", Change: FileRenamed, From: "x.go"},
+		{Path: "`new`", Change: FileRenamed, From: "old\tname"},
+		{Path: "one", Binary: true, NotCommitted: true, Change: FileChanged},
 	})
 }

@@ -7,12 +7,10 @@ import (
 	"html/template"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Diff is the page of the changes in the workspace of an issue.
@@ -82,13 +80,9 @@ func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 
 // diffFile contains the changes of a file.
 type diffFile struct {
-	Path           string
-	From           string // the path before a rename; empty for other changes
-	What           string // added, deleted, renamed or changed
-	NotCommitted   bool   // its committed changes are shown by themselves
-	Added, Removed int
-	Lines          []diffLine
-	Hidden         int // lines that are not shown
+	detail.FileStat
+	Lines  []diffLine
+	Hidden int // lines that are not shown
 }
 
 // Dir is the directory in the path.
@@ -113,44 +107,39 @@ const (
 	longFile        = 400
 )
 
-// parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in
-// the heads of hunks decide which lines are content.
+// parseDiff reads a diff as git writes it.
 func parseDiff(data string) []diffFile {
 	p := diffParser{}
 	for line := range strings.Lines(data) {
 		p.line(strings.TrimSuffix(line, "\n"))
 	}
+	for i, f := range p.patch.Files {
+		p.files[i].FileStat = f
+	}
 	return p.files
 }
 
 type diffParser struct {
-	files            []diffFile
-	oldLeft, newLeft int // of the hunk
-	old, new         int // the next numbers
-	shown            int
-	notCommitted     bool
+	patch detail.Patch
+	files []diffFile
+	shown int
 }
 
 // line reads any line of a diff.
 func (p *diffParser) line(line string) {
-	switch {
-	case strings.HasPrefix(line, `\`) && len(p.files) > 0:
-		p.add(diffLine{Kind: "note", Text: strings.TrimPrefix(line, `\ `)})
-	case p.oldLeft > 0 || p.newLeft > 0:
-		p.content(line)
-	case strings.HasPrefix(line, "diff --git "):
-		p.files = append(p.files, diffFile{
-			Path:         pathOf(strings.TrimPrefix(line, "diff --git ")),
-			What:         "changed",
-			NotCommitted: p.notCommitted,
-		})
-	case line == host.NotCommitted:
-		p.notCommitted = true
-	case len(p.files) == 0:
-	case strings.HasPrefix(line, "@@ "):
-		p.hunk(line)
-	default:
-		p.head(line)
+	read := p.patch.Line(line)
+	if len(p.patch.Files) > len(p.files) {
+		p.files = append(p.files, diffFile{})
+	}
+	if len(p.files) == 0 {
+		return
+	}
+	if read.Kind != detail.LineHead {
+		p.add(diffLine{Kind: string(read.Kind), Old: read.Old, New: read.New, Text: read.Text})
+		return
+	}
+	if note := noteOf(line); note != "" {
+		p.add(diffLine{Kind: "note", Text: note})
 	}
 }
 
@@ -161,79 +150,18 @@ var kindsOfFile = map[string]string{
 	"160000": "a commit of another repository",
 }
 
-// head reads a line between the name of a file and its first hunk.
-func (p *diffParser) head(line string) {
-	f := &p.files[len(p.files)-1]
+// noteOf is what a reader needs of a line before the first hunk of a file; empty for most.
+func noteOf(line string) string {
 	mode, added := strings.CutPrefix(line, "new file mode ")
 	switch {
-	case added:
-		f.What = "added"
-		if mode != "100644" {
-			p.add(diffLine{Kind: "note", Text: cmp.Or(kindsOfFile[mode], line)})
-		}
-	case strings.HasPrefix(line, "deleted file mode "):
-		f.What = "deleted"
-	case strings.HasPrefix(line, "rename from "):
-		f.What = "renamed"
-		f.From = unquoted(strings.TrimPrefix(line, "rename from "))
-	case strings.HasPrefix(line, "rename to "):
-		f.Path = unquoted(strings.TrimPrefix(line, "rename to "))
+	case added && mode != "100644":
+		return cmp.Or(kindsOfFile[mode], line)
 	case strings.HasPrefix(line, "old mode "), strings.HasPrefix(line, "new mode "):
-		p.add(diffLine{Kind: "note", Text: line})
+		return line
 	case strings.HasPrefix(line, "Binary files "):
-		p.add(diffLine{Kind: "note", Text: "a binary file"})
+		return "a binary file"
 	}
-}
-
-// hunk reads the head of a hunk, such as "@@ -1,3 +1,4 @@ func main() {".
-func (p *diffParser) hunk(line string) {
-	numbers, _, _ := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
-	before, after, _ := strings.Cut(numbers, " ")
-	p.old, p.oldLeft = rangeOf(strings.TrimPrefix(before, "-"))
-	p.new, p.newLeft = rangeOf(strings.TrimPrefix(after, "+"))
-	p.add(diffLine{Kind: "hunk", Text: line})
-}
-
-// rangeOf reads "12,3" or "12".
-func rangeOf(s string) (from, count int) {
-	first, rest, several := strings.Cut(s, ",")
-	from, _ = strconv.Atoi(first)
-	if !several {
-		return from, 1
-	}
-	count, _ = strconv.Atoi(rest)
-	return from, count
-}
-
-// content reads a line of a hunk.
-func (p *diffParser) content(line string) {
-	f := &p.files[len(p.files)-1]
-	l := diffLine{Text: line}
-	switch {
-	case strings.HasPrefix(line, "+"):
-		l.Kind = "add"
-		l.New = p.new
-		l.Text = line[1:]
-		f.Added++
-		p.new++
-		p.newLeft--
-	case strings.HasPrefix(line, "-"):
-		l.Kind = "del"
-		l.Old = p.old
-		l.Text = line[1:]
-		f.Removed++
-		p.old++
-		p.oldLeft--
-	default:
-		l.Old = p.old
-		l.New = p.new
-		l.Text = strings.TrimPrefix(line, " ")
-		p.old++
-		p.oldLeft--
-		p.new++
-		p.newLeft--
-	}
-	p.add(l)
+	return ""
 }
 
 // add adds a line to the last file, unless there are too many.
@@ -248,25 +176,10 @@ func (p *diffParser) add(l diffLine) {
 	f.Lines = append(f.Lines, l)
 }
 
-// pathOf reads the path in "a/PATH b/PATH", whose halves are equal; git quotes a path with
-// special characters.
-func pathOf(both string) string {
-	return strings.TrimPrefix(unquoted(both[:len(both)/2]), "a/")
-}
-
-// unquoted is a path as git writes it, without its quotes.
-func unquoted(path string) string {
-	plain, err := strconv.Unquote(path)
-	if err != nil { // it is not quoted
-		return path
-	}
-	return plain
-}
-
 // Hash changes with the changes of the file, so that a reader sees what is new since.
 func (f diffFile) Hash() string {
 	hash := fnv.New64a()
-	fmt.Fprintln(hash, f.What, f.From, f.Hidden)
+	fmt.Fprintln(hash, f.Change, f.From, f.Hidden)
 	for _, l := range f.Lines {
 		fmt.Fprintln(hash, l.Kind, l.Text)
 	}

@@ -243,7 +243,7 @@ new file mode 120000
 	files := parseDiff(diff)
 	var got strings.Builder
 	for _, f := range files {
-		fmt.Fprintf(&got, "%s %v %q +%d -%d\n", f.What, f.NotCommitted, f.Path, f.Added, f.Removed)
+		fmt.Fprintf(&got, "%s %v %q +%d -%d\n", f.Change, f.NotCommitted, f.Path, f.Added, f.Removed)
 		for _, l := range f.Lines {
 			fmt.Fprintf(&got, "%-4s %d %d %s\n", l.Kind, l.Old, l.New, l.Text)
 		}
