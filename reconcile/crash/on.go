@@ -64,7 +64,7 @@ func At(name string) {
 		role = "worker"
 	}
 	if wanted == "" {
-		note(log, os.O_APPEND, fmt.Sprintf("%s:%s %d", role, name, os.Getpid()))
+		appendLine(log, fmt.Sprintf("%s:%s %d", role, name, os.Getpid()))
 		return
 	}
 	at, visit, _ := strings.Cut(wanted, "#")
@@ -76,7 +76,12 @@ func At(name string) {
 	// a process that dies keeps the lock, so that no other goroutine passes the point until
 	// then
 	defer state.Unlock()
-	if state.visits[name]++; state.visits[name] != max(n, 1) || log != "" && !note(log, os.O_EXCL, wanted) {
+	state.visits[name]++
+	if state.visits[name] != max(n, 1) {
+		return
+	}
+	isFirst := log == "" || createOnce(log, wanted)
+	if !isFirst {
 		return
 	}
 	how := syscall.SIGKILL
@@ -89,20 +94,35 @@ func At(name string) {
 	select {} // until the signal takes effect
 }
 
-// note writes a line to the log. It returns false if the file must be new but exists.
-func note(path string, how int, line string) bool {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o600)
+// appendLine appends a line to a file, which it creates if necessary.
+func appendLine(path, line string) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		fail(err)
+	}
+	writeLine(f, line)
+}
+
+// createOnce creates a file with a line. It returns false if the file exists: another process
+// was first.
+func createOnce(path, line string) bool {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return false
-	}
-	if err == nil {
-		_, err = f.WriteString(line + "\n")
-		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		fail(err)
 	}
+	writeLine(f, line)
 	return true
+}
+
+// writeLine writes a line to a file and closes it.
+func writeLine(f *os.File, line string) {
+	_, err := f.WriteString(line + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		fail(err)
+	}
 }
 
 // fail reports an error of the crash point itself, and ends the process.
