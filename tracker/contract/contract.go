@@ -36,7 +36,7 @@ type Violation struct {
 type Report struct {
 	Issues     int           // the number of candidates
 	Longest    time.Duration // of the calls
-	Violations []Violation   // in the order of the rules; empty if the tracker keeps all
+	Violations []Violation   // as they were found; empty if the tracker keeps all
 }
 
 // Rule is a rule for trackers: its name, and the reason for it.
@@ -417,25 +417,36 @@ func (c *check) find(issues []reconcile.Issue) {
 	if c.t.Find == nil {
 		return
 	}
-	if at := slices.IndexFunc(issues, usable); at >= 0 {
-		for _, ref := range []string{issues[at].Identifier, issues[at].ID} {
-			var found *reconcile.Issue
-			find := func() (err error) {
-				found, err = c.t.Find(c.ctx, ref)
-				return err
-			}
-			if c.call(RuleFind, "find "+ref, find) && found.ID != issues[at].ID {
-				c.violated(RuleFind, "%q led to %s instead of %s", ref, called(*found), called(issues[at]))
-			}
-		}
+	at := slices.IndexFunc(issues, usable)
+	if at >= 0 {
+		c.findBy(issues[at].Identifier, issues[at])
+		c.findBy(issues[at].ID, issues[at])
 	}
 	found, err := c.t.Find(c.ctx, UnknownID)
 	known, _ := errors.AsType[*reconcile.Error](err)
 	switch {
+	case err == nil && found == nil:
+		c.violated(RuleFind, "an unknown identifier led to no issue and no error")
 	case err == nil:
 		c.violated(RuleFind, "an unknown identifier led to %s", called(*found))
 	case known == nil || known.Code != "issue_not_found":
 		c.violated(RuleFind, "an unknown identifier gave another error: %s", err)
+	}
+}
+
+// findBy looks for an issue by one of its names.
+func (c *check) findBy(name string, i reconcile.Issue) {
+	var found *reconcile.Issue
+	ok := c.call(RuleFind, "find "+name, func() (err error) {
+		found, err = c.t.Find(c.ctx, name)
+		return err
+	})
+	switch {
+	case !ok:
+	case found == nil:
+		c.violated(RuleFind, "%q led to no issue and no error instead of %s", name, called(i))
+	case found.ID != i.ID:
+		c.violated(RuleFind, "%q led to %s instead of %s", name, called(*found), called(i))
 	}
 }
 

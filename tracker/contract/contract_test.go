@@ -269,6 +269,12 @@ func TestViolations(t *testing.T) {
 		"find": {RuleFind.Name, func(a *reconcile.TrackerAdapter, m *memory) {
 			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
 		}},
+		"find returns nothing": {RuleFind.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
+			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, nil } //nolint:nilnil // the fault
+		}},
+		"find returns another issue": {RuleFind.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
+			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return &reconcile.Issue{ID: "9"}, nil }
+		}},
 		"old comments": {RuleSince.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
 			all := a.Comments
 			a.Comments = func(ctx context.Context, id string, _ time.Time) ([]reconcile.Comment, error) {
