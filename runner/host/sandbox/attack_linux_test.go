@@ -238,7 +238,7 @@ func (a attack) run(t *testing.T, without []change, withoutInit string) (says st
 	if a.who == onlyUser && os.Geteuid() == 0 {
 		return "", true
 	}
-	s.box.Command = []string{programInside, "attack", a.program, arg}
+	s.box.Command = []string{ProgramInside, "attack", a.program, arg}
 	if len(without) > 0 || withoutInit != "" {
 		s.env = append(s.env, withoutVar+"=,"+withoutInit)
 	}

@@ -36,24 +36,32 @@ const ProxyAddress = "127.0.0.1:3128"
 
 // Places inside the sandbox that are somewhere else outside.
 const (
-	programInside = "/run/symphony"
+	// ProgramInside is Box.Program, and ToolsInside is Box.Tools.
+	ProgramInside = "/run/symphony"
+	ToolsInside   = "/run/tools"
 	socketInside  = "/run/proxy.sock"
 )
 
 // InitCommand is the command of symphony that runs [Init].
 const InitCommand = "sandbox-init"
 
-// Box describes a sandbox. Its paths are absolute. All but Temp, Socket and Program have the
-// same path inside, because agents find their sessions by the working directory.
+// Box describes a sandbox. Its paths are absolute. All but Temp, Socket, Tools and
+// Program have the same path inside, because agents find their sessions by the working
+// directory.
 type Box struct {
 	Workspace string   // the agent may write it
 	Home      string   // the agent's home in this project, which it may write
 	Temp      string   // a directory of this run; it is /tmp inside
-	Writable  []string // more directories that it may write, such as a cache
+	Cache     string   // for the caches of builds in this workspace; empty for none
+	Writable  []string // more directories that it may write, such as those of the workflow
 	Readable  []string // directories of programs and of the workflow, such as /home/me/go/bin
 	// Agents are directories below which agents of any run may write, such as the root of all
-	// workspaces. Nothing that the box shows may be there, except Workspace, Home and Temp.
+	// workspaces. Nothing that the box shows may be there, except Workspace, Home, Temp, Cache
+	// and Shared.
 	Agents []string
+	// Shared are directories of symphony below Agents or Private that only symphony writes and
+	// that the agent may read, such as the mirror from which its clone borrows objects.
+	Shared []string
 	// Private are directories that no agent may read, such as symphony's state. They and Agents
 	// are empty inside, also if a directory above them is shown.
 	Private []string
@@ -61,6 +69,7 @@ type Box struct {
 	Dir     string // where Command starts; Workspace if empty
 	Network Network
 	Socket  string // where the proxy of the run listens; empty if nothing leaves the sandbox
+	Tools   string // a directory in which the server of symphony's tools listens; empty for none
 	Program string // the program of symphony
 	// StatusFD is the descriptor on which bubblewrap reports, see [ReadStatus]; 0 for none.
 	StatusFD int
@@ -137,6 +146,9 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	for _, dir := range empty {
 		args = append(args, "--tmpfs", dir)
 	}
+	for _, dir := range b.Shared {
+		args = append(args, "--ro-bind", dir, dir)
+	}
 	for _, dir := range b.writable() {
 		if dir != b.Temp {
 			args = append(args, "--bind", dir, dir)
@@ -145,7 +157,10 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	if b.Socket != "" {
 		args = append(args, "--ro-bind", b.Socket, socketInside)
 	}
-	args = append(args, "--ro-bind", b.Program, programInside)
+	if b.Tools != "" {
+		args = append(args, "--ro-bind", b.Tools, ToolsInside)
+	}
+	args = append(args, "--ro-bind", b.Program, ProgramInside)
 	dir := b.Dir
 	if dir == "" {
 		dir = b.Workspace
@@ -209,7 +224,11 @@ func (b Box) empty(l Layout) []string {
 
 // writable returns the directories that the agent may write, outer ones first.
 func (b Box) writable() []string {
-	return slices.Compact(slices.Sorted(slices.Values(append([]string{b.Workspace, b.Home, b.Temp}, b.Writable...))))
+	dirs := append([]string{b.Workspace, b.Home, b.Temp}, b.Writable...)
+	if b.Cache != "" {
+		dirs = append(dirs, b.Cache)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(dirs)))
 }
 
 // shown returns what the agent may only read.
@@ -218,12 +237,15 @@ func (b Box) shown() []string {
 	if b.Socket != "" {
 		shown = append(shown, b.Socket)
 	}
+	if b.Tools != "" {
+		shown = append(shown, b.Tools)
+	}
 	return shown
 }
 
 // start returns the command line of the first process inside.
 func (b Box) start() []string {
-	args := []string{programInside, InitCommand}
+	args := []string{ProgramInside, InitCommand}
 	if b.Socket != "" && b.Network == OwnNetwork {
 		args = append(args, "--proxy", socketInside)
 	}
@@ -240,7 +262,7 @@ func (b Box) check() error {
 		return fmt.Errorf("the sandbox has no command")
 	}
 	shown := b.shown()
-	for _, path := range slices.Concat(b.writable(), shown, b.Agents, b.Private) {
+	for _, path := range slices.Concat(b.writable(), shown, b.Shared, b.Agents, b.Private) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 			return fmt.Errorf("the sandbox can't show %q: it is not an absolute path", path)
 		}
@@ -256,7 +278,7 @@ func (b Box) check() error {
 		}
 	}
 	for _, outer := range b.writable() {
-		for _, path := range slices.Concat(b.writable(), shown) {
+		for _, path := range slices.Concat(b.writable(), shown, b.Shared) {
 			if path != outer && paths.Inside(outer, path) {
 				return inWritable(path, outer)
 			}

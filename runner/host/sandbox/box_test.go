@@ -98,6 +98,25 @@ func TestEmpty(t *testing.T) {
 	test.Lacks(t, "arguments", line, "--tmpfs /home")
 }
 
+// TestOwnPlaces: symphony shows some of its own directories, also below those that are empty.
+func TestOwnPlaces(t *testing.T) {
+	b := sampleBox()
+	b.Cache = "/home/me/symphony/.symphony/work/ABC-1/cache"
+	b.Shared = []string{"/home/me/symphony/.symphony/mirrors/a.git"}
+	b.Tools = "/home/me/.local/state/symphony/p/runs/1/sandbox/tools"
+	args, err := b.Arguments(Layout{Shown: []string{"/home/me"}, Empty: []string{"/home/me/symphony"}})
+	test.OK(t, err)
+	test.Contains(
+		t, "arguments", strings.Join(args, " "),
+		"--tmpfs /home/me/symphony --ro-bind "+b.Shared[0]+" "+b.Shared[0]+" ",
+		" --bind "+b.Cache+" "+b.Cache+" ",
+		" --ro-bind "+b.Tools+" /run/tools ",
+	)
+	b.Shared = []string{b.Workspace + "/.git"}
+	_, err = b.Arguments(Layout{})
+	test.Equal(t, "an agent could replace it", err != nil, true)
+}
+
 // TestHostNetwork: with the network of the machine there is no way through Init, and names are
 // resolved as outside.
 func TestHostNetwork(t *testing.T) {

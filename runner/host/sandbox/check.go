@@ -68,7 +68,7 @@ func Check(ctx context.Context, b Box, environ []string) error {
 	if status.Exited {
 		return fmt.Errorf("%s does not end well in the sandbox: %s", b.Command[0], text)
 	}
-	return &Refusal{Said: text, Cure: cureOf(text, readSwitches())}
+	return &Refusal{Said: text, Cure: Cure(text)}
 }
 
 // Bubblewrap returns the path of bubblewrap by the PATH of an environment. It fails with a
@@ -142,6 +142,10 @@ const (
 		"--security-opt systempaths=unconfined, podman run --security-opt unmask=ALL"
 	otherCure = "mend what bwrap says"
 )
+
+// Cure returns what an operator of this machine can do about a failure of bubblewrap, which
+// wrote said to its stderr.
+func Cure(said string) string { return cureOf(said, readSwitches()) }
 
 // cureOf returns what an operator can do about a failure of bubblewrap.
 func cureOf(said string, s switches) string {

@@ -87,7 +87,7 @@ var programs = map[string]func(args []string) error{
 	},
 	// checks whether a sandbox can be made
 	"check": func(args []string) error {
-		box := Box{Workspace: args[0], Home: args[1], Temp: "/tmp/of-check", Program: programInside}
+		box := Box{Workspace: args[0], Home: args[1], Temp: "/tmp/of-check", Program: ProgramInside}
 		test.OK(panics{}, os.Mkdir(box.Temp, 0o700))
 		err := Check(context.Background(), box, os.Environ())
 		refusal, is := errors.AsType[*Refusal](err)
@@ -125,7 +125,7 @@ func playProgram(args []string) int {
 	return 0
 }
 
-func program(args ...string) []string { return append([]string{programInside, "program"}, args...) }
+func program(args ...string) []string { return append([]string{ProgramInside, "program"}, args...) }
 
 // TestExitCode: the exit code is the command's, and bubblewrap reports whether there was one.
 func TestExitCode(t *testing.T) {
@@ -439,7 +439,7 @@ func TestShownAbove(t *testing.T) {
 	test.OK(t, os.Symlink("outside", link))
 	s.box.Private = []string{link}
 	_, err := Prepare(s.box)
-	if err == nil || !strings.Contains(err.Error(), "can't hide "+link+": it leads to") {
+	if err == nil || !strings.Contains(err.Error(), "can't show or hide "+link+": it leads to") {
 		t.Errorf("error %v", err)
 	}
 }

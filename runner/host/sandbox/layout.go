@@ -56,11 +56,19 @@ func (b Box) refuseLinks() error {
 			return err
 		}
 	}
+	shared, err := withoutLinks(b.Shared)
+	if err != nil {
+		return err
+	}
+	if len(shared) < len(b.Shared) {
+		return fmt.Errorf("a directory for the sandbox to show is missing: one of %s", strings.Join(b.Shared, ", "))
+	}
 	return nil
 }
 
 // withoutLinks returns the directories that exist. It refuses those that lead through links: a
-// mask has to be where the directory is.
+// mask has to be where the directory is, and nothing in a directory of agents may lead
+// elsewhere.
 func withoutLinks(dirs []string) ([]string, error) {
 	var exist []string
 	for _, dir := range dirs {
@@ -69,10 +77,10 @@ func withoutLinks(dirs []string) ([]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a directory for the sandbox to hide: %w", err)
+			return nil, fmt.Errorf("a directory for the sandbox: %w", err)
 		}
 		if real != dir {
-			return nil, fmt.Errorf("the sandbox can't hide %s: it leads to %s", dir, real)
+			return nil, fmt.Errorf("the sandbox can't show or hide %s: it leads to %s", dir, real)
 		}
 		exist = append(exist, dir)
 	}
