@@ -27,7 +27,13 @@ type Rule struct {
 	Below  bool   // the rule is about the hosts below Host
 	Port   uint16 // 0 for the usual ports
 	Within []netip.Prefix
+	// Anywhere: the host may have any address. It is the host of a model that the operator
+	// names, such as a gateway of the company.
+	Anywhere bool
 }
+
+// With returns the list with more rules.
+func (l List) With(rules ...Rule) List { return List{slices.Concat(l.rules, rules)} }
 
 // Fixed returns the addresses of a host that the list names itself, so that no one else can
 // say where the host is.
@@ -47,6 +53,9 @@ func (r Rule) Fixed() []netip.Addr {
 // this machine and its network.
 func (r Rule) Admits(address netip.Addr) bool {
 	address = address.Unmap()
+	if r.Anywhere {
+		return true
+	}
 	if len(r.Within) == 0 {
 		return IsPublic(address)
 	}

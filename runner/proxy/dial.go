@@ -55,7 +55,10 @@ func (p *Proxy) try(ctx context.Context, address netip.AddrPort) (net.Conn, erro
 
 // usesUpstream reports whether a target is reached through the proxy of the company.
 func (p *Proxy) usesUpstream(t target) bool {
-	return p.config.Upstream != nil && len(t.rule.Within) == 0
+	if p.config.Upstream == nil || len(t.rule.Within) > 0 {
+		return false
+	}
+	return p.config.Direct == nil || !p.config.Direct(t.host)
 }
 
 // addresses returns the addresses of a target that its rule admits.
@@ -63,6 +66,10 @@ func (p *Proxy) addresses(ctx context.Context, t target) ([]netip.Addr, error) {
 	fixed := t.rule.Fixed()
 	if len(fixed) > 0 {
 		return fixed, nil
+	}
+	address, err := netip.ParseAddr(t.host)
+	if err == nil && t.rule.Admits(address) {
+		return []netip.Addr{address}, nil
 	}
 	name := t.host
 	if strings.Contains(name, ".") {

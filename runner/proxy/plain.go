@@ -82,24 +82,38 @@ func (m Model) serves(r *http.Request) bool {
 func (m Model) rewrite(out *httputil.ProxyRequest) {
 	out.Out.URL.Path = strings.TrimPrefix(out.In.URL.Path, m.base())
 	out.Out.URL.RawPath = strings.TrimPrefix(out.In.URL.RawPath, m.base())
-	query := out.Out.URL.Query()
-	if slices.ContainsFunc(ownParameters, query.Has) {
-		for _, name := range ownParameters {
-			query.Del(name)
-		}
-		out.Out.URL.RawQuery = query.Encode()
+	if m.Header != "" {
+		removeKeys(out)
 	}
 	out.SetURL(m.URL)
+	if m.Header == "" {
+		return
+	}
 	for _, name := range ownHeaders {
 		out.Out.Header.Del(name)
 	}
 	out.Out.Header.Set(m.Header, m.Value)
 }
 
+// removeKeys removes the parameters in which an agent could send a key.
+func removeKeys(out *httputil.ProxyRequest) {
+	query := out.Out.URL.Query()
+	if !slices.ContainsFunc(ownParameters, query.Has) {
+		return
+	}
+	for _, name := range ownParameters {
+		query.Del(name)
+	}
+	out.Out.URL.RawQuery = query.Encode()
+}
+
 // modelTarget returns where a model is: at the address that the list names for its host, or
 // elsewhere on the internet.
 func (p *Proxy) modelTarget(m Model) (target, error) {
 	t := target{port: usualTLS}
+	if m.URL.Scheme == "http" {
+		t.port = usualHTTP
+	}
 	name, err := allowlist.Name(m.URL.Hostname())
 	if err != nil {
 		return t, notAHost(m.URL.Host)
@@ -112,6 +126,9 @@ func (p *Proxy) modelTarget(m Model) (target, error) {
 		}
 	}
 	t.rule, _ = p.config.List.Find(t.host, t.port, t.port) // none if it is not listed
+	if m.Anywhere && len(t.rule.Within) == 0 {
+		t.rule.Anywhere = true
+	}
 	return t, nil
 }
 

@@ -48,20 +48,53 @@ type Refusal struct {
 	Reason Reason
 }
 
+// String tells which host was not reached, and why: "example.com:443: not allowed".
+func (r Refusal) String() string {
+	return fmt.Sprintf("%s: %s", r.place(), r.Reason)
+}
+
+func (r Refusal) place() string {
+	if r.Port == 0 {
+		return r.Host
+	}
+	return net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+}
+
+// Entry is what the list of the workflow lacks: example.com, or example.com:8443 for another
+// port. It is empty if no entry would help.
+func (r Refusal) Entry() string {
+	switch r.Reason {
+	case NotListed:
+		if r.Port == usualTLS || r.Port == usualHTTP {
+			return r.Host
+		}
+		return r.place()
+	case PortNotNamed:
+		return r.place()
+	case NotPublic:
+		return r.Host + "=ADDRESS"
+	case NotAHost, NotResolved, Unreachable, NotTLS, OtherName, TooMany:
+	}
+	return ""
+}
+
 // Resolver finds the addresses of a name. A *net.Resolver is one.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Model is the service of a model whose key no agent sees. The proxy adds the key to requests
+// Model is the service of a model that the sandbox does not reach itself: one whose key no
+// agent sees, or one on this machine. The proxy adds the key, if there is one, to requests
 // below /model/KIND and sends them to URL.
 type Model struct {
 	Kind   string   // such as claude
 	URL    *url.URL // https://api.anthropic.com
-	Header string   // the name of the header with the key: X-Api-Key
+	Header string   // the name of the header with the key: X-Api-Key; empty without a key
 	Value  string   // of the header, such as "Bearer " and the key
 	// Roots are the certificates to trust instead of the system's; nil for these.
 	Roots *x509.CertPool
+	// Anywhere: the host of URL may have any address, because the operator has named it.
+	Anywhere bool
 }
 
 // Config describes the proxy of a run.
@@ -72,6 +105,8 @@ type Config struct {
 	// names without an address; nil if the machine reaches them itself. It resolves their
 	// names.
 	Upstream *url.URL
+	// Direct reports whether a host is reached without Upstream; nil for none.
+	Direct func(host string) bool
 	// Refused is called the first time that a host is refused for a reason, by several
 	// goroutines.
 	Refused func(Refusal)
@@ -176,21 +211,15 @@ type refused struct{ Refusal }
 
 // Error returns the line that the agent reads.
 func (r *refused) Error() string {
-	place := r.Host
-	if r.Port != 0 {
-		place = fmt.Sprintf("%s:%d", r.Host, r.Port)
+	line := "symphony: " + r.String()
+	entry := r.Entry()
+	switch {
+	case entry == "":
+		return line
+	case r.Reason == NotPublic:
+		return line + "; agent.network.allow in WORKFLOW.md lacks the address of a private host: " + entry
 	}
-	line := fmt.Sprintf("symphony: %s: %s", place, r.Reason)
-	switch r.Reason {
-	case NotListed:
-		return fmt.Sprintf("%s; agent.network.allow in WORKFLOW.md lacks %s", line, r.Host)
-	case PortNotNamed:
-		return fmt.Sprintf("%s; agent.network.allow in WORKFLOW.md lacks %s", line, place)
-	case NotPublic:
-		return line + "; agent.network.allow in WORKFLOW.md lacks the address of a private host: " + r.Host + "=ADDRESS"
-	case NotAHost, NotResolved, Unreachable, NotTLS, OtherName, TooMany:
-	}
-	return line
+	return line + "; agent.network.allow in WORKFLOW.md lacks " + entry
 }
 
 // find decides about the host of a request: HOST:PORT, or HOST for the usual port.

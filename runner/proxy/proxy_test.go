@@ -627,10 +627,10 @@ func TestModel(t *testing.T) {
 	roots.AddCert(server.Certificate())
 	w := start(t, server.Listener.Addr().String(), func(c *Config) {
 		c.Models = []Model{
-			{"claude", test.Must(url.Parse("https://api.example.com")), "X-Api-Key", "secret", roots},
-			{"gateway", test.Must(url.Parse("https://gateway.example.com:8443/llm?v=1")), "Authorization", "Bearer s", roots},
-			{"inside", test.Must(url.Parse("https://inside.example.com")), "X-Api-Key", "secret", roots},
-			{"other", test.Must(url.Parse("https://other.invalid")), "X-Api-Key", "secret", roots},
+			{"claude", test.Must(url.Parse("https://api.example.com")), "X-Api-Key", "secret", roots, false},
+			{"gateway", test.Must(url.Parse("https://gateway.example.com:8443/llm?v=1")), "Authorization", "Bearer s", roots, false},
+			{"inside", test.Must(url.Parse("https://inside.example.com")), "X-Api-Key", "secret", roots, false},
+			{"other", test.Must(url.Parse("https://other.invalid")), "X-Api-Key", "secret", roots, false},
 		}
 	})
 	w.names = map[string][]string{
@@ -678,6 +678,47 @@ func TestModel(t *testing.T) {
 		{"inside.example.com", 443, NotPublic},
 	})
 	test.Contains(t, "dialed", strings.Join(dialed, " "), "93.184.216.40:443", "10.1.2.4:8443")
+}
+
+// TestModelHere: a model that the operator names may be on this machine, and gets the requests of
+// the agent as they are where symphony has no key for it.
+func TestModelHere(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s key=%s", r.Host, r.URL, r.Header.Get("X-Api-Key"))
+	}))
+	t.Cleanup(server.Close)
+	w := start(t, server.Listener.Addr().String(), func(c *Config) {
+		c.Models = []Model{{Kind: "here", URL: test.Must(url.Parse("http://127.0.0.1:8080")), Anywhere: true}}
+		c.List = c.List.With(allowlist.Rule{Host: "inside.example.com", Port: 8443, Anywhere: true})
+	})
+	sent := "POST /model/here/v1/messages?key=own HTTP/1.1\r\nHost: 127.0.0.1:3128\r\nX-Api-Key: own\r\n\r\n"
+	status, body := ask(t, w.connect(t), sent)
+	test.Equal(t, "status", status, http.StatusOK)
+	test.Equal(t, "what arrives", body, "127.0.0.1:8080 /v1/messages?key=own key=own")
+	status, _ = ask(t, w.connect(t), "CONNECT inside.example.com:8443 HTTP/1.1\r\nHost: a\r\n\r\n")
+	test.Equal(t, "a named host on a private net", status, http.StatusOK)
+	dialed, _ := w.seen()
+	test.Equal(t, "dialed", dialed, []string{"127.0.0.1:8080", "10.0.0.7:8443"})
+}
+
+// TestRefusalSays: people read which host was refused, and what the list lacks.
+func TestRefusalSays(t *testing.T) {
+	for _, c := range []struct {
+		refusal     Refusal
+		text, entry string
+	}{
+		{Refusal{"a.example", 443, NotListed}, "a.example:443: not allowed", "a.example"},
+		{Refusal{"a.example", 80, NotListed}, "a.example:80: not allowed", "a.example"},
+		{Refusal{"a.example", 22, NotListed}, "a.example:22: not allowed", "a.example:22"},
+		{Refusal{"::1", 22, NotListed}, "[::1]:22: not allowed", "[::1]:22"},
+		{Refusal{"a.example", 8443, PortNotNamed}, "a.example:8443: port not allowed", "a.example:8443"},
+		{Refusal{"a.example", 443, NotPublic}, "a.example:443: on a private net", "a.example=ADDRESS"},
+		{Refusal{"a.example", 443, Unreachable}, "a.example:443: can't be reached", ""},
+		{Refusal{Host: "a b", Reason: NotAHost}, "a b: not a host", ""},
+	} {
+		test.Equal(t, "text", c.refusal.String(), c.text)
+		test.Equal(t, "entry for "+c.text, c.refusal.Entry(), c.entry)
+	}
 }
 
 // TestUpstream: a machine that reaches the internet only by the proxy of its company uses that,
