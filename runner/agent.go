@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/sandbox"
 )
 
 // launcher starts the agents of a run.
@@ -159,7 +160,7 @@ func (l *launcher) launch(
 	options func(*agentProcess) agent.Options,
 ) (*agentProcess, error) {
 	config := l.site.Config
-	argv, env, err := l.shell.codex(ctx, strings.TrimSpace(config.Command+" "+l.flags))
+	request, err := l.shell.codex(ctx, strings.TrimSpace(config.Command+" "+l.flags))
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (l *launcher) launch(
 	if err != nil {
 		return nil, err
 	}
-	child, err := l.site.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
+	child, err := l.site.host.Start(ctx, request)
 	if err != nil {
 		warn(l.log, "agent's stderr", stderr.Close())
 		return nil, noShell(config.Agent, err)
@@ -180,7 +181,7 @@ func (l *launcher) launch(
 		redactor:  l.redactor,
 		log:       l.log,
 		free:      l.free,
-		started:   env,
+		started:   request.Env,
 		child:     child,
 		stderr:    stderr,
 		drained:   make(chan struct{}),
@@ -436,6 +437,9 @@ func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bo
 // in place of its first message.
 func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+	if exit.NoSandbox {
+		return sandboxError(words)
+	}
 	kind := g.site.Config.Agent
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
 	if notFound && g.free {
@@ -466,6 +470,17 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 		return exited.Saying(said, kind.Incompatible)
 	}
 	return exited
+}
+
+// sandboxError is the error of a sandbox that could not be made. words are the last line of
+// bubblewrap, or of the first process inside.
+func sandboxError(words string) error {
+	cure := sandbox.Cure(words)
+	return reconcile.NewError(
+		string(agent.CodeSandboxUnavailable),
+		"the agent gets no sandbox: "+words+": "+cure,
+		cure,
+	)
 }
 
 // killed reports whether a signal ended the agent, perhaps below a wrapper, or its exit is not

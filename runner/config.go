@@ -72,6 +72,8 @@ type Config struct {
 	// codex.command or agent.command, run by bash in the workspace, with the variables that a
 	// login shell sets (specification 10.1)
 	Command string
+	// Sandbox is that of symphony itself; nil if the agent has one of its own, or none.
+	Sandbox *Sandbox
 	// AgentEnv are variables of the agent and its commands, such as "FOO=bar" (agent.env).
 	AgentEnv []string
 	// Program is symphony's own, for what agents start of it.

@@ -24,7 +24,7 @@ func (l endedLink) Err() error { return l.err }
 // A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
-	j := &job{site: &site{}}
+	j := &job{site: &site{}, boxes: &boxes{}}
 	end := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(
 		t,

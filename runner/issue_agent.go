@@ -63,6 +63,7 @@ func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Opti
 	desk := a.desk
 	desk.Ending = ending
 	desk.Gone = g.gone
+	tools, toolsInside := toolsDir(a.site.Config, a.launcher.dir)
 	return agent.Options{
 		TurnTimeout:  a.site.Config.TurnTimeout,
 		StallTimeout: a.site.Config.StallTimeout,
@@ -72,8 +73,9 @@ func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Opti
 		Ask:          desk.Decide,
 		Now:          a.now,
 		Tools:        a.tools.list(),
-		Program:      a.site.Config.Program,
-		ToolsDir:     a.launcher.dir,
+		Program:      a.site.Config.programInside(),
+		ToolsDir:     tools,
+		ToolsInside:  toolsInside,
 		CallTool: func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
 			return a.tools.call(ctx, g, name, args)
 		},

@@ -26,6 +26,7 @@ type job struct {
 
 	processes *processes
 	shell     *shell
+	boxes     *boxes
 	issue     *issueReader
 	branch    *issueBranch
 	pull      *pullRequest
@@ -62,7 +63,8 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	}
 	j.events = &eventLog{rec: j.rec, now: w.Now, log: w.Log}
 	j.processes = &processes{site: j.site, rec: j.rec, events: j.events, log: w.Log}
-	j.shell = &shell{site: j.site, runID: run.ID, redactor: w.Redactor, log: w.Log}
+	j.boxes = j.newBoxes()
+	j.shell = &shell{site: j.site, runID: run.ID, boxes: j.boxes, redactor: w.Redactor, log: w.Log}
 	j.account = sharedAccount{account: w.Account, began: run.StartedAt, now: w.Now, log: w.Log}
 	j.issue = j.newIssueReader()
 	j.branch = j.newIssueBranch()
@@ -97,6 +99,7 @@ func (j *job) open() error {
 }
 
 func (j *job) close() {
+	j.boxes.close()
 	if j.events.file != nil {
 		warn(j.log, "run directory", j.events.file.Close())
 	}

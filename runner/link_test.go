@@ -42,11 +42,11 @@ func (m linkedMachine) Run(id string) host.Run {
 
 func (r linkedRun) RunInTerminal(
 	ctx context.Context,
-	argv, env []string,
+	q host.StartRequest,
 	io host.Stdio,
 	observe func(context.Context),
 ) (int, error) {
-	return r.local.RunInTerminal(ctx, argv, env, io, observe)
+	return r.local.RunInTerminal(ctx, q, io, observe)
 }
 
 // Clone makes the clone with the environment of the worker, as on the machine of the worker.

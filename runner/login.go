@@ -31,6 +31,7 @@ const (
 type shell struct {
 	runID    string
 	site     *site
+	boxes    *boxes
 	redactor *agent.Redactor
 	log      *slog.Logger
 
@@ -65,26 +66,29 @@ func (s *shell) login(ctx context.Context) (host.LoginAnswer, error) {
 	return s.profile, nil
 }
 
-// codex returns the command and the environment that start a command of codex in the
-// workspace. The command does not get symphony's secrets, even if a startup file of the shell
-// sets them.
-func (s *shell) codex(ctx context.Context, command string) (argv, env []string, err error) {
+// codex returns the request to start a command of the agent in the workspace, in the sandbox of
+// symphony if it has one. The command does not get symphony's secrets, even if a startup file
+// of the shell sets them.
+func (s *shell) codex(ctx context.Context, command string) (q host.StartRequest, err error) {
 	kind := s.site.Config.Agent
 	if kind.Start == nil {
-		return nil, nil, agent.UnknownKind(kind.Name)
+		return q, agent.UnknownKind(kind.Name)
 	}
 	if err := s.makeHome(ctx); err != nil {
-		return nil, nil, err
+		return q, err
 	}
 	profile, err := s.login(ctx)
 	if err != nil {
-		return nil, nil, err
+		return q, err
 	}
 	if err := s.refuseLauncher(ctx); err != nil { // hooks may have brought such files
-		return nil, nil, err
+		return q, err
 	}
 	withheld := s.site.Config.Withheld(slices.Concat(s.site.Env, profile.Set))
-	env = s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
+	env := s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
+	if s.site.Config.Sandbox != nil {
+		env = s.boxEnv(env)
+	}
 	if kind.Env != nil {
 		env = confine.WithVariables(env, kind.Env(s.site.Config.Model))
 	}
@@ -95,29 +99,63 @@ func (s *shell) codex(ctx context.Context, command string) (argv, env []string, 
 		started = s.site.Config.AtHome(command)
 	}
 	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
+	if s.site.Config.Sandbox != nil { // which has no profile
+		argv := []string{"bash", "-c", umask(profile) + script}
+		return s.boxes.enclose(s.site, argv, env, command)
+	}
 	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
 		// the profile may add relative directories again
 		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
-		return []string{"bash", "-lc", path + script}, env, nil
+		return host.StartRequest{Argv: []string{"bash", "-lc", path + script}, Env: env, Dir: "/"}, nil
 	}
-	return []string{"bash", "-c", umask(profile) + script}, env, nil
+	return host.StartRequest{Argv: []string{"bash", "-c", umask(profile) + script}, Env: env, Dir: "/"}, nil
+}
+
+// homeVars are variables that lead programs to directories of the account, which a sandbox of
+// symphony does not have.
+var homeVars = []string{
+	"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "BASH_ENV", "ENV",
+}
+
+// boxEnv returns the environment of an agent in a sandbox of symphony: without the secrets that
+// it does not need, and at home in the sandbox.
+func (s *shell) boxEnv(env []string) []string {
+	c := s.site.Config
+	kept := c.service().LoginVars
+	if c.Sandbox.Key != "" {
+		env = host.Scrub(env, kept...)
+		kept = nil
+	}
+	env = host.Scrub(c.WithoutSecrets(env, kept), slices.Concat(homeVars, c.Agent.HomeVars)...)
+	return confine.WithVariables(env, []string{
+		host.RunMark + "=" + s.runID, // which Scrub removes
+		"HOME=" + c.Sandbox.Home,
+		"TMPDIR=/tmp",
+	})
 }
 
 func (s *shell) codexEnv() []string {
+	if s.site.Config.Sandbox != nil {
+		return s.site.Config.BoxEnv(s.site.Env, s.runID, *s.site.space)
+	}
 	return s.site.Config.CodexEnv(s.site.Env, s.runID, *s.site.space)
 }
 
 // makeHome makes the codex home of agents.
 func (s *shell) makeHome(ctx context.Context) error {
 	c := s.site.Config
-	if c.AgentHome == "" {
+	q := host.HomeRequest{Kind: c.Agent.Name, Agents: c.AgentHome, Operators: c.LoginHome}
+	if c.Sandbox != nil {
+		q.Agents = c.Sandbox.Home
+		q.Operators = c.Sandbox.AccountHome
+	}
+	if q.Agents == "" {
 		return nil
 	}
-	err := s.site.host.MakeHome(ctx, host.HomeRequest{
-		Kind:      c.Agent.Name,
-		Agents:    c.AgentHome,
-		Operators: c.LoginHome,
-	})
+	err := s.site.host.MakeHome(ctx, q)
+	if err != nil && c.Sandbox != nil {
+		return fmt.Errorf("home of agents: %w", err)
+	}
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*reconcile.Error)) {
 		return incompatible(
 			"codex home of agents: "+err.Error(),
@@ -210,7 +248,8 @@ func usesFunction(command string, functions []string) bool {
 
 // noShell returns the error for a command of an agent that could not be started.
 func noShell(kind agent.Kind, err error) error {
-	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
+	code, _ := codeOf(err)
+	if code == reconcile.CodeResourceLimit || code == string(agent.CodeSandboxUnavailable) {
 		return err
 	}
 	return &reconcile.Error{

@@ -47,6 +47,7 @@ func (j *job) judge(ctx context.Context, err error) runEnd {
 		return end
 	}
 	code, message := codeOf(err)
+	message = j.boxes.explain(message, 0)
 	if code == host.CodeEnded || code == host.CodeDied {
 		return runEnd{reconcile.InterruptedRun, code, message}
 	}

@@ -31,12 +31,15 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	if err != nil {
 		return 0, err
 	}
-	shell, env, err := h.job.shell.codex(ctx, command)
+	request, err := h.job.shell.codex(ctx, command)
 	if err != nil {
 		return 0, err
 	}
+	if request.Box != nil {
+		request.Box.Terminal = true
+	}
 	h.started = true
-	code, err = h.job.site.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
+	code, err = h.job.site.host.RunInTerminal(ctx, request, io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, func() { h.job.processes.observe() })
 	})
 	crash.At("runner.takeover.ended")

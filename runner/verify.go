@@ -314,7 +314,8 @@ func (v *verifier) ended(
 // exitKilled is the exit code of a command that a signal ended, as a shell reports SIGKILL.
 const exitKilled = 137
 
-// execAlone runs the command as the agent would run it, for an agent that has no sandbox.
+// execAlone runs the command as the agent would run it, for an agent that has no sandbox of its
+// own.
 func (v *verifier) execAlone(
 	ctx context.Context,
 	agents *launcher,
@@ -322,7 +323,7 @@ func (v *verifier) execAlone(
 ) (reconcile.Verification, error) {
 	config := agents.site.Config
 	words := text.Map(config.Verify.words(), text.ShellWord)
-	argv, env, err := agents.shell.codex(ctx, strings.Join(words, " "))
+	request, err := agents.shell.codex(ctx, strings.Join(words, " "))
 	if err != nil {
 		return result, err
 	}
@@ -330,12 +331,10 @@ func (v *verifier) execAlone(
 	for name, value := range asAgents {
 		own = append(own, fmt.Sprintf("%s=%s", name, value))
 	}
+	request.Env = confine.WithVariables(request.Env, own)
+	refused := agents.shell.boxes.count()
 	began := v.mono()
-	child, err := agents.site.host.Start(ctx, host.StartRequest{
-		Argv: argv,
-		Env:  confine.WithVariables(env, own),
-		Dir:  "/",
-	})
+	child, err := agents.site.host.Start(ctx, request)
 	if err != nil {
 		return result, noShell(config.Agent, err)
 	}
@@ -346,7 +345,12 @@ func (v *verifier) execAlone(
 		// what is read until an error is all that there is
 		_, _ = io.Copy(&output, io.LimitReader(child.Stdout(), agent.MostOutput))
 	}()
-	go func() { _, _ = io.Copy(io.Discard, child.Stderr()) }() // the script closes it
+	said := &text.Tail{Limit: lastWordsKept}
+	silent := make(chan struct{})
+	go func() {
+		defer close(silent)
+		_, _ = io.Copy(said, child.Stderr()) // the script closes it
+	}()
 	bounded, cancel := context.WithTimeout(ctx, config.Verify.Timeout+verifyEnds)
 	defer cancel()
 	_ = child.Wait(bounded) // Close ends what still runs
@@ -359,11 +363,19 @@ func (v *verifier) execAlone(
 	if err != nil {
 		return result, fmt.Errorf("verify: %w", err)
 	}
+	if exit.NoSandbox {
+		<-silent
+		words, _ := said.Text()
+		return result, sandboxError(agent.LastWords(string(words)))
+	}
 	if exit.Code < 0 {
 		exit.Code = exitKilled
 	}
 	result = v.ended(result, began, config, exit.Code)
 	result.Output = v.redactor.Text(output.String())
+	if !result.Passed() {
+		result.Output = agents.shell.boxes.explain(result.Output, refused)
+	}
 	return result, nil
 }
 

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -141,7 +142,8 @@ func (v Views) findName(ctx context.Context, ref string) (issueName, bool, error
 		UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
 		UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
 		ORDER BY place, run DESC LIMIT 1`, ref)
-	if err != nil || ok || !text.IsNumber(ref) {
+	isNumber := strings.Trim(ref, "0123456789") == ""
+	if err != nil || ok || !isNumber {
 		return name, ok, err
 	}
 	return v.findNumber(ctx, ref)

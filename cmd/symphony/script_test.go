@@ -407,7 +407,7 @@ func setupScript(env *testscript.Env) error {
 		"HOME":               home,
 		"CODEX_HOME":         codexHome,
 		"AGENT":              agent,
-		"ACP_AGENT":          other + " --home " + filepath.Join(env.WorkDir, "acp-home"),
+		"ACP_AGENT":          other + " --home ~/sessions",
 		"PROGRAM":            program,
 		"PASTED_INTO":        "bash",
 		"DONE":               "Done",

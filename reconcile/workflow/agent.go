@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/allowlist"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -40,12 +41,21 @@ type agentKind struct {
 	needsModel bool
 	// it does not report the tokens of a turn
 	countsNoTokens bool
+	// symphony knows how it sends its key
+	takesKey bool
 }
 
 var agentKinds = []agentKind{
-	{name: agentClaude, command: "claude-agent-acp", home: ".claude"},
-	{name: agentOpenCode, command: "opencode acp", home: ".local/share/opencode", needsModel: true, countsNoTokens: true},
-	{name: agentGemini, command: "gemini --acp", home: ".gemini"},
+	{name: agentClaude, command: "claude-agent-acp", home: ".claude", takesKey: true},
+	{
+		name:           agentOpenCode,
+		command:        "opencode acp",
+		home:           ".local/share/opencode",
+		needsModel:     true,
+		countsNoTokens: true,
+		takesKey:       true,
+	},
+	{name: agentGemini, command: "gemini --acp", home: ".gemini", takesKey: true},
 	{name: agentACP, home: ".config/acp"},
 }
 
@@ -87,9 +97,12 @@ var noSandboxPolicy = json.RawMessage(`{"type":"dangerFullAccess"}`)
 // ofCodex are the keys that only codex has.
 var ofCodex = []string{
 	"codex.command", "codex.trust_launcher", "codex.home", "codex.model", "codex.effort", "codex.inherit",
-	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.network",
-	"agent.writable_roots", "agent.pass_env", "agent.trust_repository", "agent.on_question",
+	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository",
+	"agent.on_question",
 }
+
+// ofSandboxes are the keys that an agent without a sandbox does not have.
+var ofSandboxes = []string{"agent.network", "agent.writable_roots", "agent.pass_env"}
 
 // ofOthers are the keys that only other kinds of agents have.
 var ofOthers = []string{"agent.command", "agent.model", "agent.effort", "agent.env", "agent.trust"}
@@ -114,7 +127,7 @@ func (r *reader) agentKind() {
 			r.warnKey(key, "no effect with agent.kind: "+name+", which does not report its tokens")
 		}
 	}
-	r.noSandbox(kind)
+	r.confined(kind)
 	r.notYet(kind)
 	own := &r.cfg.Agent
 	codex := &r.cfg.Codex
@@ -134,16 +147,22 @@ func (r *reader) agentKind() {
 	}
 	codex.Model = own.Model
 	codex.Effort = own.Effort
-	codex.TrustLauncher = true // without a sandbox there is nothing to get out of
+	codex.TrustLauncher = true // what it starts is in the same sandbox, or there is none
 	codex.Inherit = true
 	codex.Home = filepath.Join(r.env.Home, kind.home)
 	codex.ThreadSandbox = ""
-	codex.TurnSandboxPolicy = noSandboxPolicy
-	own.Network = true
-	own.WritableRoots = nil
-	own.PassEnv = nil
+	codex.ApprovalPolicy = json.RawMessage(`"never"`) // nothing that it asks leads out of the sandbox
+	codex.TurnSandboxPolicy = nil
 	own.TrustRepository = false
 	own.OnQuestion = Fail
+	if own.Boxed {
+		return
+	}
+	codex.TurnSandboxPolicy = noSandboxPolicy
+	own.Network = true
+	own.Allow = nil
+	own.WritableRoots = nil
+	own.PassEnv = nil
 }
 
 // onlyCodex checks the keys of other kinds for codex.
@@ -155,10 +174,31 @@ func (r *reader) onlyCodex() {
 		}
 		r.warnKey(key, "no effect with agent.kind: codex"+hint)
 	}
+	if r.cfg.Agent.Allow != nil {
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("agent.network"),
+			"codex's own sandbox can't allow single hosts",
+			"write true or false, or use another agent.kind",
+		)
+	}
+	if r.cfg.Agent.Key != "" {
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("agent.key"),
+			"not built yet with agent.kind: codex",
+			"remove the key: codex's sandbox keeps its login from its commands",
+		)
+	}
 	switch r.cfg.Agent.Sandbox {
 	case "", sandboxCodex:
 	case sandboxBwrap:
-		r.fail(CodeUnsupportedKey, r.field("agent.sandbox"), "bwrap is not built yet", "remove the key")
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("agent.sandbox"),
+			"bwrap is not built yet with agent.kind: codex",
+			"remove the key: codex has a sandbox of its own",
+		)
 	default:
 		r.invalid(
 			r.field("agent.sandbox"),
@@ -168,26 +208,141 @@ func (r *reader) onlyCodex() {
 	}
 }
 
-// noSandbox refuses an agent without a sandbox, unless the operator trusts it.
-func (r *reader) noSandbox(kind agentKind) {
+// confined decides whether symphony's sandbox confines the agent. It refuses an agent without a
+// sandbox, unless the operator trusts it.
+func (r *reader) confined(kind agentKind) {
+	own := &r.cfg.Agent
+	f := r.field("agent.sandbox")
+	const trust = "if you trust the agent with everything that this account can do, " +
+		"write agent.sandbox: none and agent.trust: true"
+	switch own.Sandbox {
+	case "", sandboxBwrap:
+		own.Boxed = true
+		r.boxed(kind, trust)
+		return
+	case sandboxCodex:
+		r.invalid(f, "codex's sandbox is only for agent.kind: codex", "remove the key; or, "+trust)
+	case sandboxNone:
+		if !own.Trust {
+			r.invalid(f, "none needs agent.trust: true, because the agent can do whatever this account can", trust)
+		}
+	}
+	for _, key := range ofSandboxes {
+		r.warnKey(key, "no effect with agent.sandbox: none")
+	}
+	if own.Key != "" {
+		r.invalid(
+			r.field("agent.key"),
+			"needs agent.sandbox: bwrap, because an agent without a sandbox can read it",
+			"remove agent.sandbox: none, or put the key into agent.env",
+		)
+	}
+}
+
+// boxed checks the keys of symphony's own sandbox.
+func (r *reader) boxed(kind agentKind, trust string) {
+	own := r.cfg.Agent
 	f := r.field("agent.sandbox")
 	if f.node == nil {
 		f = r.field("agent.kind")
 	}
-	const trust = "if you trust the agent with everything that this account can do, " +
-		"write agent.sandbox: none and agent.trust: true"
-	switch r.cfg.Agent.Sandbox {
-	case "":
-		r.fail(CodeUnsupportedKey, f, "agent.sandbox: bwrap, the default of "+kind.name+", is not built yet", trust)
-	case sandboxBwrap:
-		r.fail(CodeUnsupportedKey, f, "bwrap is not built yet", trust)
-	case sandboxCodex:
-		r.invalid(f, "codex's sandbox is only for agent.kind: codex", trust)
-	case sandboxNone:
-		if !r.cfg.Agent.Trust {
-			r.invalid(f, "none needs agent.trust: true, because the agent can do whatever this account can", trust)
+	if system := r.env.system(); system != "linux" {
+		r.fail(
+			CodeUnsupportedKey,
+			f,
+			"agent.sandbox: bwrap, the default of "+kind.name+", works on Linux alone, not on "+system,
+			"use agent.kind: codex; or, "+trust,
+		)
+	}
+	r.warnKey("agent.trust", "no effect without agent.sandbox: none")
+	if own.Key == "" {
+		return
+	}
+	f = r.field("agent.key")
+	switch {
+	case !kind.takesKey:
+		r.fail(
+			CodeUnsupportedKey,
+			f,
+			"symphony does not know how agent.kind: "+kind.name+" sends its key",
+			"put the key into agent.env, where the agent and its commands can read it",
+		)
+	case own.Network:
+		r.invalid(
+			f,
+			"needs a network that symphony serves, which agent.network: true is not",
+			"write agent.network: {allow: [HOSTS]}",
+		)
+	}
+}
+
+// agentKey reads the key of the model, which the file does not contain itself.
+func (r *reader) agentKey(f field) {
+	own := &r.cfg.Agent
+	written := own.Key.Reveal()
+	own.Key = ""
+	name, isVar := reference(written)
+	switch {
+	case written == "":
+		return
+	case !isVar:
+		r.invalid(
+			f,
+			"must be $NAME, a variable that contains the key",
+			"write $ANTHROPIC_API_KEY; "+r.setHint("ANTHROPIC_API_KEY", "it"),
+		)
+		return
+	}
+	r.cfg.withhold(name)
+	value, _ := r.env.lookup(name)
+	own.Key = Secret(strings.TrimSpace(value))
+	switch {
+	case strings.ContainsFunc(own.Key.Reveal(), blank):
+		r.invalid(f, "the key contains blanks or control characters", "copy it again")
+	case own.Key == "" && !r.env.KeyOptional:
+		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+	}
+}
+
+// network is the value of agent.network: all of it, or some hosts.
+type network struct {
+	open  *bool
+	allow *[]string
+}
+
+// network reads true, false, or the hosts that are allowed.
+func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
+	if f.node == nil || f.node.Kind == yaml.ScalarNode {
+		open, ok = r.boolean(k, f)
+		return open, nil, ok
+	}
+	if f.node.Kind != yaml.MappingNode {
+		r.wrong(k, f, "write {allow: [github.com]}")
+		return false, nil, false
+	}
+	allow = []string{}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
+		if name.Value != "allow" {
+			r.invalid(entry, "unknown", "agent.network has only the key allow")
+			return false, nil, false
+		}
+		allow, ok = r.list(Key{Type: typeStrings}, entry)
+		if !ok {
+			return false, nil, false
+		}
+		for i, host := range allow {
+			if host == "" {
+				continue // it was reported
+			}
+			_, err := allowlist.Parse([]string{host})
+			if err != nil {
+				r.invalid(r.item(entry, i), err.Error(), "")
+			}
 		}
 	}
+	return false, allow, true
 }
 
 // notYet refuses the keys that need more than other kinds of agents have so far.

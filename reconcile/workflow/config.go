@@ -1,11 +1,13 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -136,11 +138,14 @@ type Agent struct {
 	Command, Model, Effort string            // of a kind besides codex; "" for its default
 	Env                    map[string]string // the same
 	Sandbox                string            // "" for the default of the kind
+	Boxed                  bool              // symphony's own sandbox confines it
 	Trust                  bool              // the agent may work without a sandbox
 	MaxTurns               int
 	OnApproval, OnQuestion string
 	AnswerTimeout          time.Duration
 	Network                bool
+	Allow                  []string // the hosts that agent.network allows
+	Key                    Secret   // of the model; "" if the agent has its own login
 	WritableRoots          []string
 	PassEnv                []string
 	TrustRepository        bool
@@ -228,6 +233,8 @@ type Environment struct {
 	Temp   string // the system's directory for temporary files
 	// the account, which the default of workspace.root names
 	UID int
+	// the operating system, such as darwin; empty for this one
+	System string
 	// a missing tracker key is no error: the command does not use the tracker
 	KeyOptional bool
 	// the path of the environment file, for hints; this package does not read it
@@ -236,6 +243,8 @@ type Environment struct {
 	// asked.
 	GhToken func(api string) string
 }
+
+func (e Environment) system() string { return cmp.Or(e.System, runtime.GOOS) }
 
 func (e Environment) lookup(name string) (value string, set bool) {
 	if e.Lookup != nil {

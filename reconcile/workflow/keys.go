@@ -97,6 +97,7 @@ const (
 	typeTokens   = "number of tokens"
 	typeMS       = "milliseconds"
 	typeBool     = "true or false"
+	typeNetwork  = "true, false or {allow: list of hosts}"
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
 	typeVarMap   = "map of variables to values"
@@ -474,7 +475,7 @@ func agentKeys(c *Config) []Key {
 			"",
 			"codex with agent.kind codex, else bwrap",
 			&c.Agent.Sandbox,
-			"bwrap is not built yet; none needs agent.trust",
+			"what confines an agent: bwrap is bubblewrap, for all kinds but codex; none needs agent.trust",
 		).oneOf(sandboxBwrap, sandboxCodex, sandboxNone),
 		key("agent.trust", typeBool, "false", &c.Agent.Trust,
 			"let an agent besides codex do whatever this account can"),
@@ -536,11 +537,15 @@ func agentKeys(c *Config) []Key {
 			"how long an agent waits for your answer; then its request is declined").atLeast(1),
 		key(
 			"agent.network",
-			typeBool,
+			typeNetwork,
 			"false",
-			&c.Agent.Network,
-			"allow commands in the default sandbox to use the network",
+			network{&c.Agent.Network, &c.Agent.Allow},
+			"allow commands in the default sandbox to use the network; with agent.sandbox: bwrap also only some hosts, "+
+				"such as {allow: [github.com, \"*.example.com:8443\", npm]}",
 		),
+		key("agent.key", typeString, "", &c.Agent.Key,
+			"$NAME, a variable with the key of the model, which symphony adds to requests so that no agent sees it; "+
+				"needs agent.sandbox: bwrap").then((*reader).agentKey),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
 			"directories outside the workspace that commands in the default sandbox may write").
 			naming(NamesWritable).then((*reader).writableRoots),

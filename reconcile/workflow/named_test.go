@@ -19,7 +19,7 @@ var texts = []string{
 	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
 	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",
-	"agent.model", "agent.effort", "agent.env",
+	"agent.model", "agent.effort", "agent.env", "agent.key",
 	"agent.pass_env", "worker.engine.pass_env", // names of variables
 	"worker.ssh_hosts", "worker.when_lost", "server.host",
 }
@@ -30,7 +30,9 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 	cfg := &Config{}
 	cfg.Workspace.Root = "/some/root"
 	policy := json.RawMessage(`{"type": "workspaceWrite", "writableRoots": ["/some/file"]}`)
-	plain := []string{typeURL, typeInteger, typeTokens, typeMS, typeBool, typeBudget, typeStateMap, typePrices}
+	plain := []string{
+		typeURL, typeInteger, typeTokens, typeMS, typeBool, typeBudget, typeStateMap, typePrices, typeNetwork,
+	}
 	var naming []string
 	for _, k := range keys(cfg) {
 		listed := slices.Contains(texts, k.Name)

@@ -26,6 +26,8 @@ func (r *values) value(k Key, f field) bool {
 		ok = r.value(Key{Type: k.Type, Default: k.Default, to: (*string)(to)}, f)
 	case *bool:
 		*to, ok = r.boolean(k, f)
+	case network:
+		*to.open, *to.allow, ok = r.network(k, f)
 	case *int:
 		n, read := r.integer(k, f, 1_000_000)
 		*to = int(n)
@@ -352,7 +354,7 @@ func (r *reader) together() {
 	codex := &r.cfg.Codex
 	asksNothing := agent.Kind == AgentCodex && string(codex.ApprovalPolicy) == `"never"`
 	switch {
-	case agent.OnApproval == "" && (asksNothing || agent.Trust):
+	case agent.OnApproval == "" && (asksNothing || agent.Trust || agent.Boxed):
 		agent.OnApproval = Approve
 	case agent.OnApproval == "":
 		agent.OnApproval = Fail

@@ -39,6 +39,12 @@ type kind struct {
 	noTerminal string
 	// the environment in which it neither updates itself nor obeys files of the repository
 	env func(model string) []string
+	// where its model is; nil if that is not known
+	service func(model string) agent.Service
+	// the files of a home with its login
+	loginFiles []string
+	// the variables that lead it to another home
+	homeVars []string
 	// where it names a tool of an MCP server
 	tool toolName
 	// the tokens of a turn, zero if the agent does not report them
@@ -117,10 +123,13 @@ var kinds = []*kind{
 		meta: map[string]any{
 			"claudeCode": map[string]any{"options": map[string]any{"settingSources": []string{"user"}}},
 		},
-		terminal: claudeTerminal,
-		env:      claudeEnv,
-		tool:     toolName{in: inName, pattern: claudeTool},
-		usage:    reported,
+		terminal:   claudeTerminal,
+		env:        claudeEnv,
+		service:    claudeService,
+		loginFiles: []string{".claude/.credentials.json"},
+		homeVars:   []string{"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR"},
+		tool:       toolName{in: inName, pattern: claudeTool},
+		usage:      reported,
 		faults: []fault{
 			{class: agent.CodeAgentAuth, kinds: []string{"authentication_failed", "oauth_org_not_allowed"}},
 			{class: agent.CodeAgentQuota, kinds: []string{"billing_error", "rate_limit"}},
@@ -142,6 +151,9 @@ var kinds = []*kind{
 		endsAtReject: true,
 		terminal:     opencodeTerminal,
 		env:          opencodeEnv,
+		service:      opencodeService,
+		loginFiles:   []string{".local/share/opencode/auth.json"},
+		homeVars:     []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"},
 		tool:         toolName{in: inTitle, pattern: opencodeTool, isTitle: true},
 		usage:        unreported, // it reports only the last model call of a turn
 		faults:       byWords,
@@ -158,6 +170,8 @@ var kinds = []*kind{
 		mode:       "default",
 		noTerminal: "Gemini CLI does not find its earlier sessions",
 		env:        geminiEnv,
+		service:    geminiService,
+		homeVars:   []string{"GEMINI_CLI_HOME"},
 		tool:       toolName{in: inID, pattern: geminiTool},
 		usage:      quotaReported,
 		faults: append([]fault{ // its codes are those of HTTP
@@ -195,6 +209,10 @@ func Kinds() []agent.Kind {
 			NotFound:     "agent_not_found",
 			Incompatible: agent.CodeAgentIncompatible,
 			Env:          k.env,
+			Service:      k.service,
+			LoginFiles:   k.loginFiles,
+			HomeVars:     k.homeVars,
+			PrepareHome:  k.prepareHome,
 			Start: func(streams agent.Streams, o agent.Options) agent.Session {
 				return newSession(k, streams, o)
 			},
@@ -237,8 +255,20 @@ func opencodeTerminal(session, _ string) []string {
 }
 
 func opencodeEnv(model string) []string {
+	return []string{
+		opencodeConfig(model, nil),
+		"OPENCODE_DISABLE_PROJECT_CONFIG=1",
+		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_MODELS_FETCH=1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+	}
+}
+
+// opencodeConfig returns the variable with the configuration of OpenCode. options are those of
+// the model's provider; nil for its own.
+func opencodeConfig(model string, options map[string]any) string {
 	provider, _, _ := strings.Cut(model, "/")
-	config := text.JSON(map[string]any{
+	config := map[string]any{
 		"model":       model,
 		"small_model": model,
 		// without the list it may take another provider in silence
@@ -246,14 +276,11 @@ func opencodeEnv(model string) []string {
 		"autoupdate":        false,
 		"share":             "disabled",
 		"permission":        map[string]any{"bash": "ask", "edit": "ask"},
-	})
-	return []string{
-		"OPENCODE_CONFIG_CONTENT=" + string(config),
-		"OPENCODE_DISABLE_PROJECT_CONFIG=1",
-		"OPENCODE_DISABLE_AUTOUPDATE=1",
-		"OPENCODE_DISABLE_MODELS_FETCH=1",
-		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 	}
+	if options != nil {
+		config["provider"] = map[string]any{provider: map[string]any{"options": options}}
+	}
+	return "OPENCODE_CONFIG_CONTENT=" + string(text.JSON(config))
 }
 
 func geminiEnv(string) []string {

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -22,6 +23,7 @@ type toolServer struct {
 	session  *Session
 	program  string
 	path     string // of the socket
+	inside   string // the same path as the agent sees it
 	dir      *os.File
 	listener net.Listener
 	mcp      *mcp.Server
@@ -48,6 +50,7 @@ func serveTools(s *Session) (*toolServer, error) {
 		session: s,
 		program: s.o.Program,
 		path:    filepath.Join(s.o.ToolsDir, socketName),
+		inside:  filepath.Join(cmp.Or(s.o.ToolsInside, s.o.ToolsDir), socketName),
 		dir:     dir,
 		mcp: mcp.NewServer(
 			&mcp.Implementation{Name: toolsName, Title: "Symphony", Version: s.o.ClientVersion},
@@ -134,7 +137,7 @@ func (t *toolServer) server() wire.Object {
 	return wire.Object{
 		"name":    toolsName,
 		"command": t.program,
-		"args":    []string{RelayCommand, t.path},
+		"args":    []string{RelayCommand, t.inside},
 		"env":     []wire.Object{},
 	}
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +51,31 @@ const (
 	EventGitUndone = "git_configuration_undone"
 	// the contents of the workspace at the end of the run: a host.WorkEnd
 	EventWorkEnd = "work_end"
+	// a host that the sandbox of symphony refused: a RefusedHost
+	EventHostRefused = "host_refused"
 )
+
+// RefusedHost is the payload of EventHostRefused.
+type RefusedHost struct {
+	Host   string `json:"host"`
+	Port   int    `json:"port"` // 0 for what is no host
+	Reason string `json:"reason"`
+	// Add is the line of the workflow that allows the host; empty if none does.
+	Add string `json:"add"`
+}
+
+// String returns the host with the reason and the line, as people read them.
+func (r RefusedHost) String() string {
+	place := r.Host
+	if r.Port != 0 {
+		place = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
+	}
+	said := "the sandbox refused " + place + ": " + r.Reason
+	if r.Add != "" {
+		said += "; to allow it: " + r.Add
+	}
+	return said
+}
 
 // PromptEvent is the payload of EventPrompt.
 type PromptEvent struct {

@@ -22,6 +22,12 @@ type Kind struct {
 	Terminal func(session, model string) []string
 	// NoTerminal says why Terminal is nil and what to do, if takeover can't open one.
 	NoTerminal string
+	// Service returns where its model is, and how the agent reaches it; nil if that is not known.
+	Service func(model string) Service
+	// LoginFiles are the files of a home with its login, such as .claude/.credentials.json.
+	LoginFiles []string
+	// HomeVars are variables that lead it to another home, such as CLAUDE_CONFIG_DIR.
+	HomeVars []string
 	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
 	Sandboxes bool
 
@@ -31,4 +37,19 @@ type Kind struct {
 	OperatorOnly func(home string) ([]string, error)
 	// LoginInFile reports whether the login of a home can be shared.
 	LoginInFile func(home string) bool
+}
+
+// Service is where the model of an agent is.
+type Service struct {
+	Hosts []string // that the agent needs, such as api.anthropic.com
+	URL   string   // of the model, such as https://api.anthropic.com; "" if it is not known
+	// BaseVar is the variable that names another URL, such as ANTHROPIC_BASE_URL; "" for none.
+	BaseVar string
+	// Header has the key in requests, such as X-Api-Key, behind Prefix, such as "Bearer ".
+	Header, Prefix string
+	// LoginVars are the variables with the login, such as ANTHROPIC_API_KEY.
+	LoginVars []string
+	// Through returns the variables with which the agent reaches its model by another URL,
+	// where it needs no key; nil if it can't.
+	Through func(url string) []string
 }

@@ -101,8 +101,9 @@ type Options struct {
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
 	// Program is symphony's own, and ToolsDir a directory of the run. Agents that know tools
-	// only from MCP servers reach Tools through both.
-	Program, ToolsDir string
+	// only from MCP servers reach Tools through both. In a sandbox of symphony the agent finds
+	// the directory at ToolsInside; "" for ToolsDir itself.
+	Program, ToolsDir, ToolsInside string
 
 	Now func() time.Time // the clock of events; nil for the system's
 	// OnEvent is called with every event, in order, never concurrently. It may block: reading

@@ -77,6 +77,22 @@ func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string 
 	return slices.DeleteFunc(c.env(env, runID, w.Codex), isSecret)
 }
 
+// BoxEnv returns the environment with which an agent is started in a sandbox of symphony: as
+// CodexEnv, with the directories of the agent's commands. /tmp is its own there.
+func (c Config) BoxEnv(env []string, runID string, w host.Workspace) []string {
+	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
+	return slices.DeleteFunc(c.env(env, runID, host.Dirs{Tmp: "/tmp", Cache: w.CacheDir}), isSecret)
+}
+
+// WithoutSecrets returns an environment without the variables whose names look like secrets,
+// but those of pass_env and those in kept.
+func (c Config) WithoutSecrets(env, kept []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name := nameOf(entry)
+		return ExcludedByCodex(name) && !slices.Contains(c.PassEnv, name) && !slices.Contains(kept, name)
+	})
+}
+
 func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + dirs.Tmp, "XDG_CACHE_HOME=" + dirs.Cache}
 	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, dirs)))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/sandbox"
 )
 
 // Programs runs the programs of a run: login profile, hooks and agent.
@@ -25,13 +26,12 @@ type Programs interface {
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// Start starts a command with pipes for its three streams.
 	Start(ctx context.Context, r StartRequest) (Process, error)
-	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its
-	// exit code. The command inherits the terminal. observe runs concurrently until the
+	// RunInTerminal runs a command of a run that holds a workspace, and returns its exit code. The command inherits the terminal. observe runs concurrently until the
 	// command ends. If ctx ends, the command gets SIGTERM. If the command can't be started,
 	// the error wraps ErrNotStarted.
 	RunInTerminal(
 		ctx context.Context,
-		argv, env []string,
+		q StartRequest,
 		io Stdio,
 		observe func(context.Context),
 	) (code int, err error)
@@ -87,6 +87,19 @@ type StartRequest struct {
 	Argv []string
 	Dir  string
 	Env  []string
+	Box  *Box // the sandbox of symphony in which it runs; nil for none
+}
+
+// Box is the sandbox of a command. The machine adds what the workspace and the PATH of the
+// command need, and what no agent may see. The errors of a start are sandbox_unavailable if
+// the machine can make no sandbox.
+type Box struct {
+	sandbox.Box
+	// Programs are the programs that the command starts, by their names in the PATH, such as
+	// claude-agent-acp, or by their paths.
+	Programs []string
+	// AccountHome is the home of the account outside, which stays hidden.
+	AccountHome string
 }
 
 // Process is a started command, the leader of its process group. Close must be called.
@@ -106,7 +119,8 @@ type Process interface {
 	// KillThread ends the processes that a thread of the agent started, except for this
 	// process and its descendants.
 	KillThread(ctx context.Context, threadID string) (LeftAnswer, error)
-	// SignalGroup sends a signal to the process group, also after the process itself ended.
+	// SignalGroup sends a signal to the process group, also after the process itself ended. In
+	// a sandbox of symphony only SIGKILL reaches more than the command.
 	SignalGroup(sig unix.Signal) error
 	// Close kills the group if the process still runs, closes the streams and returns how the
 	// process ended.
@@ -126,6 +140,9 @@ var ErrNotStarted = errors.New("the command could not be started")
 type Exit struct {
 	Code int // negative for a signal
 	Text string
+	// NoSandbox: its sandbox could not be made, so that the command did not run. The reason is
+	// the end of its stderr.
+	NoSandbox bool
 }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 type graphqlError = transport.GraphQLError
@@ -86,6 +85,5 @@ func inPulls(e graphqlError) bool {
 		return false
 	}
 	alias, _ := e.Path[1].(string)
-	number, isPull := strings.CutPrefix(alias, "p")
-	return isPull && text.IsNumber(number)
+	return strings.HasPrefix(alias, "p") && strings.Trim(alias[1:], "0123456789") == ""
 }

@@ -63,6 +63,9 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
+	if a.home != "" {
+		_ = os.MkdirAll(a.home, 0o700) // without it no session is known later
+	}
 	if _, exit := a.faults["exit"]; exit {
 		fmt.Fprintln(errw, "Error: --fault exit")
 		return 1

@@ -29,10 +29,13 @@ const (
 	killBound = 4 * time.Second // for the processes of a run
 )
 
-func (r *run) Start(_ context.Context, q host.StartRequest) (host.Process, error) {
+func (r *run) Start(ctx context.Context, q host.StartRequest) (host.Process, error) {
 	var lease *os.File
 	if r.space != nil {
 		lease = r.space.Lease()
+	}
+	if q.Box != nil {
+		return r.startBoxed(ctx, q, lease)
 	}
 	return startCommand(q, lease, r.tree)
 }
@@ -69,10 +72,20 @@ func (p process) Descendants(context.Context) ([]reconcile.Process, error) {
 
 func (p process) Environ(ctx context.Context) ([]string, error) {
 	below, err := p.Descendants(ctx)
-	errs := []error{err}
-	slices.SortStableFunc(below, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
+	merged, mergeErr := mergeEnviron(nil, append([]reconcile.Process{p.Process()}, below...))
+	return merged, errors.Join(err, mergeErr)
+}
+
+// mergeEnviron adds the variables of processes to an environment. Those of the youngest win.
+func mergeEnviron(env []string, processes []reconcile.Process) ([]string, error) {
+	var errs []error
+	slices.SortStableFunc(processes, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
 	vars := map[string]string{}
-	for _, q := range append([]reconcile.Process{p.Process()}, below...) {
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		vars[name] = entry
+	}
+	for _, q := range processes {
 		env, err := proc.Environ(q)
 		if !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
@@ -282,16 +295,23 @@ const terminalGrace = 3 * time.Second
 // too.
 func (r *run) RunInTerminal(
 	ctx context.Context,
-	argv, env []string,
+	q host.StartRequest,
 	io host.Stdio,
 	observe func(context.Context),
 ) (code int, err error) {
 	if err := r.Verify(ctx); err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
-	cmd.Dir = "/"
-	cmd.Env = env
+	if q.Box != nil {
+		var err error
+		q, err = r.boxedRequest(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+	}
+	cmd := exec.CommandContext(ctx, q.Argv[0], q.Argv[1:]...) //nolint:gosec // codex.command is the operator's
+	cmd.Dir = q.Dir
+	cmd.Env = q.Env
 	cmd.Stdin = io.In
 	cmd.Stdout = io.Out
 	cmd.Stderr = io.Err

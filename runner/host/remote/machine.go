@@ -148,8 +148,7 @@ func (r run) RestoreGit(ctx context.Context) (host.GitRestored, error) {
 // RunInTerminal implements host.Run. It refuses: a terminal needs a stream of its own.
 func (run) RunInTerminal(
 	context.Context,
-	[]string,
-	[]string,
+	host.StartRequest,
 	host.Stdio,
 	func(context.Context),
 ) (int, error) {

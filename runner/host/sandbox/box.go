@@ -73,6 +73,8 @@ type Box struct {
 	Program string // the program of symphony
 	// StatusFD is the descriptor on which bubblewrap reports, see [ReadStatus]; 0 for none.
 	StatusFD int
+	// Terminal: the command has the terminal of the operator.
+	Terminal bool
 	// Processes is how many processes and threads there may be at once; 0 for no limit. The
 	// kernel does not count those of root.
 	Processes int
@@ -179,7 +181,10 @@ func (b Box) namespaces() []string {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try",
 		"--disable-userns", "--cap-drop", "ALL",
-		"--die-with-parent", "--new-session", "--as-pid-1",
+		"--die-with-parent", "--as-pid-1",
+	}
+	if !b.Terminal { // Init refuses what types into a terminal
+		args = append(args, "--new-session")
 	}
 	if b.Network == OwnNetwork {
 		args = append(args, "--unshare-net")

@@ -43,8 +43,8 @@ func TestArguments(t *testing.T) {
 --disable-userns
 --cap-drop ALL
 --die-with-parent
---new-session
 --as-pid-1
+--new-session
 --unshare-net
 --json-status-fd 3
 --ro-bind /usr /usr

@@ -113,7 +113,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			ApprovalPolicy:    cfg.Codex.ApprovalPolicy,
 			TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 			OnQuestion:        questions[cfg.Agent.OnQuestion],
-			Network:           cfg.Agent.Network,
+			Network:           cfg.Agent.Network || len(cfg.Agent.Allow) > 0,
 			WritableRoots:     cfg.Agent.WritableRoots,
 			TrustRepository:   cfg.Agent.TrustRepository,
 			PassEnv:           cfg.Agent.PassEnv,
@@ -150,6 +150,16 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	}
 	if kind.PrepareHome == nil { // it has no home of its own
 		c.CodexHome = ""
+	}
+	if cfg.Agent.Boxed {
+		c.Sandbox = &runner.Sandbox{
+			Home:        filepath.Join(p.StateDir, "homes", kind.Name),
+			AccountHome: p.Env.Home,
+			Open:        cfg.Agent.Network,
+			Allow:       cfg.Agent.Allow,
+			Key:         cfg.Agent.Key.Reveal(),
+		}
+		c.Program = ProgramPath()
 	}
 	if !cfg.Codex.Inherit {
 		c.LoginHome = account.Home
@@ -208,7 +218,7 @@ func existsAt(path string) bool {
 // Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url.
 // If no tracker can be built from the configuration, that is its key.
 func Secrets(p *Project, cfg *workflow.Config) []string {
-	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal())
+	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal(), cfg.Agent.Key.Reveal())
 	tracker, err := NewTracker(p, cfg, TrackerOptions{})
 	if err != nil {
 		return append(secrets, cfg.Tracker.APIKey.Reveal())

@@ -407,3 +407,47 @@ func configured(ctx context.Context, dir string, env []string, key string) strin
 	}
 	return strings.TrimSpace(value.String())
 }
+
+// agentsNeed matches the settings of an operator that commits of agents need, too: the author,
+// and how files of Git LFS are stored.
+const agentsNeed = `^(user\.(name|email)|init\.defaultbranch|core\.autocrlf|core\.eol|filter\.lfs\..*)$`
+
+// SettingsOfAgents returns a configuration for agents with what their commits need of the
+// account whose environment is env. A git that does not answer leaves it empty.
+func SettingsOfAgents(ctx context.Context, env []string) string {
+	cmd := plainGit(ctx, "/", "config", "--global", "--includes", "-z", "--get-regexp", agentsNeed)
+	var found bytes.Buffer
+	cmd.Stdout = &found
+	cmd.Env = env
+	if _, err := Run(cmd, maxMemory); err != nil {
+		return "" // there is none of them
+	}
+	var lines strings.Builder
+	for entry := range strings.SplitSeq(strings.TrimSuffix(found.String(), "\x00"), "\x00") {
+		key, value, hasValue := strings.Cut(entry, "\n")
+		section, name := splitKey(key)
+		if section == "" || !hasValue {
+			continue
+		}
+		fmt.Fprintf(&lines, "%s\n\t%s = %s\n", section, name, quotedValue(value))
+	}
+	return lines.String()
+}
+
+// splitKey returns the line of a section and the name of a setting: filter.lfs.clean is clean
+// in [filter "lfs"].
+func splitKey(key string) (section, name string) {
+	parts := strings.Split(key, ".")
+	switch len(parts) {
+	case 2:
+		return "[" + parts[0] + "]", parts[1]
+	case 3:
+		return fmt.Sprintf("[%s %q]", parts[0], parts[1]), parts[2]
+	}
+	return "", ""
+}
+
+// quotedValue returns a value as git's configuration has it.
+func quotedValue(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value) + `"`
+}

@@ -44,10 +44,32 @@ var ErrNotInPath = exec.ErrNotFound
 // lives, and the tree file, as TreeFD, which marks all its descendants. Both may be nil. If
 // the command does not exist, the error wraps ErrNotInPath or fs.ErrNotExist.
 func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
-	return startChild(r, lease, tree, syscall.SysProcAttr{})
+	return startChild(r, inherited(lease), tree, syscall.SysProcAttr{})
 }
 
-func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcAttr) (*Child, error) {
+// StartReporting is Start for a command that also inherits a file into which it reports. fd is
+// the descriptor of it.
+func StartReporting(
+	lease, tree, report *os.File,
+	request func(fd int) (host.StartRequest, error),
+) (*Child, error) {
+	files := append(inherited(lease), report)
+	r, err := request(proc.FirstExtra + len(files) - 1)
+	if err != nil {
+		return nil, err
+	}
+	return startChild(r, files, tree, syscall.SysProcAttr{})
+}
+
+// inherited returns the files that a child inherits beside the tree file.
+func inherited(lease *os.File) []*os.File {
+	if lease == nil {
+		return nil
+	}
+	return []*os.File{lease}
+}
+
+func startChild(r host.StartRequest, files []*os.File, tree *os.File, attr syscall.SysProcAttr) (*Child, error) {
 	attr.Setpgid = true
 	c := &Child{
 		cmd:  exec.Command(r.Argv[0], r.Argv[1:]...), //nolint:noctx // Kill ends it
@@ -56,10 +78,7 @@ func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcA
 	c.cmd.Dir = r.Dir
 	c.cmd.Env = append([]string{}, r.Env...)
 	c.cmd.SysProcAttr = &attr
-	if lease != nil {
-		c.cmd.ExtraFiles = []*os.File{lease}
-	}
-	c.cmd.ExtraFiles = ExtraFiles(tree, c.cmd.ExtraFiles...)
+	c.cmd.ExtraFiles = ExtraFiles(tree, files...)
 	if err := c.launch(); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("start %s: %w", r.Argv[0], err)

@@ -47,7 +47,11 @@ func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding 
 	if err != nil {
 		return e.failAgent(kind, err)
 	}
-	return ok("%s %s%s, without a sandbox", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path)
+	where := "without a sandbox"
+	if e.config.Agent.Boxed {
+		where = "in the sandbox"
+	}
+	return ok("%s %s%s, %s", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path, where)
 }
 
 // failAgent turns an error of an agent into findings whose next step is about its kind.

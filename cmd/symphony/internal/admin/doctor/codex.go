@@ -233,6 +233,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	switch {
 	case found == nil:
 		return nil
+	case e.config.Agent.Boxed:
 	case e.config.Agent.Kind != workflow.AgentCodex:
 		return warn(
 			"agents can read "+names+", because agent.sandbox is none",
@@ -249,6 +250,9 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 				"approve lets them leave the sandbox",
 			"set agent.on_approval: ask, or run symphony under an account of its own",
 		)
+	}
+	if e.config.Agent.Boxed { // which shows none of them
+		return ok("agents cannot read %s", names)
 	}
 	paths := slices.Concat([]string{e.config.Workspace.Root}, e.config.Agent.WritableRoots, found)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {

@@ -128,8 +128,7 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 	}
 }
 
-// Pruned lists the things that were removed and kept, or in a dry run would be, and sums them
-// up.
+// Pruned lists the things that were removed and kept, or in a dry run would be.
 func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, warning := range f.Warnings {
 		w.Note(slog.LevelWarn, warning)
@@ -138,33 +137,18 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 		w.PrintJSON(f)
 		return
 	}
-	verbs := doneVerbs
+	done := "removed"
 	if f.DryRun {
-		verbs = plannedVerbs
+		done = "would remove"
 	}
-	printPrune(w, f, verbs)
+	PruneLines(w, f, f.DryRun)
 	if f.Empty() {
 		fmt.Fprintln(w.Stdout, "nothing to remove")
 		return
 	}
-	fmt.Fprintln(w.Stdout, verbs.sum+" "+pruneSum(f))
-}
-
-// PrunePlan prints a line for each thing that would be removed or kept, before the operator is
-// asked.
-func PrunePlan(w *term.Env, f *cleanup.PruneJSON) {
-	if !w.JSON {
-		printPrune(w, f, plannedVerbs)
-	}
-}
-
-// pruneSum counts what a prune removes, such as "1 workspace, 3 runs, 12.0 MiB".
-func pruneSum(f *cleanup.PruneJSON) string {
-	trash := 0
-	runs := 0
 	var size int64
+	runs := 0
 	for _, t := range f.Trash {
-		trash += t.Entries
 		size += t.Bytes
 	}
 	for _, s := range f.Workspaces {
@@ -173,30 +157,8 @@ func pruneSum(f *cleanup.PruneJSON) string {
 	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	var parts []string
-	if n := len(f.Workspaces); n > 0 {
-		parts = append(parts, text.Plural(n, "workspace"))
-	}
-	if trash > 0 {
-		parts = append(parts, text.Plural(trash, "workspace")+" from the trash")
-	}
-	if runs > 0 {
-		parts = append(parts, text.Plural(runs, "run"))
-	}
-	if n := len(f.RunDirs); n > 0 {
-		parts = append(parts, runDirectories(n))
-	}
-	if size > 0 {
-		parts = append(parts, text.BytesText(size))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func runDirectories(n int) string {
-	if n == 1 {
-		return "1 run directory"
-	}
-	return fmt.Sprintf("%d run directories", n)
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n",
+		done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
 }
 
 // pruneVerbs are the verbs in the lines about a prune.
@@ -204,35 +166,27 @@ type pruneVerbs struct {
 	remove, keep string
 	destroy      string // work that exists nowhere else
 	discard      string // the same, which the trash keeps for a while
-	sum          string // begins the last line
 }
 
-var (
-	plannedVerbs = pruneVerbs{
-		remove:  "remove",
-		keep:    "keep",
-		destroy: "DESTROY",
-		discard: "DISCARD",
-		sum:     "would remove",
+// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is
+// removed yet.
+func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
+	if w.JSON {
+		return
 	}
-	doneVerbs = pruneVerbs{
-		remove:  "removed",
-		keep:    "kept",
-		destroy: "DESTROYED",
-		discard: "DISCARDED",
-		sum:     "removed",
+	verbs := pruneVerbs{remove: "removed", keep: "kept", destroy: "DESTROYED", discard: "DISCARDED"}
+	if planned {
+		verbs = pruneVerbs{remove: "remove", keep: "keep", destroy: "DESTROY", discard: "DISCARD"}
 	}
-)
-
-// printPrune prints a line for each thing that is removed or kept.
-func printPrune(w *term.Env, f *cleanup.PruneJSON, verbs pruneVerbs) {
 	if f.KeptFor == 0 { // the trash keeps nothing
 		verbs.discard = verbs.destroy
 	}
 	printRemovals(w, f, verbs)
 	printKept(w, f, verbs)
-	if n := len(f.RunDirs); n > 0 {
-		pruneLine(w, verbs.remove, "%s in %s", runDirectories(n), filepath.Dir(f.RunDirs[0]))
+	if n := len(f.RunDirs); n == 1 {
+		pruneLine(w, verbs.remove, "1 run directory in %s", filepath.Dir(f.RunDirs[0]))
+	} else if n > 1 {
+		pruneLine(w, verbs.remove, "%d run directories in %s", n, filepath.Dir(f.RunDirs[0]))
 	}
 }
 
