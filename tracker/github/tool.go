@@ -123,14 +123,22 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 }
 
 // checkAuthor refuses to change or delete a comment or review that no agent wrote: its author
-// may be an operator, whose answers symphony obeys, or symphony itself.
+// may be an operator, whose answers symphony obeys, or symphony itself. It also refuses if
+// GitHub does not say who wrote it, such as with status 502.
 func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, 0)
 	if err != nil {
 		return err
 	}
-	if a.Status != http.StatusOK {
-		return nil // GitHub reports that there is none
+	switch a.Status {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone:
+		return nil // GitHub answers the change with the same
+	default:
+		return agenttool.Refusal("mutation_refused", fmt.Sprintf(
+			"nothing was changed: GitHub did not say who wrote this comment or review (HTTP %d); try again later",
+			a.Status,
+		))
 	}
 	var existing struct {
 		Body string `json:"body"`

@@ -227,6 +227,19 @@ func TestToolRefusesForgery(t *testing.T) {
 				t.Errorf("%s of another's comment: %s", method, a.Text)
 			}
 		}
+		for _, status := range []int{202, 403, 500, 502} {
+			s.answers = []recorded{{status, "{}", ""}}
+			a, code := use(t, tool, args)
+			name := fmt.Sprintf("%s of a comment whose GET has the status %d", method, status)
+			test.Equal(t, name, []any{a.Success, code, s.take()},
+				[]any{false, "mutation_refused", "GET /repos/acme/web-shop/issues/comments/5"})
+		}
+		for _, status := range []int{404, 410} {
+			s.answers = []recorded{{status, "{}", ""}, {status, "{}", ""}}
+			a, _ := use(t, tool, args)
+			test.Equal(t, method+" of a comment that is gone", a.Success, false)
+			test.Contains(t, "what was sent", s.take(), "\n"+method)
+		}
 		s.answers = []recorded{{200, `{"id": 5, "body": "plan <!-- symphony:agent -->"}`, ""}}
 		if a, _ := use(t, tool, args); !a.Success ||
 			!strings.Contains(s.take(), "\n"+method+" /repos/acme/web-shop/issues/comments/5") {
