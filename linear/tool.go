@@ -386,22 +386,38 @@ func askForIDs(in input) (query string, asked map[string]string) {
 }
 
 // placeIn returns the offset in query at which a field can be added to a selection set; 0 if
-// there is none.
+// there is none. It is not in or behind a fragment with directives: with @include(if: false),
+// the field would be left out, too.
 func placeIn(query string, set ast.SelectionSet) int {
 	for _, s := range set {
+		at := 0
 		switch s := s.(type) {
 		case *ast.Field:
 			return offset(query, s.Position, s.Alias)
 		case *ast.InlineFragment:
-			return placeIn(query, s.SelectionSet)
-		case *ast.FragmentSpread: // its position is where its name begins; directives come after that
-			at := offset(query, s.Position, s.Name)
-			if at > 0 && len(s.Directives) == 0 {
-				return at + len(s.Name)
+			if len(s.Directives) == 0 {
+				at = placeIn(query, s.SelectionSet)
 			}
+		case *ast.FragmentSpread:
+			if len(s.Directives) == 0 {
+				at = afterName(query, s)
+			}
+		}
+		if at > 0 {
+			return at
 		}
 	}
 	return 0
+}
+
+// afterName returns the offset behind a fragment spread without directives; 0 if it is not
+// known. Its position is where its name begins.
+func afterName(query string, s *ast.FragmentSpread) int {
+	at := offset(query, s.Position, s.Name)
+	if at == 0 {
+		return 0
+	}
+	return at + len(s.Name)
 }
 
 // offset converts a position, which counts runes, to bytes. It returns 0 if the word is not

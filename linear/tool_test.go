@@ -332,6 +332,11 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 				`commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
 			want: `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
+		"a part that is left out comes first": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { ` +
+				`... @include(if: false) { lastSyncId } success } }`,
+			want: `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
 		"a comment about the tool's alias": {
 			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken ` +
 				`out"}) { success } } # symphonyCreated`,
