@@ -129,6 +129,15 @@ func TestLargeFiles(t *testing.T) {
 	test.Equal(t, "left files", len(left), 0)
 }
 
+// The address of a remote may contain letters that Go would escape in another way than git.
+func TestAddressInTheConfiguration(t *testing.T) {
+	p := newPlace(t)
+	address := p.dir + "/no\u200bwidth \"and\" back\\slash.git"
+	w := workTree{p.mirrorOf(host.Repository{URL: address}), p.dir, filepath.Join(p.dir, "scratch")}
+	test.OK(t, w.create(false))
+	test.Equal(t, "address", p.sh("git config -f scratch/config remote.origin.url"), address)
+}
+
 // The content of files of Git LFS is read within a bound, and no longer than the context lasts.
 // Only what is not there is missing.
 func TestCopyContent(t *testing.T) {

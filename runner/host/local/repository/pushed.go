@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -333,7 +332,7 @@ func (w workTree) create(sha256 bool) error {
 		}
 	}
 	config := strings.Replace(configOf(sha256), "bare = true", "bare = false", 1)
-	config += fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n", w.Address())
+	config += "[remote \"origin\"]\n\turl = " + configValue(w.Address()) + "\n"
 	content := map[string]string{
 		"config":                  config,
 		"HEAD":                    "ref: refs/heads/main\n",
@@ -345,6 +344,12 @@ func (w workTree) create(sha256 bool) error {
 		}
 	}
 	return nil
+}
+
+// configValue returns a text as the value of a setting in a configuration of git, which knows
+// fewer escapes than Go.
+func configValue(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
 // readCommit fills the index with a commit. Git then knows which files of the work tree are as
