@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/wire"
 )
@@ -74,10 +74,10 @@ func (q *requests) serve(m *wire.Message) {
 		now := object{"currentTimeAt": time.Now().Unix()}
 		q.reply(r, agent.EventNotification, "codex asks for the time", now)
 	default: // unknown, or for clients that manage codex's login
-		text := "symphony does not support " + m.Method
-		refusal := object{"id": m.ID, "error": object{"code": wire.MethodNotFound, "message": text}}
+		message := "symphony does not support " + m.Method
+		refusal := object{"id": m.ID, "error": object{"code": wire.MethodNotFound, "message": message}}
 		reason := read[demand](m.Params).Reason
-		q.send(r, agent.EventRequestRefused, wire.Join("refused: "+text, reason), refusal, nil)
+		q.send(r, agent.EventRequestRefused, wire.Join("refused: "+message, reason), refusal, nil)
 	}
 }
 
@@ -156,8 +156,12 @@ func (q *requests) serveTool(r *request, p *toolCall) {
 	}
 	isOffered := slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == p.Tool })
 	if q.o.CallTool == nil || !isOffered {
-		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, p.Tool)
-		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
+		refusal := text.JSON(struct {
+			Success bool   `json:"success"`
+			Error   string `json:"error"`
+			Tool    string `json:"tool"`
+		}{Error: "unsupported_tool_call", Tool: p.Tool})
+		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: string(refusal)})
 		return
 	}
 	q.begin(r)

@@ -197,6 +197,14 @@ var requestCases = map[string][]requestCase{
 				"unsupported_tool_call",
 			),
 		},
+		{
+			params: `{"callId":"call_1","namespace":null,"tool":"bell\u0007","arguments":{}}`,
+			want: anyway(
+				`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",`+
+					`\"tool\":\"bell\\u0007\"}","type":"inputText"}],"success":false}`,
+				"unsupported_tool_call",
+			),
+		},
 	},
 	"item/permissions/requestApproval": {
 		{

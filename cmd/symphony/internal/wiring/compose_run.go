@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -141,7 +141,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		}
 	}
 	if cfg.Codex.ThreadSandbox != "" {
-		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word
+		c.ThreadSandbox = text.JSON(cfg.Codex.ThreadSandbox)
 	}
 	account := OpenAccount(p, cfg.Codex.Home)
 	c.Unreadable = SecretFiles(p, account)
