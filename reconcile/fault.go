@@ -185,6 +185,7 @@ var faults = byCode(
 		"template_render_error",
 		"env_file_permissions",
 		"env_file_invalid",
+		"environment_invalid",
 		"nested_workflow",
 		"project_conflict",
 		"codex_command_unsafe",

@@ -5,16 +5,19 @@ package term
 import (
 	"bufio"
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -67,6 +70,10 @@ func NewEnv() (*Env, error) {
 	w.StderrIsFile = isRegular(os.Stderr)
 	w.AccountHome = accountHome()
 	w.Home = cmp.Or(w.Getenv("HOME"), w.AccountHome) // some containers have no HOME
+	err = checkDirectories(w)
+	if err != nil {
+		return nil, err
+	}
 	if !term.IsTerminal(int(os.Stdout.Fd())) {
 		w.Stdout = &output{to: os.Stdout}
 		return w, nil
@@ -75,6 +82,29 @@ func NewEnv() (*Env, error) {
 	w.Links = w.Getenv("TERM") != "dumb"
 	w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
 	return w, nil
+}
+
+// checkDirectories refuses a HOME or TMPDIR that is no absolute path, such as HOME='~/svc', where
+// the shell left the ~ as it is. Programs would make a folder of that name wherever they run. The
+// directories of XDG need no check: symphony and git ignore relative ones.
+func checkDirectories(w *Env) error {
+	for _, name := range []string{"HOME", "TMPDIR"} {
+		value := w.Getenv(name)
+		if value == "" || filepath.IsAbs(value) {
+			continue
+		}
+		meant := filepath.Join(w.Dir, value)
+		rest, below := strings.CutPrefix(value, "~")
+		if below && (rest == "" || rest[0] == '/') {
+			meant = filepath.Join(cmp.Or(w.AccountHome, "/home/you"), rest)
+		}
+		return reconcile.NewError(
+			"environment_invalid",
+			fmt.Sprintf("%s is %q, which is no absolute path", name, value),
+			fmt.Sprintf("write it out: %s=%s", name, text.ShellQuote(meant)),
+		)
+	}
+	return nil
 }
 
 // accountHome returns the home directory of this account, whatever $HOME is; empty if it is not
