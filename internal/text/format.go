@@ -147,6 +147,44 @@ func YAMLFault(text []byte, err error) (line int, message string) {
 	if bytes.Contains(blanks, []byte("\t")) {
 		message = "the line is indented with a tab; YAML allows only spaces"
 	}
+	if message == noMapping || message == noColon {
+		return explainColon(lines, line, message)
+	}
+	return line, message
+}
+
+// The messages of the YAML library that a wrong colon causes.
+const (
+	noMapping = "mapping values are not allowed in this context"
+	noColon   = "could not find expected ':'"
+)
+
+var (
+	// a line such as `kind file` or `kind:file`, of which YAML reads a text that goes on
+	colonForgotten = Pattern(`^\s*([A-Za-z_][\w-]*)(?:\s+|:)([^\s:#].*?)\s*$`)
+	// a line such as `before_run: echo: yes`
+	colonInValue = Pattern(`^\s*(?:- )?[A-Za-z_][\w-]*:\s+([^\s"'|>{\[].*:(?:\s.*)?)$`)
+)
+
+// explainColon returns the line of a wrong colon and says what is wrong with it: `kind file` and
+// `kind:file` are read as a text, so that the library complains about the line after it.
+func explainColon(lines [][]byte, line int, message string) (at int, explained string) {
+	value := colonInValue().FindSubmatch(bytes.TrimRight(lines[line], "\r\n"))
+	if value != nil && message == noMapping {
+		return line, fmt.Sprintf("a value with a colon and a blank needs quotes: '%s'", bytes.TrimSpace(value[1]))
+	}
+	for at = line; at >= 0 && at >= line-1; at-- {
+		found := colonForgotten().FindSubmatch(bytes.TrimRight(lines[at], "\r\n"))
+		if found == nil {
+			continue
+		}
+		written := bytes.TrimSpace(lines[at])
+		fault := "no colon"
+		if bytes.HasPrefix(written[len(found[1]):], []byte(":")) {
+			fault = "no blank after its colon"
+		}
+		return at, fmt.Sprintf("%q has %s: write %s: %s", written, fault, found[1], found[2])
+	}
 	return line, message
 }
 
