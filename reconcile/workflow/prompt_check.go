@@ -155,6 +155,7 @@ var inlineComment = text.Pattern(`\{%-?\s*#`)
 // text finds tags that are not closed on their line. The library treats them as text.
 func (c *checker) text(n *render.TextNode) {
 	for i, line := range strings.Split(n.Source, "\n") {
+		c.singleBraces(line, n.SourceLoc.LineNo+i)
 		if inlineComment().MatchString(line) {
 			c.report(n.SourceLoc.LineNo+i, "{%% # … %%} is not known here, and is treated as text: "+
 				"write {%% comment %%} … {%% endcomment %%}")
@@ -171,6 +172,31 @@ func (c *checker) text(n *render.TextNode) {
 			}
 		}
 	}
+}
+
+// singleBraces matches a name in single braces, such as { issue.title } or ${issue.title}.
+var singleBraces = text.Pattern(`\$?\{\s*([A-Za-z_][\w.]*)\s*\}`)
+
+// singleBraces reports variables in single braces, which the agent gets as they are written.
+func (c *checker) singleBraces(line string, number int) {
+	for _, found := range singleBraces().FindAllStringSubmatch(line, -1) {
+		if c.isValue(found[1]) {
+			c.report(number, "%s is plain text for the agent; did you mean {{ %s }}?", found[0], found[1])
+		}
+	}
+}
+
+// isValue reports whether a path such as issue.title names a known value that is no object.
+func (c *checker) isValue(path string) bool {
+	names := strings.Split(path, ".")
+	s := c.vars[names[0]]
+	for _, name := range names[1:] {
+		if s == nil {
+			return false
+		}
+		s = s.fields[name]
+	}
+	return s != nil && s.fields == nil
 }
 
 func (c *checker) tag(n *render.TagNode) {

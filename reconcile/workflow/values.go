@@ -377,9 +377,7 @@ func (r *reader) together() {
 			"no effect: neither agent.on_approval nor agent.on_question is ask",
 		)
 	}
-	if ms := r.cfg.Polling.Interval.Milliseconds(); ms > 0 && ms < 1000 {
-		r.warnKey("polling.interval_ms", fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
-	}
+	r.shortTimes()
 	r.limitedStates()
 	r.pullRequests()
 	r.onHosts()
@@ -409,6 +407,21 @@ func (r *reader) together() {
 	// Design 9: the directories are added to a workspaceWrite that names none.
 	if policy.Type != "workspaceWrite" || policy.WritableRoots != nil {
 		r.warnKey("agent.writable_roots", replaced)
+	}
+}
+
+// shortTimes warns about times of less than a second, which were probably meant as seconds. Waits
+// before another try may be that short.
+func (r *reader) shortTimes() {
+	for _, k := range r.keys {
+		f := r.field(k.Name)
+		if k.Type != typeMS || k.Name == "agent.max_retry_backoff_ms" || f.node == nil {
+			continue
+		}
+		ms, ok := digits(f.node)
+		if ok && ms > 0 && ms < 1000 {
+			r.warn(f, fmt.Sprintf("%d ms are less than a second; did you mean %d000?", ms, ms))
+		}
 	}
 }
 

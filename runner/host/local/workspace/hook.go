@@ -151,10 +151,11 @@ func CheckScript(shell, script string) (message string, line int) {
 
 // waitShell returns the shell's error, hook_timeout, or the error of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
+	limit := text.Took(h.Timeout.Milliseconds())
 	err := tree.WaitGroup(ctx, cmd, h.Timeout, func() error {
 		return reconcile.NewError(
 			CodeHookTimeout,
-			fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
+			fmt.Sprintf("%s ran longer than hooks.timeout_ms, %s, and was killed", h.title(), limit),
 			"raise hooks.timeout_ms, or make the hook faster",
 		)
 	})
