@@ -167,8 +167,8 @@ func saveSpace(ctx context.Context, journal RunJournal, there Place, run reconci
 		return nil
 	}
 	// The error may be about the records of other workspaces.
-	root, err := there.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
-	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool {
+	spaces, err := there.Machine.Workspaces(ctx, run.WorkspaceRoot)
+	i := slices.IndexFunc(spaces, func(r host.WorkspaceRecord) bool {
 		return r.IssueID == run.IssueID && r.StateDir == there.StateDir
 	})
 	if i < 0 && err != nil {
@@ -177,7 +177,7 @@ func saveSpace(ctx context.Context, journal RunJournal, there Place, run reconci
 	if i < 0 {
 		return journal.SaveRemoteWorkspace(ctx, run, nil)
 	}
-	r := root.Workspaces[i]
+	r := spaces[i]
 	return journal.SaveRemoteWorkspace(ctx, run, &reconcile.Workspace{
 		IssueID:    run.IssueID,
 		Identifier: run.Identifier,

@@ -79,8 +79,8 @@ func (j *job) fullDisk() string {
 		if dir == "" {
 			continue
 		}
-		root, err := j.site.Machine.Root(context.Background(), host.RootRequest{Root: dir})
-		if err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
+		free, err := j.site.Machine.FreeBytes(context.Background(), dir)
+		if err == nil && free < fullDiskBytes {
 			return dir
 		}
 	}

@@ -321,7 +321,7 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 	if err != nil {
 		return "", err
 	}
-	answer, err := w.site.Machine.Purge(ctx, host.RootRequest{
+	answer, err := w.site.Machine.Purge(ctx, host.ProjectTrash{
 		Root:        w.site.root,
 		Project:     w.site.Config.Policy.Project,
 		KeepRemoved: w.site.Config.KeepRemoved,

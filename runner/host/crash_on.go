@@ -16,8 +16,8 @@ type crashingMachine struct{ Machine }
 
 func (c crashingMachine) Run(id string) Run { return crashingRun{c.Machine.Run(id)} }
 
-func (c crashingMachine) Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error) {
-	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Machine.Purge(ctx, r) })
+func (c crashingMachine) Purge(ctx context.Context, t ProjectTrash) (PurgeAnswer, error) {
+	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Machine.Purge(ctx, t) })
 }
 
 func (c crashingMachine) KeepEnd(ctx context.Context, dir string) (*WorkEnd, error) {

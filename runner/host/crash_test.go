@@ -16,7 +16,7 @@ import (
 // onlyRead lists the methods of Machine and Run that change nothing that a crash could leave
 // half done.
 var onlyRead = []string{
-	"Root", "Inspect", "Diff", "ReadAccount", // of the machine
+	"FreeBytes", "Workspaces", "Inspect", "Diff", "ReadAccount", // of the machine
 	"Existing", "Resolve", "GitDirs", "Launcher",
 	"Fingerprint", "ChangedFiles", "IgnoredFiles",
 	"Run",     // its methods have points

@@ -61,7 +61,10 @@ type Leftovers interface {
 // Spaces are the operations of an operator on workspaces and their roots.
 type Spaces interface {
 	// TryRoot returns an error if a root does not exist and can't be created. It tries.
-	TryRoot(ctx context.Context, r RootRequest) error
+	TryRoot(ctx context.Context, root string) error
+	// Claimed lists the projects that a state directory claimed in a root. found is false if
+	// the root never contained a workspace.
+	Claimed(ctx context.Context, root, stateDir string) (projects []string, found bool, err error)
 	// Leave gives up the projects that a state directory claimed in a root.
 	Leave(ctx context.Context, r LeaveRequest) error
 	// Examine looks for work in a workspace that exists nowhere else.
@@ -75,8 +78,10 @@ type Spaces interface {
 
 // Trash contains the workspaces that were removed from a root.
 type Trash interface {
+	// TrashDue reports whether Purge would delete an entry of a project.
+	TrashDue(ctx context.Context, t ProjectTrash) (bool, error)
 	// ListTrash lists a project's entries, sorted by name, and examines them as Examine does.
-	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
+	ListTrash(ctx context.Context, t ProjectTrash) ([]Removed, error)
 	// Restore moves a workspace back to its path. If it is interrupted it can be repeated.
 	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
 	// DeleteTrash deletes an entry.

@@ -11,9 +11,12 @@ import (
 // Roots are the operations of a machine on workspace roots, and on workspaces that no run
 // holds.
 type Roots interface {
-	// Root reads the state of a workspace root. The error names the records that can't be
-	// read; the others are returned.
-	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
+	// FreeBytes returns the free space of a root's volume. If the root does not exist yet, the
+	// nearest directory above it counts.
+	FreeBytes(ctx context.Context, root string) (int64, error)
+	// Workspaces lists the workspaces in a root; none if the root does not exist. The error
+	// names the records that can't be read; the others are returned.
+	Workspaces(ctx context.Context, root string) ([]WorkspaceRecord, error)
 	// Inspect describes a workspace for operators. It changes nothing, and runs no program
 	// that a repository names.
 	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
@@ -22,33 +25,18 @@ type Roots interface {
 	// changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Purge deletes removed workspaces whose time in the trash is over.
-	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
+	Purge(ctx context.Context, t ProjectTrash) (PurgeAnswer, error)
 }
 
-// RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
-type RootRequest struct {
+// ProjectTrash names the removed workspaces of a project in a workspace root, which need not
+// exist.
+type ProjectTrash struct {
 	Root, Project string
 	// KeepRemoved is how long removed workspaces of the project are kept. With less than
 	// MinFree bytes of free space they are deleted at once.
 	KeepRemoved time.Duration
 	MinFree     int64
 	Now         time.Time
-	// Records asks for the workspaces, Trash whether an entry of the trash is due. Only Root
-	// uses them and StateDir.
-	Records, Trash bool
-	// StateDir, if set, asks for the projects that it claimed in the root.
-	StateDir string
-}
-
-// RootAnswer is the state of a root.
-type RootAnswer struct {
-	// Found: workspaces are or have been there. It is set if the request asks for more than
-	// free space.
-	Found      bool
-	Projects   []string // claimed by StateDir
-	Workspaces []WorkspaceRecord
-	TrashDue   bool
-	FreeBytes  int64 // negative: unknown
 }
 
 // WorkspaceRecord is a workspace that some run used.

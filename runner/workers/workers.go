@@ -314,11 +314,11 @@ func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, fai
 		roots = append([]string{l.Root}, roots...)
 	}
 	for _, root := range roots {
-		answer, err := l.Machine.Root(ctx, host.RootRequest{Root: root, Records: true})
+		spaces, err := l.Machine.Workspaces(ctx, root)
 		if root == l.Root {
 			failed = err
 		}
-		for _, w := range answer.Workspaces {
+		for _, w := range spaces {
 			if root == l.Root || w.StateDir == l.StateDir {
 				list = append(list, w.Workspace)
 			}
@@ -332,15 +332,13 @@ func (l *Local) TrashDue(now time.Time, minFree int64) (bool, error) {
 	if l.Root == "" {
 		return false, nil
 	}
-	answer, err := l.Machine.Root(context.Background(), host.RootRequest{
+	return l.Machine.TrashDue(context.Background(), host.ProjectTrash{
 		Root:        l.Root,
 		Project:     l.Project,
 		KeepRemoved: l.KeepRemoved,
-		Trash:       true,
 		MinFree:     minFree,
 		Now:         now,
 	})
-	return answer.TrashDue, err
 }
 
 // FreeBytes implements reconcile.Runners.
@@ -348,11 +346,11 @@ func (l *Local) FreeBytes() int64 {
 	if l.Root == "" {
 		return -1
 	}
-	answer, err := l.Machine.Root(context.Background(), host.RootRequest{Root: l.Root})
+	free, err := l.Machine.FreeBytes(context.Background(), l.Root)
 	if err != nil {
 		return -1
 	}
-	return answer.FreeBytes
+	return free
 }
 
 // Shelter implements reconcile.Deps. It fails if workers would be ended together with this

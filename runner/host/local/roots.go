@@ -21,56 +21,57 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
-	root, err := workspace.OpenRoot(r.Root)
-	if err != nil {
-		return answer, err
-	}
-	root.Trash = trash(r)
-	return root.PurgeTrash(ctx, r.Now)
+func (Machine) FreeBytes(_ context.Context, root string) (int64, error) {
+	return workspace.FreeBytes(root)
 }
 
-// trash returns how the project of a request keeps removed workspaces.
-func trash(r host.RootRequest) workspace.Trash {
-	free, err := workspace.FreeBytes(r.Root)
-	return workspace.Trash{
-		Project: r.Project,
-		Keep:    r.KeepRemoved,
-		Short:   err == nil && free < r.MinFree,
-	}
-}
-
-func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
-	free, err := workspace.FreeBytes(r.Root)
-	if err != nil {
-		free = -1 // not known
-	}
-	answer.FreeBytes = free
-	if !r.Records && !r.Trash && r.StateDir == "" {
-		return answer, nil
-	}
-	root, found, err := workspace.FindRoot(r.Root)
-	answer.Found = found
+func (Machine) Workspaces(_ context.Context, path string) (list []host.WorkspaceRecord, err error) {
+	root, found, err := workspace.FindRoot(path)
 	if err != nil || !found {
+		return nil, err
+	}
+	records, err := root.List()
+	for _, rec := range records {
+		list = append(list, workspaceRecord(root, rec))
+	}
+	return list, err
+}
+
+func (Machine) Claimed(_ context.Context, path, stateDir string) (projects []string, found bool, err error) {
+	root, found, err := workspace.FindRoot(path)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	return slices.Sorted(maps.Values(root.Projects().Of(stateDir))), true, nil
+}
+
+func (Machine) Purge(ctx context.Context, t host.ProjectTrash) (answer host.PurgeAnswer, err error) {
+	root, err := workspace.OpenRoot(t.Root)
+	if err != nil {
 		return answer, err
 	}
-	if r.StateDir != "" {
-		answer.Projects = slices.Sorted(maps.Values(root.Projects().Of(r.StateDir)))
+	root.Trash = trash(t)
+	return root.PurgeTrash(ctx, t.Now)
+}
+
+func (Machine) TrashDue(_ context.Context, t host.ProjectTrash) (bool, error) {
+	root, found, err := workspace.FindRoot(t.Root)
+	if err != nil || !found {
+		return false, err
 	}
-	if r.Records {
-		var records []workspace.Record
-		records, err = root.List()
-		for _, rec := range records {
-			answer.Workspaces = append(answer.Workspaces, workspaceRecord(root, rec))
-		}
+	root.Trash = trash(t)
+	expired, err := root.ExpiredTrash(t.Now)
+	return len(expired) > 0, err
+}
+
+// trash returns how a project keeps removed workspaces.
+func trash(t host.ProjectTrash) workspace.Trash {
+	free, err := workspace.FreeBytes(t.Root)
+	return workspace.Trash{
+		Project: t.Project,
+		Keep:    t.KeepRemoved,
+		Short:   err == nil && free < t.MinFree,
 	}
-	if r.Trash {
-		root.Trash = trash(r)
-		expired, trashErr := root.ExpiredTrash(r.Now)
-		answer.TrashDue = len(expired) > 0
-		err = errors.Join(err, trashErr)
-	}
-	return answer, err
 }
 
 // workspaceRecord returns a record in the words of the port.
@@ -178,9 +179,7 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 	return git.KeepEnd(ctx, path, known, ends)
 }
 
-func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {
-	return workspace.TryRoot(r.Root)
-}
+func (Machine) TryRoot(_ context.Context, root string) error { return workspace.TryRoot(root) }
 
 func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.ExamineAnswer, err error) {
 	root, _, err := workspace.FindRoot(r.Root)
@@ -211,13 +210,13 @@ func (Machine) RemoveWorkspace(
 	return root.Remove(ctx, owner, r.Now, r.Discard)
 }
 
-func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.Removed, err error) {
-	root, found, err := workspace.FindRoot(r.Root)
+func (Machine) ListTrash(ctx context.Context, t host.ProjectTrash) (list []host.Removed, err error) {
+	root, found, err := workspace.FindRoot(t.Root)
 	if err != nil || !found {
 		return nil, err
 	}
-	root.Trash = trash(r)
-	list, err = root.Removed(ctx, r.Now, r.Project)
+	root.Trash = trash(t)
+	list, err = root.Removed(ctx, t.Now, t.Project)
 	if err != nil {
 		return nil, err
 	}

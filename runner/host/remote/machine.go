@@ -77,8 +77,12 @@ func (m Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error)
 	return ask[*host.WorkEnd](ctx, m.Client, "KeepEnd", dir)
 }
 
-func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {
-	return ask[host.RootAnswer](ctx, m.Client, "Root", r)
+func (m Machine) FreeBytes(ctx context.Context, root string) (int64, error) {
+	return ask[int64](ctx, m.Client, "FreeBytes", root)
+}
+
+func (m Machine) Workspaces(ctx context.Context, root string) ([]host.WorkspaceRecord, error) {
+	return ask[[]host.WorkspaceRecord](ctx, m.Client, "Workspaces", root)
 }
 
 func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.InspectAnswer, error) {
@@ -103,8 +107,8 @@ func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer)
 	return diff.Found, nil
 }
 
-func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
-	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", r)
+func (m Machine) Purge(ctx context.Context, t host.ProjectTrash) (host.PurgeAnswer, error) {
+	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", t)
 }
 
 func (r run) Prepare(ctx context.Context, q host.PrepareRequest) (host.PrepareAnswer, error) {

@@ -33,7 +33,7 @@ import (
 )
 
 // protocol is the version of the messages: of their form, and of the names of calls.
-const protocol = 2
+const protocol = 3
 
 const (
 	maxLine = 16 << 20       // bytes of a message
@@ -211,7 +211,8 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		"ChangedFiles": methodOf(m.ChangedFiles),
 		"IgnoredFiles": methodOf(m.IgnoredFiles),
 		"KeepEnd":      methodOf(m.KeepEnd),
-		"Root":         methodOf(m.Root),
+		"FreeBytes":    methodOf(m.FreeBytes),
+		"Workspaces":   methodOf(m.Workspaces),
 		"Purge":        methodOf(m.Purge),
 		"Inspect":      methodOf(m.Inspect),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {

@@ -90,11 +90,11 @@ func (s Space) Remark() string {
 func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
 	machine := wiring.ThisMachine()
 	for _, path := range roots {
-		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
+		records, err := machine.Workspaces(ctx, path)
 		if err != nil {
 			return nil, err
 		}
-		for _, rec := range root.Workspaces {
+		for _, rec := range records {
 			if rec.StateDir != stateDir && !isGone(rec.StateDir) {
 				continue
 			}

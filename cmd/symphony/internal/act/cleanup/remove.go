@@ -199,15 +199,12 @@ func (r *remover) check(ctx context.Context) (err error) {
 func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
-		root, err := wiring.ThisMachine().Root(ctx, host.RootRequest{
-			Root:     path,
-			StateDir: r.row.StateDir,
-		})
+		projects, _, err := wiring.ThisMachine().Claimed(ctx, path, r.row.StateDir)
 		if err != nil {
 			return err
 		}
-		for _, identity := range root.Projects {
-			rows, err := listTrash(ctx, host.RootRequest{
+		for _, identity := range projects {
+			rows, err := listTrash(ctx, host.ProjectTrash{
 				Root:    path,
 				Project: identity,
 				Now:     r.w.Now(),
@@ -359,12 +356,12 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // nothing else is in it.
 func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	machine := wiring.ThisMachine()
-	root, err := machine.Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+	projects, found, err := machine.Claimed(ctx, path, r.row.StateDir)
 	if err != nil {
 		return err
 	}
 	var faults []error
-	for _, identity := range root.Projects {
+	for _, identity := range projects {
 		faults = append(faults, wiring.UnclaimFolder(r.w, identity))
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -378,7 +375,7 @@ func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	if err != nil || !r.options.Workspaces {
 		return err
 	}
-	if !root.Found {
+	if !found {
 		// the last step of an interrupted removal; it fails unless the folder is empty
 		_ = os.Remove(path)
 	}

@@ -143,7 +143,7 @@ func trashOf(
 ) ([]TrashRow, error) {
 	rows := []TrashRow{} // in JSON an empty list
 	for _, root := range roots {
-		list, err := listTrash(ctx, host.RootRequest{
+		list, err := listTrash(ctx, host.ProjectTrash{
 			Root:        root,
 			Project:     cfg.Policy.Project,
 			KeepRemoved: cfg.Workspace.KeepRemoved,
@@ -158,8 +158,8 @@ func trashOf(
 }
 
 // listTrash lists the trash of a project of the tracker in a root.
-func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
-	entries, err := wiring.ThisMachine().ListTrash(ctx, r)
+func listTrash(ctx context.Context, t host.ProjectTrash) (rows []TrashRow, err error) {
+	entries, err := wiring.ThisMachine().ListTrash(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 			Discarded:  e.Discarded,
 			Restorable: e.Restorable,
 			loss:       newLoss(e.Path, e.Unsaved),
-			root:       r.Root,
+			root:       t.Root,
 		}
 		if e.Unsaved.Work == "" || e.Discarded {
 			row.DeletedAt = new(e.Due.UTC())

@@ -10,7 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 )
@@ -41,15 +40,11 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	machine := wiring.ThisMachine()
-	if err := machine.TryRoot(ctx, host.RootRequest{Root: root}); err != nil {
+	if err := machine.TryRoot(ctx, root); err != nil {
 		return failWith(err)
 	}
-	found, err := machine.Root(ctx, host.RootRequest{Root: root})
+	free, err := machine.FreeBytes(ctx, root)
 	if err != nil {
-		return failWith(err)
-	}
-	free := found.FreeBytes
-	if free < 0 {
 		return warn("the free space of "+root+" can't be read", "see what df says about it")
 	}
 	least := e.config.Policy.MinFreeBytes

@@ -182,8 +182,8 @@ func (s samples) addIssues(v view.Overview) {
 	}
 }
 
-// addProject adds the open requests, and whether the project is paused, blocked, or waits for a
-// person for any reason of symphony status.
+// addProject adds the open requests, and whether the project is paused, blocked, or waits for
+// a person for any reason of symphony status.
 func (s samples) addProject(v view.Overview) {
 	s.set("symphony_needs_operator", oneIf(v.Verdict().Level != view.LevelOK))
 	s.set("symphony_requests", float64(len(v.Requests)))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -38,8 +37,8 @@ func Kept(
 		return slices.ContainsFunc(recorded.Claims, func(c reconcile.Claim) bool { return c.IssueID == id })
 	}
 	for _, root := range roots {
-		answer, _ := wiring.ThisMachine().Root(ctx, host.RootRequest{Root: root, Records: true})
-		for _, w := range answer.Workspaces {
+		spaces, _ := wiring.ThisMachine().Workspaces(ctx, root)
+		for _, w := range spaces {
 			if w.Unsaved != "" && w.StateDir == stateDir && !claimed(w.IssueID) {
 				list = append(list, w.Workspace)
 			}
