@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -142,8 +141,7 @@ func (v Views) findName(ctx context.Context, ref string) (issueName, bool, error
 		UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
 		UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
 		ORDER BY place, run DESC LIMIT 1`, ref)
-	isNumber := strings.Trim(ref, "0123456789") == ""
-	if err != nil || ok || !isNumber {
+	if err != nil || ok || !text.IsNumber(ref) {
 		return name, ok, err
 	}
 	return v.findNumber(ctx, ref)

@@ -230,7 +230,7 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		return nil, "", issueExpected(c, names[0], args[0])
 	}
 	workflow := strings.Join(args[len(names):], "") // at most one
-	isAboutIssue := issueShaped(workflow) || wiring.IsNumber(workflow)
+	isAboutIssue := issueShaped(workflow) || text.IsNumber(workflow)
 	switch {
 	case !isWord(w, workflow):
 	case len(names) == 0 && isAboutIssue && aboutIssue[c.Command.Name] != "":

@@ -78,7 +78,7 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	looked := placesOf(w, args)
 	elsewhere := text.Filter(all, func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
 	for _, arg := range args[1:] {
-		if wiring.IsNumber(arg) || strings.HasPrefix(arg, "-") {
+		if arg == "" || text.IsNumber(arg) || strings.HasPrefix(arg, "-") {
 			continue
 		}
 		owners := text.Filter(elsewhere, func(p view.Named) bool { return knows(ctx, p, arg) })

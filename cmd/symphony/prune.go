@@ -108,7 +108,7 @@ func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string)
 // would be typed too quickly, so the operator must type the identifier.
 func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
 	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) error {
-		render.PruneLines(w, found, true)
+		render.PrunePlan(w, found)
 		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
 	}
 	if !w.OnTerminal() {

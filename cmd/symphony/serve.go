@@ -67,7 +67,7 @@ func serverFlags(port string) []cli.Flag {
 
 func serveAction(c *cli.Context, w *term.Env) error {
 	for _, arg := range c.Args().Slice() {
-		if wiring.IsNumber(arg) && !wiring.Exists(w.Absolute(arg)) {
+		if text.IsNumber(arg) && !wiring.Exists(w.Absolute(arg)) {
 			return exit.Usage("serve: unexpected argument %q: --port %s chooses the port", arg, arg)
 		}
 	}

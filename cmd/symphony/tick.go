@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/tick"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -126,7 +127,7 @@ func isTime(w *term.Env, arg string) bool {
 		return false
 	}
 	_, err := time.ParseDuration(arg)
-	return err == nil || wiring.IsNumber(arg)
+	return err == nil || text.IsNumber(arg)
 }
 
 // fieldsFlag is -v of the commands that run a pass.

@@ -1,7 +1,8 @@
 package test
 
 import (
-	"bytes"
+	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,15 +19,8 @@ func init() {
 	if !slices.ContainsFunc(os.Args, isTestFlag) {
 		return // a test started its own program as another, with a HOME for that
 	}
-	directories := goDirectories()
-	// A setting of go env -w is stronger than the default, and an environment variable stronger
-	// than that setting.
-	settings, _ := os.ReadFile(directories["GOENV"]) // perhaps there is none
-	for name, value := range directories {
-		isSet := os.Getenv(name) != "" || bytes.Contains(settings, []byte(name+"="))
-		if !isSet {
-			setenv(name, value)
-		}
+	for name, value := range missing(goDirectories(), os.Getenv) {
+		setenv(name, value)
 	}
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "GIT_CONFIG_GLOBAL"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -55,6 +49,20 @@ func goDirectories() map[string]string {
 		"CARGO_HOME":     filepath.Join(home, ".cargo"),
 		"RUSTUP_HOME":    filepath.Join(home, ".rustup"),
 	}
+}
+
+// missing returns the directories that neither a variable of the environment nor a setting of
+// go env -w names.
+func missing(directories map[string]string, getenv func(string) string) map[string]string {
+	// there may be no settings: GOENV=off names no file
+	settings, _ := os.ReadFile(cmp.Or(getenv("GOENV"), directories["GOENV"]))
+	left := maps.Clone(directories)
+	for line := range strings.Lines(string(settings)) {
+		name, _, _ := strings.Cut(line, "=")
+		delete(left, name)
+	}
+	maps.DeleteFunc(left, func(name, _ string) bool { return getenv(name) != "" })
+	return left
 }
 
 func setenv(name, value string) {

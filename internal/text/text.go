@@ -174,9 +174,14 @@ func CompareNatural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
+const digits = "0123456789"
+
 func leadingDigits(s string) string {
-	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
+	return s[:len(s)-len(strings.TrimLeft(s, digits))]
 }
+
+// IsNumber reports whether a text consists of digits, as 7 does, which stands for ABC-7.
+func IsNumber(s string) bool { return s != "" && strings.Trim(s, digits) == "" }
 
 // Pattern returns a regular expression that is compiled when it is first used: a pass with
 // nothing to do needs few of them.

@@ -62,6 +62,19 @@ func TestCompareNatural(t *testing.T) {
 	test.Equal(t, "order", got, want)
 }
 
+func TestIsNumber(t *testing.T) {
+	for s, want := range map[string]bool{
+		"7":     true,
+		"007":   true,
+		"":      false,
+		"-7":    false,
+		"ABC-7": false,
+		"٧":     false, // a digit of another script
+	} {
+		test.Equal(t, s, text.IsNumber(s), want)
+	}
+}
+
 func TestIssueAddress(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"https://linear.app/Acme/issue/WEB-12/fix-the-footer#comment-7", "linear.app/acme/issue/web-12"},

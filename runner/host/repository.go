@@ -293,13 +293,16 @@ type Work struct {
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// CheckCommit returns an error if work is at another commit than the commit that was read
-// before; want is empty for any.
+// CheckCommit returns an error if work is at another commit than want, which was read before;
+// want is empty for any, and at is empty before the first commit.
 func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
 	}
 	message := fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want)
+	if at == "" {
+		message = fmt.Sprintf("the work has no commit, and is not at %s any more", want)
+	}
 	return reconcile.NewError("work_moved", message, "read the changes again")
 }
 

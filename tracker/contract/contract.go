@@ -266,7 +266,7 @@ func (c *check) record(name string, i reconcile.Issue) {
 		switch {
 		case id == "" && identifier == "":
 			c.violated(RuleBlockers, "%s has a blocker without id and identifier", name)
-		case id == i.ID || identifier == i.Identifier:
+		case id != "" && id == i.ID, identifier != "" && identifier == i.Identifier:
 			c.violated(RuleBlockers, "%s is blocked by itself", name)
 		}
 	}

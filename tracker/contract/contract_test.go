@@ -205,6 +205,13 @@ func TestViolations(t *testing.T) {
 			RuleBlockers.Name,
 			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].BlockedBy = []reconcile.BlockerRef{{}} },
 		},
+		"no identifier, and a blocker with an id alone": {
+			RuleFields.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) {
+				m.issues[1].Identifier = ""
+				m.issues[1].BlockedBy = []reconcile.BlockerRef{{ID: &m.issues[2].ID}}
+			},
+		},
 		"the future": {
 			RuleTimes.Name,
 			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(-48 * time.Hour) },

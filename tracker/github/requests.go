@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 type graphqlError = transport.GraphQLError
@@ -85,5 +86,6 @@ func inPulls(e graphqlError) bool {
 		return false
 	}
 	alias, _ := e.Path[1].(string)
-	return strings.HasPrefix(alias, "p") && strings.Trim(alias[1:], "0123456789") == ""
+	number, isPull := strings.CutPrefix(alias, "p")
+	return isPull && text.IsNumber(number)
 }

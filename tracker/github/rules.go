@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -160,7 +161,7 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 // matches reports whether the parts of a path fit the path of a rule.
 func matches(pattern, parts []string) bool {
 	return slices.EqualFunc(pattern, parts, func(p, part string) bool {
-		return p == "*" || p == part || p == "#" && strings.Trim(part, "0123456789") == ""
+		return p == "*" || p == part || p == "#" && text.IsNumber(part)
 	})
 }
 

@@ -42,12 +42,15 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 		return nil, err
 	}
 	issue, err := tracker.Find(ctx, ref)
-	unknown, ok := errors.AsType[*reconcile.Error](err)
-	ref = strings.TrimPrefix(ref, "#")
-	if !ok || unknown.Code != "issue_not_found" || !IsNumber(ref) {
-		return issue, err
+	if err == nil {
+		return issue, nil
 	}
-	names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref)
+	number := strings.TrimPrefix(ref, "#")
+	unknown, ok := errors.AsType[*reconcile.Error](err)
+	if !ok || unknown.Code != "issue_not_found" || !text.IsNumber(number) {
+		return nil, err
+	}
+	names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
 	switch len(names) {
 	case 0:
 		unknown.Hint = NumberHint
@@ -55,7 +58,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	case 1:
 		return tracker.Find(ctx, names[0])
 	default:
-		return nil, NumberOfSeveral(ref, names)
+		return nil, NumberOfSeveral(number, names)
 	}
 }
 
@@ -106,9 +109,6 @@ func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) (id, n
 	return issue.ID, issue.Identifier, nil
 }
 
-// IsNumber reports whether a reference to an issue is the number of its identifier.
-func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
-
 // NumberHint is the next step for a number with which no identifier ends that is known here.
 const NumberHint = "give the whole identifier: " +
 	"a number alone finds only issues that are active or that symphony knows"
@@ -135,8 +135,11 @@ func namesOf(
 }
 
 // WithNumber returns the identifiers that end with a number, as WEB-7 does with 7, sorted and
-// each once.
+// each once. There are none for a reference that is no number, such as shop-7.
 func WithNumber(identifiers []string, number string) []string {
+	if !text.IsNumber(number) {
+		return nil
+	}
 	found := text.Filter(identifiers, func(name string) bool { return strings.HasSuffix(name, "-"+number) })
 	slices.Sort(found)
 	return slices.Compact(found)
@@ -151,12 +154,19 @@ func NumberOfSeveral(number string, identifiers []string) error {
 	)
 }
 
-// NotInTracker is why the tracker does not have an issue.
-const NotInTracker = "the tracker has no such issue, or does not let you read it"
-
-// UnknownIssue is the error for an issue that the database does not know. It suggests a
-// similar identifier, and to ask the tracker unless that was done.
+// UnknownIssue is the error for an issue that the database does not know, although the tracker
+// may. why tells what is missing, such as "it has had no run".
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	return unknownIssue(ctx, db, ref, why, "; symphony show "+ref+" asks the tracker")
+}
+
+// NotInTracker is the error for an issue that neither the database nor the tracker knows.
+func NotInTracker(ctx context.Context, db *state.DB, ref string) error {
+	return unknownIssue(ctx, db, ref, "the tracker has no such issue, or does not let you read it", "")
+}
+
+// unknownIssue names a similar identifier, and ends the hint with a further step.
+func unknownIssue(ctx context.Context, db *state.DB, ref, why, further string) error {
 	names, err := db.Views.Identifiers(ctx)
 	if err != nil {
 		return err
@@ -165,13 +175,9 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	if len(same) > 1 {
 		return NumberOfSeveral(ref, same)
 	}
-	hint := "symphony ps --all lists the known issues"
-	if why != NotInTracker {
-		hint += "; symphony show " + ref + " asks the tracker"
-	}
 	return reconcile.NewError(
 		"issue_not_found",
 		ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"),
-		hint,
+		"symphony ps --all lists the known issues"+further,
 	)
 }

@@ -531,8 +531,8 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	}
 	if err != nil {
 		isGone := exit.From(err).Code == "issue_not_found"
-		if isGone && r.DB != nil && !wiring.IsNumber(r.identifier) {
-			return wiring.UnknownIssue(ctx, r.DB, r.identifier, wiring.NotInTracker)
+		if isGone && r.DB != nil && !text.IsNumber(r.identifier) {
+			return wiring.NotInTracker(ctx, r.DB, r.identifier)
 		}
 		return err
 	}

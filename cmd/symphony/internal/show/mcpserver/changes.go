@@ -100,9 +100,9 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	}
 	if found.Git.Commit != nil {
 		workspace.Commit = *found.Git.Commit
-		if err := port.CheckCommit(workspace.Commit, in.Commit); err != nil {
-			return out, err
-		}
+	}
+	if err := port.CheckCommit(workspace.Commit, in.Commit); err != nil {
+		return out, err
 	}
 	out.State = *found.Git
 	out.Commits = append(out.Commits, found.Commits...)
@@ -110,7 +110,9 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		skip: max(in.Offset, 0),
 		most: cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff),
 	}
-	_, err = machine.Diff(ctx, workspace, diff)
+	if _, err := machine.Diff(ctx, workspace, diff); err != nil {
+		return out, fmt.Errorf("compare the work of agent %s with its base: %w", in.AgentID, err)
+	}
 	out.DiffBytes = diff.all
 	kept := firstRunes(diff.kept.Bytes(), diff.skip+diff.kept.Len() < diff.all)
 	kept = withinTokens(kept, resultTokens-calls.TokensOf(out))
@@ -119,7 +121,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	if end < diff.all && len(kept) > 0 {
 		out.NextOffset = end
 	}
-	return out, err
+	return out, nil
 }
 
 // validText returns bytes as a text. A diff may contain bytes that are none.

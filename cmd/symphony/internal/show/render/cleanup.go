@@ -128,7 +128,8 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 	}
 }
 
-// Pruned lists the things that were removed and kept, or in a dry run would be.
+// Pruned lists the things that were removed and kept, or in a dry run would be, and sums them
+// up.
 func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, warning := range f.Warnings {
 		w.Note(slog.LevelWarn, warning)
@@ -137,18 +138,33 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 		w.PrintJSON(f)
 		return
 	}
-	done := "removed"
+	verbs := doneVerbs
 	if f.DryRun {
-		done = "would remove"
+		verbs = plannedVerbs
 	}
-	PruneLines(w, f, f.DryRun)
+	printPrune(w, f, verbs)
 	if f.Empty() {
 		fmt.Fprintln(w.Stdout, "nothing to remove")
 		return
 	}
-	var size int64
+	fmt.Fprintln(w.Stdout, verbs.sum+" "+pruneSum(f))
+}
+
+// PrunePlan prints a line for each thing that would be removed or kept, before the operator is
+// asked.
+func PrunePlan(w *term.Env, f *cleanup.PruneJSON) {
+	if !w.JSON {
+		printPrune(w, f, plannedVerbs)
+	}
+}
+
+// pruneSum counts what a prune removes, such as "1 workspace, 3 runs, 12.0 MiB".
+func pruneSum(f *cleanup.PruneJSON) string {
+	trash := 0
 	runs := 0
+	var size int64
 	for _, t := range f.Trash {
+		trash += t.Entries
 		size += t.Bytes
 	}
 	for _, s := range f.Workspaces {
@@ -157,8 +173,30 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n",
-		done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
+	var parts []string
+	if n := len(f.Workspaces); n > 0 {
+		parts = append(parts, text.Plural(n, "workspace"))
+	}
+	if trash > 0 {
+		parts = append(parts, text.Plural(trash, "workspace")+" from the trash")
+	}
+	if runs > 0 {
+		parts = append(parts, text.Plural(runs, "run"))
+	}
+	if n := len(f.RunDirs); n > 0 {
+		parts = append(parts, runDirectories(n))
+	}
+	if size > 0 {
+		parts = append(parts, text.BytesText(size))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func runDirectories(n int) string {
+	if n == 1 {
+		return "1 run directory"
+	}
+	return fmt.Sprintf("%d run directories", n)
 }
 
 // pruneVerbs are the verbs in the lines about a prune.
@@ -166,27 +204,35 @@ type pruneVerbs struct {
 	remove, keep string
 	destroy      string // work that exists nowhere else
 	discard      string // the same, which the trash keeps for a while
+	sum          string // begins the last line
 }
 
-// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is
-// removed yet.
-func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
-	if w.JSON {
-		return
+var (
+	plannedVerbs = pruneVerbs{
+		remove:  "remove",
+		keep:    "keep",
+		destroy: "DESTROY",
+		discard: "DISCARD",
+		sum:     "would remove",
 	}
-	verbs := pruneVerbs{remove: "removed", keep: "kept", destroy: "DESTROYED", discard: "DISCARDED"}
-	if planned {
-		verbs = pruneVerbs{remove: "remove", keep: "keep", destroy: "DESTROY", discard: "DISCARD"}
+	doneVerbs = pruneVerbs{
+		remove:  "removed",
+		keep:    "kept",
+		destroy: "DESTROYED",
+		discard: "DISCARDED",
+		sum:     "removed",
 	}
+)
+
+// printPrune prints a line for each thing that is removed or kept.
+func printPrune(w *term.Env, f *cleanup.PruneJSON, verbs pruneVerbs) {
 	if f.KeptFor == 0 { // the trash keeps nothing
 		verbs.discard = verbs.destroy
 	}
 	printRemovals(w, f, verbs)
 	printKept(w, f, verbs)
-	if n := len(f.RunDirs); n == 1 {
-		pruneLine(w, verbs.remove, "1 run directory in %s", filepath.Dir(f.RunDirs[0]))
-	} else if n > 1 {
-		pruneLine(w, verbs.remove, "%d run directories in %s", n, filepath.Dir(f.RunDirs[0]))
+	if n := len(f.RunDirs); n > 0 {
+		pruneLine(w, verbs.remove, "%s in %s", runDirectories(n), filepath.Dir(f.RunDirs[0]))
 	}
 }
 

@@ -365,7 +365,7 @@ var statusColours = map[view.Status]string{
 // pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
 func pullName(url, other string) string {
 	name := path.Base(url)
-	if strings.Trim(name, "0123456789") == "" {
+	if text.IsNumber(name) {
 		return "#" + name
 	}
 	return other

@@ -165,7 +165,7 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 func (a *access) isCalled(host string) bool {
 	name := hostName(host)
 	_, port, _ := net.SplitHostPort(host) // empty without a port
-	if strings.Trim(port, "0123456789") != "" {
+	if port != "" && !text.IsNumber(port) {
 		return false
 	}
 	if slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") {

@@ -184,8 +184,8 @@ func (l *socketListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Ne
 // secretName returns a name of a server at 127.0.0.1 that only the reader of its link knows.
 // Browsers resolve names below localhost to this machine, but send the cookies of a host to
 // all of its ports: a program that an agent lets listen at another port would get the token,
-// even if only a page of that program sends the browser there. It cannot do so with a name that
-// it does not know.
+// even if only a page of that program sends the browser there. It cannot do so with a name
+// that it does not know.
 //
 // With kept, a token that stays over restarts, the name stays as well, because browsers keep
 // the theme and the login for it.
