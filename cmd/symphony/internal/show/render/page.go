@@ -43,13 +43,13 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 	}
 	_, height := w.Size()
 	p := newPage(w, s)
-	lines := slices.Concat(p.head, p.body, p.advice, p.foot)
+	lines := p.lines()
 	paged := o.Pager && screenLines(lines, w.Width) >= height && w.HasPager(ctx)
 	if paged { // the pager shows the beginning first, and old ones print links as text
 		plain := *w
 		plain.Links = false
 		p = newPage(&plain, s)
-		lines = slices.Concat(p.head, p.foot, p.body, p.advice)
+		lines = slices.Concat(p.head, p.foot, p.summary, p.table(), p.advice)
 	}
 	return w.Paged(ctx, paged, func() error {
 		_, err := fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
@@ -78,9 +78,28 @@ func screenLines(lines []string, width int) (n int) {
 	return n
 }
 
-// page is a screen: the facts that an operator must see, the table of the issues, advice about
-// its rows, and the summary.
-type page struct{ head, body, advice, foot []string }
+// page is a screen, in lines.
+type page struct {
+	head    []string // the facts that an operator must see
+	rows    []string // the table of the issues, or why there is none
+	more    int      // issues that the limit of the selection keeps out of the table
+	advice  []string // about its rows
+	foot    []string // what else there is to do
+	summary []string
+}
+
+// lines returns all lines of the page, the summary last.
+func (p page) lines() []string {
+	return slices.Concat(p.head, p.table(), p.advice, p.foot, p.summary)
+}
+
+// table returns the rows, and how many issues there are more.
+func (p page) table() []string {
+	if p.more == 0 {
+		return p.rows
+	}
+	return append(slices.Clone(p.rows), fmt.Sprintf("… %d more", p.more))
+}
 
 // newPage makes the page of the selected rows. The reasons why projects start no runs, and the
 // summary, are about all overviews, whatever is selected.
@@ -108,21 +127,22 @@ func newPage(w *term.Env, s selected) page {
 		}
 		fmt.Fprintln(&foot, hang(w, "", reviews+more))
 	}
-	fmt.Fprintln(&foot, summary(w, s.all))
-	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
+	p := page{
+		head:    linesOf(head.String()),
+		more:    s.more,
+		foot:    linesOf(foot.String()),
+		summary: linesOf(summary(w, s.all)),
+	}
 	if len(s.rows) > 0 && len(p.head) > 0 {
 		p.head = append(p.head, "")
 	}
 	known := slices.ContainsFunc(s.all, func(v view.Overview) bool { return len(v.Rows) > 0 })
 	switch {
 	case len(s.rows) > 0:
-		p.body = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
+		p.rows = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
 		p.advice = adviceLines(w, s)
 	case known && !w.Piped():
-		p.body = []string{"no issue matches the filter"}
-	}
-	if s.more > 0 {
-		p.body = append(p.body, fmt.Sprintf("… %d more", s.more))
+		p.rows = []string{"no issue matches the filter"}
 	}
 	return p
 }
@@ -186,24 +206,50 @@ func linesOf(s string) []string {
 }
 
 // fit returns the lines of the page that fit into height lines. The advice gives way first,
-// then the table, from its end.
+// then the table, from its end. Of a screen that is too small for the rest, the head and the
+// foot keep a line each that says how many lines are missing. The summary goes last.
 func (p page) fit(height int) []string {
-	if len(p.head)+len(p.body)+len(p.advice)+len(p.foot) > height {
+	height = max(height, 0)
+	if len(p.lines()) > height {
 		p.advice = nil
 	}
-	room := max(height-len(p.foot), 0)
-	least := min(len(p.body), 1) // lines that the table keeps
-	if len(p.head) > room-least {
-		fits := max(room-least-1, 0)
-		rest := text.Plural(len(p.head)-fits, "more line")
-		p.head = append(slices.Clone(p.head[:fits]), fmt.Sprintf("… %s: symphony ps shows them", rest))
+	p.summary = p.summary[:min(len(p.summary), height)]
+	room := height - len(p.summary)
+	p.foot = cut(p.foot, room-min(len(p.head), 1)-min(len(p.rows), 1))
+	room -= len(p.foot)
+	p.head = cut(p.head, room-min(len(p.rows), 1))
+	room -= len(p.head)
+	return p.cutTable(room).lines()
+}
+
+// cut returns the first lines that fit into room, with a line about the others.
+func cut(lines []string, room int) []string {
+	if len(lines) <= room {
+		return lines
 	}
-	room = max(room-len(p.head), 0)
-	if len(p.body) > room {
-		fits := max(room-1, 0)
-		p.body = append(slices.Clone(p.body[:fits]), fmt.Sprintf("… %d more", len(p.body)-max(fits, 1)))
+	if room <= 0 {
+		return nil
 	}
-	return slices.Concat(p.head, p.body, p.advice, p.foot)
+	fits := room - 1
+	rest := text.Plural(len(lines)-fits, "more line")
+	return append(slices.Clone(lines[:fits]), fmt.Sprintf("… %s: symphony ps shows them", rest))
+}
+
+// cutTable returns the page with as many rows as fit into room, beside the line with the
+// number of the others. The first row is the heads of the columns, and no issue.
+func (p page) cutTable(room int) page {
+	if len(p.table()) <= room {
+		return p
+	}
+	if room <= 0 {
+		p.rows = nil
+		p.more = 0
+		return p
+	}
+	fits := room - 1
+	p.more += len(p.rows) - max(fits, 1)
+	p.rows = p.rows[:fits]
+	return p
 }
 
 // Head is the part of overviews that an operator must see, in lines as long as the terminal is

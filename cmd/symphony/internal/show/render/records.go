@@ -37,7 +37,7 @@ func printRecords(w *term.Env, s selected) {
 	fmt.Fprint(w.Stdout, records.String())
 	s.rows = nil
 	rest := newPage(stderrOf(w), s)
-	fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
+	fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot, rest.summary), "\n"))
 }
 
 // stderrOf returns an environment that prints plain text on stderr.
