@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -75,24 +74,23 @@ func (j *Joined) joinLists(v Overview) {
 	}
 }
 
-// joinResults adds up the results of several projects; nil if they have not been read.
+// joinResults adds up the results of several projects; nil if they have not been read. The
+// days are those of the first project: another one that is read after midnight has a day more.
 func joinResults(all []Overview) *Results {
 	var sum *Results
 	for _, v := range all {
-		switch {
-		case v.Results == nil:
-		case sum == nil:
-			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
+		if v.Results == nil {
+			continue
+		}
+		if sum == nil {
+			sum = &Results{}
 			for _, d := range v.Results.Days {
-				d.Spent = d.Joined(Spent{})
-				d.Outcomes = maps.Clone(d.Outcomes)
-				sum.Days = append(sum.Days, d)
+				sum.Days = append(sum.Days, ResultDay{Date: d.Date, Outcomes: map[reconcile.Outcome]int{}})
 			}
-		default: // all overviews are read at about the same time
-			sum.handovers = append(sum.handovers, v.Results.handovers...)
-			for i, d := range v.Results.Days {
-				sum.Days[i].join(d)
-			}
+		}
+		sum.handovers = append(sum.handovers, v.Results.handovers...)
+		for _, d := range v.Results.Days {
+			sum.day(d.Date).join(d)
 		}
 	}
 	if sum != nil {

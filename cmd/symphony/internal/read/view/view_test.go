@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,24 @@ func TestJoinResults(t *testing.T) {
 	if *got.Handover != 7200 || all[1].Results.Days[0].Outcomes[reconcile.Failed] != 1 || cost.Amount != 1.5 {
 		t.Errorf("%v, %+v, %+v", *got.Handover, all[1].Results, cost)
 	}
+}
+
+// Two projects are read one after the other, and midnight may be between them: each day is
+// added to the day with its date.
+func TestJoinResultsAtMidnight(t *testing.T) {
+	read := func(handedOver map[string]int, dates ...string) Overview {
+		r := &Results{}
+		for _, date := range dates {
+			r.Days = append(r.Days, ResultDay{Date: date, HandedOver: handedOver[date]})
+		}
+		return Overview{Results: r}
+	}
+	got := Join([]Overview{
+		read(map[string]int{"2026-11-19": 1, "2026-11-20": 2}, "2026-11-19", "2026-11-20"),
+		read(map[string]int{"2026-11-20": 10, "2026-11-21": 20}, "2026-11-20", "2026-11-21"),
+	}).Results
+	counts := text.Map(got.Days, func(d ResultDay) string { return fmt.Sprint(d.Date, ": ", d.HandedOver) })
+	test.Equal(t, "the days", counts, []string{"2026-11-19: 1", "2026-11-20: 12"})
 }
 
 // The lists of claims have WEB-9 before WEB-10, whatever the order of their ids.
