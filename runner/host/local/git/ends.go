@@ -49,7 +49,8 @@ func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *ho
 	return end, os.WriteFile(filepath.Join(ends, lastEnd), []byte(end.Tree+" "+r.commit), 0o600)
 }
 
-// keepTree stores the work tree in ends.
+// keepTree stores the work tree in ends. It returns an error if the files that are not
+// committed have more than maxEnd bytes.
 func (r *reader) keepTree(ctx context.Context, ends string) (end *host.WorkEnd, err error) {
 	if err := files.OwnDir(ends); err != nil {
 		return nil, err
@@ -57,11 +58,17 @@ func (r *reader) keepTree(ctx context.Context, ends string) (end *host.WorkEnd, 
 	if err := r.copyIndex(); err != nil {
 		return nil, err
 	}
-	end = &host.WorkEnd{}
-	end.Uncommitted, err = r.addNewFiles(ctx, maxEnd)
+	changed, err := r.listUncommitted(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if changed.bytes > maxEnd {
+		return nil, fmt.Errorf("files that are not committed have more than %d MiB", maxEnd>>20)
+	}
+	if err := r.addToIndex(ctx, changed.untracked.String()); err != nil {
+		return nil, err
+	}
+	end = &host.WorkEnd{Uncommitted: changed.count}
 	if end.Uncommitted > 0 {
 		if err := r.run(r.gitThatStores(ctx, "add", "--update")); err != nil {
 			return nil, err
@@ -96,9 +103,9 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	if err != nil || r.commit == "" || base+commit == "" {
 		return err
 	}
-	count, err := r.countBeside(ctx, base, commit)
+	count, err := r.countAhead(ctx, base, commit)
 	if err != nil && base != "" { // git removed the earlier commit
-		count, err = r.countBeside(ctx, base)
+		count, err = r.countAhead(ctx, base)
 	}
 	if err != nil {
 		return err

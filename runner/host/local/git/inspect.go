@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,7 +118,7 @@ func (r *reader) compareWithBase(
 		return nil, err
 	}
 	g.Base = &name
-	g.Ahead, err = r.countBeside(ctx, base)
+	g.Ahead, err = r.countAhead(ctx, base)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func (r *reader) compareWithRemote(ctx context.Context, g *host.GitStatus, origi
 	}
 	name := "origin/" + *g.Branch
 	g.Remote = &name
-	g.Unpushed, err = r.countBeside(ctx, remote)
+	g.Unpushed, err = r.countAhead(ctx, remote)
 	return err
 }
 
@@ -243,9 +242,9 @@ func (r *reader) log(ctx context.Context, base string, most int) (list []host.Gi
 	return list, nil
 }
 
-// countBeside counts the commits of HEAD that none of the other commits contains. An empty
-// name is none.
-func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error) {
+// countAhead counts the commits by which HEAD is ahead: none of the other commits contains
+// them. An empty name is no commit.
+func (r *reader) countAhead(ctx context.Context, others ...string) (*int, error) {
 	args := []string{"rev-list", "--count", r.commit}
 	for _, commit := range others {
 		if commit != "" {
@@ -341,7 +340,11 @@ func (r *reader) diffTree(ctx context.Context, from string, w io.Writer) error {
 	if err := r.showHidden(ctx); err != nil {
 		return err
 	}
-	if _, err := r.addNewFiles(ctx, math.MaxInt64, "--intent-to-add"); err != nil {
+	changed, err := r.listUncommitted(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.addToIndex(ctx, changed.untracked.String(), "--intent-to-add"); err != nil {
 		return err
 	}
 	cmd := r.git(ctx, append(slices.Concat(diffWords, asRenames), from, "--")...)
@@ -407,40 +410,48 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	return from, nil
 }
 
-// addNewFiles adds untracked files to a copy of the index, and counts all files that are not
-// committed. It returns an error if these have more than most bytes.
-func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (changed int, err error) {
-	var names Answer
-	size := int64(0)
-	err = r.eachChange(ctx, func(entry, path string) {
-		if strings.HasSuffix(path, "/") { // a nested repository
+// uncommitted are the files of a work tree with changes that are not committed. Nested
+// repositories do not count.
+type uncommitted struct {
+	count     int
+	bytes     int64
+	untracked Answer // the names of those that git does not know, for --stdin of another git
+}
+
+func (r *reader) listUncommitted(ctx context.Context) (*uncommitted, error) {
+	list := &uncommitted{}
+	err := r.eachChange(ctx, func(entry, path string) {
+		isRepository := strings.HasSuffix(path, "/")
+		if isRepository {
 			return
 		}
-		changed++
-		size += sizeOf(filepath.Join(r.tree, path))
+		list.count++
+		list.bytes += sizeOf(filepath.Join(r.tree, path))
 		if entry[0] == '?' {
-			names.add(path)
+			list.untracked.add(path)
 		}
 	})
 	if err != nil {
-		return changed, err
+		return nil, err
 	}
-	if size > most {
-		return changed, fmt.Errorf("files that are not committed have more than %d MiB", most>>20)
+	if list.untracked.tooLong {
+		return nil, errTooLong
 	}
-	if names.tooLong {
-		return changed, errTooLong
-	}
-	if names.String() == "" {
-		return changed, nil
+	return list, nil
+}
+
+// addToIndex adds files to a copy of the index, by their names with a zero byte after each.
+func (r *reader) addToIndex(ctx context.Context, names string, flags ...string) error {
+	if names == "" {
+		return nil
 	}
 	if err := r.copyIndex(); err != nil {
-		return changed, err
+		return err
 	}
 	add := []string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}
 	cmd := r.gitThatStores(ctx, append(add, flags...)...)
-	cmd.Stdin = strings.NewReader(names.String())
-	return changed, r.run(cmd)
+	cmd.Stdin = strings.NewReader(names)
+	return r.run(cmd)
 }
 
 // sizeOf returns the size of a file, 0 if it is gone.
