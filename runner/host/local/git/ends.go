@@ -58,6 +58,9 @@ func (r *reader) keepTree(ctx context.Context, ends string) (end *host.WorkEnd, 
 	if err := r.copyIndex(); err != nil {
 		return nil, err
 	}
+	if err := r.showHidden(ctx); err != nil {
+		return nil, err
+	}
 	changed, err := r.listUncommitted(ctx)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,18 @@ func TestEnds(t *testing.T) {
 	wantEnd(t, copied, ends, "2 +1 -2, 0 commits, 0 uncommitted")
 }
 
+// An agent can tell git to assume that a file is unchanged. Its changes are kept all the same.
+func TestEndsWithHiddenChanges(t *testing.T) {
+	dir := realTemp(t)
+	ends := filepath.Join(dir, "ends")
+	sh(t, dir, "repo repo")
+	repo := filepath.Join(dir, "repo")
+	base := wantEnd(t, repo, ends, "0 +0 -0, 0 commits, 0 uncommitted")
+	sh(t, repo, `git update-index --assume-unchanged file; put file "two\n"; put new "n\n"`)
+	hidden := wantEnd(t, repo, ends, "2 +2 -1, 0 commits, 2 uncommitted")
+	test.Contains(t, "the changes", between(t, repo, ends, base, hidden), "-one\n+two\n")
+}
+
 // Objects of the repository may be links that an agent has made, and what they lead to stays
 // as it is.
 func TestEndsTouchNothing(t *testing.T) {

@@ -132,6 +132,8 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			`put .git/info/exclude ".gitattributes\n"; ` + evil, nil},
 		"a change below is skipped": {evil + `git update-index --skip-worktree file; ` +
 			`put file "more\n"`, []string{"+more"}},
+		"a change below is skipped, beside a new file": {evil + `git update-index --assume-unchanged file; ` +
+			`put file "more\n"; put new "n\n"`, []string{"+more", "+n"}},
 		"a commit of another repository": {
 			`git init -q sub; commit sub; git add sub; ` + evil, []string{"+++ b/sub"},
 		},

@@ -405,8 +405,12 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 }
 
 // copyIndex makes git use a copy of the repository's index from now on, and a temporary
-// directory for new objects if there is no other.
+// directory for new objects if there is no other. A second call keeps the copy, with the
+// changes that were made in it.
 func (r *reader) copyIndex() error {
+	if r.index != "" {
+		return nil
+	}
 	r.index = filepath.Join(r.scratch, "index")
 	r.objects = cmp.Or(r.objects, filepath.Join(r.scratch, "objects"))
 	original := filepath.Join(r.gitDir, "index")
