@@ -40,7 +40,8 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return nil, err
 	}
-	if c.asked++; c.asked > mostRequests {
+	c.asked++
+	if c.asked > mostRequests {
 		c.t.Fatal("asks without end")
 	}
 	select {

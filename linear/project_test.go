@@ -85,12 +85,14 @@ func TestProjectsOnTwoPages(t *testing.T) {
 func TestProjectsRefusedKey(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	_, err := connect(t, s.Endpoint(), "lin_api_wrong")
-	if wantCode(t, err, "linear_api_status"); !linear.Setup().RefusedKey(err) {
+	wantCode(t, err, "linear_api_status")
+	if !linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is not a refusal of the key", err)
 	}
 	test.OK(t, s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}))
 	_, err = connect(t, s.Endpoint(), s.Key())
-	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
+	wantCode(t, err, "linear_api_status")
+	if linear.Setup().RefusedKey(err) {
 		t.Errorf("%v counts as a refusal of the key", err)
 	}
 	wantCode(t, test.Err(connect(t, s.Endpoint(), " ")), "missing_tracker_api_key")

@@ -42,7 +42,11 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	for rest := plan.Actions; len(rest) > 0; {
 		updates := leadingUpdates(rest)
 		n := max(len(updates), 1)
-		if len(updates) < 2 || !a.storeTogether(ctx, updates) {
+		stored := false
+		if len(updates) > 1 {
+			stored = a.storeTogether(ctx, updates)
+		}
+		if !stored {
 			for _, action := range rest[:n] {
 				a.one(ctx, action)
 			}

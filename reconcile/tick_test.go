@@ -405,7 +405,8 @@ func TestNextWake(t *testing.T) {
 	deps.Tracker = nil
 	calls := 0
 	deps.Now = func() time.Time {
-		if calls++; calls == 1 {
+		calls++
+		if calls == 1 {
 			return noon
 		}
 		return noon.Add(5 * time.Second)
@@ -428,7 +429,8 @@ type ending struct {
 }
 
 func (e *ending) Probe(ctx context.Context, run Run) Liveness {
-	if e.probes--; e.probes == 0 {
+	e.probes--
+	if e.probes == 0 {
 		r := e.runs[run.ID]
 		r.Outcome = Succeeded
 		r.Phase = Finishing
@@ -539,7 +541,8 @@ type late struct {
 }
 
 func (l *late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
-	if l.calls++; l.calls == 2 {
+	l.calls++
+	if l.calls == 2 {
 		l.before()
 	}
 	found, err := l.world.ByIDs(ctx, ids)

@@ -87,7 +87,8 @@ type hangsLater struct {
 }
 
 func (h *hangsLater) Login(context.Context, host.LoginRequest) (host.LoginAnswer, error) {
-	if h.logins++; h.logins > 1 {
+	h.logins++
+	if h.logins > 1 {
 		return host.LoginAnswer{}, errors.New("it hangs")
 	}
 	return host.LoginAnswer{Set: []string{"FROM=profile"}}, nil

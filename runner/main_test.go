@@ -76,7 +76,8 @@ func newMemory() *memory {
 
 // failure is the error of a method that is to fail.
 func (m *memory) failure(method string) error {
-	if m.fails[method]--; m.fails[method] < 0 {
+	m.fails[method]--
+	if m.fails[method] < 0 {
 		return nil
 	}
 	return &reconcile.Error{Code: "disk_full", Message: "no room"}

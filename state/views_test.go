@@ -168,7 +168,8 @@ func TestStateOf(t *testing.T) {
 		got := test.Map(rec.Claims, func(c reconcile.Claim) string { return c.IssueID })
 		diff := cmp.Diff(want, got)
 		rec.Claims = all.Claims
-		if diff += cmp.Diff(all, rec); diff != "" {
+		diff += cmp.Diff(all, rec)
+		if diff != "" {
 			t.Errorf("%s: %s", issue, diff)
 		}
 	}

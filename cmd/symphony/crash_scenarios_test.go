@@ -795,7 +795,8 @@ func comesBackPlay(c *crashScene) {
 		test.Must(query(c.path("state"), `DELETE FROM meta WHERE key = 'feedback_read_at'`))
 	}
 	c.passes("the issue comes back", func() bool {
-		if failures++; failures%2 == 1 { // the job has run again and failed
+		failures++
+		if failures%2 == 1 { // the job has run again and failed
 			c.github.SetChecks(head, failing)
 		}
 		look()

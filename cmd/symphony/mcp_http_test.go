@@ -57,7 +57,8 @@ type withHeaders []string
 func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for n := 0; n < len(h); n += 2 {
-		if r.Header.Set(h[n], h[n+1]); h[n] == "Host" {
+		r.Header.Set(h[n], h[n+1])
+		if h[n] == "Host" {
 			r.Host = h[n+1]
 		}
 	}

@@ -198,7 +198,8 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) string {
 	sig := status.StopSignal()
 	switch {
 	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
-		if t.beginSync(tid); t.in[tid] != "" && t.syncs == t.cut {
+		t.beginSync(tid)
+		if t.in[tid] != "" && t.syncs == t.cut {
 			return t.in[tid]
 		}
 		orDie(unix.PtraceSyscall(tid, 0)) // stops at the end of the call

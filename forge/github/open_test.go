@@ -243,7 +243,8 @@ func TestForgeFailures(t *testing.T) {
 					continue // whatever the body is, it was accepted
 				}
 				p.connect(func(*Options) {})
-				if p.ClearFailures(); kind != "renamed" {
+				p.ClearFailures()
+				if kind != "renamed" {
 					p.fail(kind)
 				}
 				parts := slices.Clone(want[1:])

@@ -337,10 +337,12 @@ func (c *checker) variable(path string) *shape {
 		if !isField && c.peek() != "[" || name == "." {
 			return s
 		}
-		if c.next(); !isField {
+		c.next()
+		if !isField {
 			name = strings.Trim(c.peek(), `"'`)
 			literal := name != c.peek()
-			if c.expression("]"); !literal || s.fields == nil {
+			c.expression("]")
+			if !literal || s.fields == nil {
 				s = cmp.Or(s.items, anything)
 				path = path + "[…]"
 				continue

@@ -186,7 +186,8 @@ func TestEndOfRequestIsProgress(t *testing.T) {
 		_, s, p, wait := asking(t, "th")
 		go p.rest()
 		time.Sleep(time.Minute - time.Second)
-		if s.requests.finish(json.RawMessage("0")); time.Since(s.current().LastProgress) != 0 {
+		s.requests.finish(json.RawMessage("0"))
+		if time.Since(s.current().LastProgress) != 0 {
 			t.Errorf("the last progress was %v ago", time.Since(s.current().LastProgress))
 		}
 		p.say(turnCompleted)

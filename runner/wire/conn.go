@@ -187,7 +187,8 @@ func (c *Conn) Send(v Object, sent func()) error {
 		return err
 	}
 	c.lines.add(func() {
-		if c.write(line.Bytes()) && sent != nil {
+		written := c.write(line.Bytes())
+		if written && sent != nil {
 			go sent()
 		}
 	})

@@ -114,7 +114,8 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 			test.OK(t, json.Unmarshal(raw, &instance))
 			bySchema := compiled.Validate(instance)
 			byDecoder := d.decode(raw)
-			if tried++; (bySchema == nil) != (byDecoder == nil) {
+			tried++
+			if (bySchema == nil) != (byDecoder == nil) {
 				t.Errorf("%s\nschema: %v\ndecoder: %v", raw, bySchema, byDecoder)
 			}
 		}

@@ -180,7 +180,8 @@ func TestViolations(t *testing.T) {
 			calls := 0
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				list := m.inStates(states)
-				if calls++; calls == 2 {
+				calls++
+				if calls == 2 {
 					slices.Reverse(list)
 				}
 				return list, nil

@@ -324,7 +324,8 @@ func TestLimits(t *testing.T) {
 			now := testNow
 			limited := true
 			url := serving(t, func(w http.ResponseWriter, _ *http.Request) {
-				if requests++; !limited {
+				requests++
+				if !limited {
 					return
 				}
 				for k, v := range tc.header {
@@ -429,7 +430,8 @@ type hook struct {
 }
 
 func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.n++; h.n == 2 {
+	h.n++
+	if h.n == 2 {
 		h.before()
 	}
 	return h.RoundTripper.RoundTrip(r)

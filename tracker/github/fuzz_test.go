@@ -26,7 +26,8 @@ type sameAnswer struct {
 const maxRequests = 30
 
 func (s *sameAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if s.n++; s.n > maxRequests {
+	s.n++
+	if s.n > maxRequests {
 		s.t.Fatal("requests without end")
 	}
 	header := http.Header{"Etag": {"x"}, "Location": {"/x"}, "X-Ratelimit-Remaining": {"1"}}

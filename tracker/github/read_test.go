@@ -149,7 +149,8 @@ func TestIssueThatIsNotInTheAnswer(t *testing.T) {
 		`{"data":null,"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"gone"}]}`:                                "github_graphql_errors",
 	} {
 		found, _, err := answered(t, body)
-		if wantCode(t, err, code); len(found) > 0 {
+		wantCode(t, err, code)
+		if len(found) > 0 {
 			t.Errorf("%s: %+v", body, found)
 		}
 	}

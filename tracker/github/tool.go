@@ -160,7 +160,8 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 // ends.
 func (t *tool) send(ctx context.Context, in toolCall, limit int64) (transport.Answer, error) {
 	budget := int64(t.c.o.ToolBudget)
-	if budget > 0 && t.spent.Add(1) > budget {
+	spent := t.spent.Add(1)
+	if budget > 0 && spent > budget {
 		const message = "this run has made its %d requests to GitHub " +
 			"(tracker.provider.tool_budget); say in your last message what is left to do"
 		return transport.Answer{}, agenttool.Refusal("tool_budget_exceeded", fmt.Sprintf(message, budget))

@@ -30,12 +30,14 @@ func runFaults(t *testing.T, start func(t *testing.T) *Backend) {
 			f.Arrange(b.T)
 			if !f.OnlyByIDs {
 				found, err := b.Candidates(b.ctx(), b.Active)
-				if b.wantError(err, f.Code, f.Class); len(found) > 0 {
+				b.wantError(err, f.Code, f.Class)
+				if len(found) > 0 {
 					b.Errorf("candidates in spite of the error: %+v", found)
 				}
 			}
 			found, err := b.ByIDs(b.ctx(), []string{id})
-			if b.wantError(err, f.Code, f.Class); len(found) > 0 {
+			b.wantError(err, f.Code, f.Class)
+			if len(found) > 0 {
 				b.Errorf("issues in spite of the error: %+v", found)
 			}
 		})

@@ -264,7 +264,8 @@ func checkMalformed(b *backend) {
 		case i.Malformed == "" && i.ID != good:
 			b.Errorf("the malformed record is the candidate %+v", i)
 		case i.Malformed != "":
-			if skips++; !strings.Contains(i.ID+" "+i.Identifier+" "+i.Malformed, word) {
+			skips++
+			if !strings.Contains(i.ID+" "+i.Identifier+" "+i.Malformed, word) {
 				b.Errorf("%+v does not name %s", i, word)
 			}
 			b.noSecret(i.Malformed)
@@ -285,7 +286,8 @@ func checkFind(b *backend) {
 	b.add(Issue{})
 	for _, name := range []string{"none-99", "", "no such issue/../x"} {
 		found, err := b.Find(b.ctx(), name)
-		if b.wantError(err, issueNotFound, ""); found != nil {
+		b.wantError(err, issueNotFound, "")
+		if found != nil {
 			b.Errorf("find %q: %+v", name, found)
 		}
 	}

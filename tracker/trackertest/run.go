@@ -83,7 +83,8 @@ func (b *backend) byIDs(ids ...string) map[string]reconcile.Issue {
 	found, err := b.ByIDs(b.ctx(), ids)
 	test.OK(b.T, err)
 	for id, i := range found {
-		if b.complete(i); i.ID != id || i.Malformed != "" {
+		b.complete(i)
+		if i.ID != id || i.Malformed != "" {
 			b.Errorf("issue %q has the id %q, malformed %q", id, i.ID, i.Malformed)
 		}
 	}

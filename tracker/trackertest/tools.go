@@ -53,7 +53,8 @@ func (b *backend) call(a *reconcile.TrackerAdapter, issue reconcile.Issue, c Cal
 		}
 	}
 	answer := t.Call(b.ctx(), issue, c.Args)
-	if b.noSecret(answer.Text); answer.Text == "" {
+	b.noSecret(answer.Text)
+	if answer.Text == "" {
 		b.Errorf("no answer to %s", c.Args)
 	}
 	return answer
@@ -251,7 +252,8 @@ func checkMoveOfGone(b *backend) {
 	id := b.add(Issue{})
 	b.Remove(b.T, id)
 	err := b.TrackerAdapter.Move(b.ctx(), id, b.Terminal)
-	if b.wantError(err, issueNotFound, ""); !errors.Is(err, reconcile.ErrGone) {
+	b.wantError(err, issueNotFound, "")
+	if !errors.Is(err, reconcile.ErrGone) {
 		b.Errorf("move an issue that is gone: %v", err)
 	}
 }

@@ -205,7 +205,8 @@ func (l *Failures) Next(applies func(*Failure) bool) *Failure {
 			f.Skip--
 			continue
 		}
-		if f.Times--; f.Times == 0 {
+		f.Times--
+		if f.Times == 0 {
 			l.list = slices.Delete(l.list, i, i+1)
 		}
 		return f

@@ -187,7 +187,8 @@ func TestCancel(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			<-g.begun
-			if r.down.Store(down); down {
+			r.down.Store(down)
+			if down {
 				r.breakLink()
 			}
 			cancel(io.ErrUnexpectedEOF)

@@ -115,7 +115,8 @@ func (p *project) startLoop(interval time.Duration) (end func()) {
 func (p *project) awaitPasses(count int) {
 	p.takeRequests()
 	for end := time.Now().Add(2 * time.Minute); count > 0; pause(20 * time.Millisecond) {
-		if count -= len(p.takeRequests()); time.Now().After(end) {
+		count -= len(p.takeRequests())
+		if time.Now().After(end) {
 			must(errors.New("the loop has no passes"))
 		}
 	}

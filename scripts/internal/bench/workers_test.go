@@ -98,7 +98,8 @@ func firstOfAgent(file string) (at time.Time) {
 		if !strings.HasSuffix(line, "\n") {
 			break // it is still being written
 		}
-		if must(json.Unmarshal([]byte(line), &event)); event.PID != 0 {
+		must(json.Unmarshal([]byte(line), &event))
+		if event.PID != 0 {
 			return event.At
 		}
 	}

@@ -490,7 +490,8 @@ func (c *checker) followPulls(ctx context.Context) {
 			`SELECT id FROM runs WHERE settled = 0 UNION ALL SELECT issue_id FROM claims WHERE status <> 'held'`,
 		)
 		now := c.query(ctx, `SELECT count(*) FROM chaos_watches`)[0]
-		if idle++; len(left) > 0 || atWork > 0 || now != rows {
+		idle++
+		if len(left) > 0 || atWork > 0 || now != rows {
 			idle = 0
 		}
 		rows = now

@@ -1,7 +1,7 @@
 // Plain lists places where Go is packed: assignments of several independent values, such as
 // "a, b := x, y", errors that cmp.Or sorts out afterwards, and statements in the header of an
-// if or switch, such as "if s.base = b; many {". It reads the Go files of a module and exits
-// with 1 if it found any.
+// if or switch, such as "if s.base = b; many {" or "if n++; n > 3 {". It reads the Go files of
+// a module and exits with 1 if it found any.
 //
 // A swap, the results of a single call and the header of a for statement are no such
 // assignments. An if may set the error that it tests, or variables of its own.
@@ -84,8 +84,8 @@ func packed(file *ast.File) []place {
 				places = append(places, place{n.Pos(), "assign one value a line"})
 			}
 		case *ast.IfStmt:
-			if a, ok := n.Init.(*ast.AssignStmt); ok && a.Tok == token.ASSIGN && !setsOnlyErrors(a) {
-				places = append(places, place{a.Pos(), "assign before the if"})
+			if n.Init != nil && changes(n.Init) {
+				places = append(places, place{n.Init.Pos(), "write it before the if"})
 			}
 		case *ast.SwitchStmt:
 			if n.Init != nil {
@@ -113,6 +113,16 @@ func isSwap(a *ast.AssignStmt) bool {
 		}
 	}
 	return true
+}
+
+// changes reports whether a statement does something else than to set variables of its own, or
+// errors: "n++", "f()" or "s.base = b".
+func changes(s ast.Stmt) bool {
+	a, ok := s.(*ast.AssignStmt)
+	if !ok {
+		return true
+	}
+	return a.Tok != token.DEFINE && !setsOnlyErrors(a)
 }
 
 // setsOnlyErrors reports whether an assignment changes nothing but variables with names of

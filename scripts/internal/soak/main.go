@@ -156,7 +156,8 @@ func (s *soak) feed(ctx context.Context) {
 	for added := 0; time.Since(began) < total; {
 		select {
 		case <-next.C:
-			if added++; added <= *runs {
+			added++
+			if added <= *runs {
 				issue := filepath.Join(s.dirs[added%len(s.dirs)], "issues", fmt.Sprintf("S-%d.md", added))
 				stage.Must(os.WriteFile(issue, []byte(issueText), 0o600))
 			}

@@ -881,7 +881,8 @@ func TestGuardTreeHooks(t *testing.T) {
 			t.Parallel()
 			g := guard(t, false)
 			g.do(`mkdir .husky; HOOK=.husky/pre-commit; ` + hookEvil + set)
-			if g.sh("git commit --allow-empty -m x"); !g.ran() {
+			g.sh("git commit --allow-empty -m x")
+			if !g.ran() {
 				t.Fatal("the operator's hook does not run before there was an agent")
 			}
 			g.trust()

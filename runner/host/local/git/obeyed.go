@@ -22,11 +22,13 @@ func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error
 		return o, ctx.Err()
 	}
 	for _, path := range localPaths(q.Address, g.realAddress(ctx, q.Address)) {
-		// as git looks for it
-		if g.addRepository(ctx, &o, path) || g.addRepository(ctx, &o, path+".git") {
-			continue
+		found := g.addRepository(ctx, &o, path)
+		if !found { // git looks there next
+			found = g.addRepository(ctx, &o, path+".git")
 		}
-		o.Paths = append(o.Paths, path, path+".git")
+		if !found {
+			o.Paths = append(o.Paths, path, path+".git")
+		}
 	}
 	return o, ctx.Err()
 }

@@ -49,7 +49,8 @@ type events struct {
 func eventsOf(a *Agents, run reconcile.Run, cursor string, maxBytes int) (e events, err error) {
 	size := 0
 	e.Cursor, e.Lost, err = a.EachEvent(run, cursor, func(one agent.Event, line []byte) bool {
-		if size += len(line); size > maxBytes && len(e.List) > 0 {
+		size += len(line)
+		if size > maxBytes && len(e.List) > 0 {
 			return false
 		}
 		e.List = append(e.List, one)

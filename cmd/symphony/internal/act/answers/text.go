@@ -36,7 +36,8 @@ func hashOf(body string) string {
 func code(s string, ticks int) string {
 	run := 0
 	for _, c := range s {
-		if run++; c != '`' {
+		run++
+		if c != '`' {
 			run = 0
 		}
 		ticks = max(ticks, run+1)

@@ -101,7 +101,8 @@ func (s *starter) findKey(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = s.tryKey(ctx, typed, ""); !s.tracker.RefusedKey(err) || try == keyTries {
+		err = s.tryKey(ctx, typed, "")
+		if !s.tracker.RefusedKey(err) || try == keyTries {
 			return err
 		}
 		s.printError(err)

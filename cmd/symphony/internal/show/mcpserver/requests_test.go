@@ -179,7 +179,8 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 	}
 	data := test.Must(json.Marshal(result.StructuredContent))
 	var failed calls.Failure
-	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") ||
+	test.OK(h.t, json.Unmarshal(data, &failed))
+	if result.IsError != (code != "") ||
 		code != "" && failed.Code != code {
 		h.t.Fatalf("%s: %s", tool, data)
 	}

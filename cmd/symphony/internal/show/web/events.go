@@ -84,8 +84,10 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	defer beat.Stop()
 	alive := []byte("event: beat\ndata: alive\n\n")
 	sent := r.Header.Get("Last-Event-ID")
-	if sent != "" && !send(alive) { // there may be nothing else to send
-		return nil
+	if sent != "" { // there may be nothing else to send
+		if !send(alive) {
+			return nil
+		}
 	}
 	for {
 		e, newer := f.newest()
