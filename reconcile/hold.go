@@ -131,6 +131,9 @@ func (c Claim) HoldEnds() string {
 // tracker describes it now.
 func (c Claim) stays(issue Issue, reason string) bool {
 	rule := holdRules[c.HoldReason]
+	if c.Status == Held && reason == StopStates { // the hold is about the issue, which did not move
+		return true
+	}
 	if c.Status != Held || !rule.staysInactive || reason == StopTerminal {
 		return false
 	}

@@ -197,6 +197,7 @@ type Claim struct {
 
 	Delivery             Delivery // of the commits that were not pushed yet
 	Issue                Issue    // as last seen
+	StartedIn            string   // the issue's state when the last agent began; empty before the first
 	Project              string   // Policy.Project when the issue was claimed
 	WorkspaceRoot        string   // the resolved root when the issue was claimed
 	ClaimedAt, UpdatedAt time.Time
@@ -356,6 +357,9 @@ const (
 	StopOperator = "operator"       // symphony stop ISSUE: end the run and hold the issue
 	StopAll      = "operator_all"   // symphony stop --all: end the run and continue after resume
 	StopProject  = "project_change" // the workflow now names another project
+	// StopStates: the issue is in the state in which its agent began, which the workflow no
+	// longer lists as active.
+	StopStates = "active_states"
 )
 
 // ReleasedByPerson is the reason for the release of an issue whose agent needed a person: the

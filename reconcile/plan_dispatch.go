@@ -511,6 +511,7 @@ func (s *Snapshot) startedClaim(c contender) Claim {
 	}
 	claim.Status = Running
 	claim.Issue = c.issue
+	claim.StartedIn = c.issue.State
 	claim.DueAt = time.Time{}
 	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
 	claim.Runs++

@@ -23,6 +23,10 @@ func (p *planner) refreshClaim(c *Claim) {
 		issue = lastReadable(*c, issue) // its state is enough to end the work on it
 	}
 	reason, message := p.s.Policy.StopReason(issue, visible)
+	if reason == StopInactive && c.stateWasActive(issue) {
+		reason = StopStates
+		message = "its state " + issue.State + " is no longer in tracker.active_states"
+	}
 	if reason != "" && c.Delivery.WaitsForAgent && c.Status != Running {
 		p.update(p.put(p.s.deliverAnyway(*c)))
 		c = p.claims[c.IssueID]
@@ -53,6 +57,12 @@ func (p *planner) refreshClaim(c *Claim) {
 			p.removeWorkspace(c.IssueID)
 		}
 	}
+}
+
+// stateWasActive reports whether an issue, whose state is not active, is in the state in which
+// its agent began: nobody moved it, but WORKFLOW.md has changed.
+func (c Claim) stateWasActive(issue Issue) bool {
+	return c.StartedIn != "" && !issue.Archived && SameState(issue.State, c.StartedIn)
 }
 
 // staysInactive reports whether a claim stays although no run of its issue may start any more,

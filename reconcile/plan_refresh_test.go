@@ -99,6 +99,29 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// An issue that nobody moved is not finished when WORKFLOW.md no longer lists its state: its run
+// is stopped, and its claim released, for that reason. A hold stays.
+func TestStateNoLongerActive(t *testing.T) {
+	was := issueNo(1)
+	moved := issueNo(1, inState("Human Review"))
+	began := func(c *Claim) { c.StartedIn = was.State }
+	for _, row := range []struct {
+		what  string
+		issue Issue
+		scene *scene
+		want  string
+	}{
+		{"running", was, newScene().running(was, func(c *Claim, _ *Run) { began(c) }), "stop A-1 active_states"},
+		{"waiting", was, newScene().claim(was, began), "release A-1 active_states"},
+		{"held", was, newScene().claim(was, func(c *Claim) { began(c); c.Status = Held; c.HoldReason = HoldMaxFailures }), ""},
+		{"moved by its agent", moved, newScene().claim(was, began), "release A-1 inactive"},
+	} {
+		row.scene.Policy.ActiveStates = []string{"Other"}
+		row.scene.answer(row.issue)
+		equal(t, row.what, story(Compute(row.scene.Snapshot)), row.want)
+	}
+}
+
 // tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it
 // matches every issue.
 func TestAssignee(t *testing.T) {

@@ -412,7 +412,8 @@ const claimColumns = `issue_id,
 	workspace_root,
 	claimed_at,
 	updated_at,
-	delivery`
+	delivery,
+	started_in`
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
@@ -442,6 +443,7 @@ func claimFields(c *reconcile.Claim) []any {
 		stampOf(&c.ClaimedAt),
 		stampOf(&c.UpdatedAt),
 		jsonOf(&c.Delivery),
+		&c.StartedIn,
 	}
 }
 

@@ -32,7 +32,8 @@ CREATE TABLE claims (
   delivery        TEXT    NOT NULL DEFAULT '', -- what remains to be done about the issue's commits: JSON
   workspace_root  TEXT    NOT NULL DEFAULT '',
   claimed_at      INTEGER NOT NULL,
-  updated_at      INTEGER NOT NULL
+  updated_at      INTEGER NOT NULL,
+  started_in      TEXT    NOT NULL DEFAULT '' -- the issue's state when its last agent began
 ) STRICT;
 
 CREATE INDEX claims_by_identifier ON claims (identifier COLLATE NOCASE);
