@@ -12,7 +12,9 @@ import (
 // the notice of an update, or the question whether to install it. Noise before a message on
 // its line is skipped. If no message comes, it tells why.
 type noise struct {
-	heard bool // a message came; only the reader uses it
+	// only the reader uses these
+	heard  bool // a message came
+	looked int  // bytes of an incomplete line that are known to have no line break
 
 	mu sync.Mutex
 	// the latest noise, without the sequences that control a terminal; "" after the first
@@ -23,6 +25,14 @@ type noise struct {
 // split splits the stream into lines. A question ends without a line break, so that split also
 // notes a line that is not complete.
 func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	isComplete := bytes.IndexByte(data[min(n.looked, len(data)):], '\n') >= 0
+	n.looked = len(data)
+	if isComplete || atEOF {
+		n.looked = 0
+	}
+	if !isComplete && !atEOF && n.heard {
+		return 0, nil, nil // a line of 64 MiB comes in a thousand pieces: look at each once
+	}
 	advance, token, err = bufio.ScanLines(data, atEOF)
 	if advance == 0 && !n.heard {
 		n.note(data)
