@@ -188,7 +188,7 @@ var faults = byCode(
 		"environment_invalid",
 		"nested_workflow",
 		"project_conflict",
-		"codex_command_unsafe",
+		"agent_command_unsafe",
 	}},
 	fault{class: ClassWorkflow, ofRun: ClassTracker, codes: []string{
 		"unsupported_tracker_kind",

@@ -187,7 +187,7 @@ func valueOf(env []string, name string) string {
 	return ""
 }
 
-// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which
+// refuseLauncher returns agent_command_unsafe if files that an agent can write decide which
 // program codex.command starts. It is the fault of a single issue: an agent that leaves such
 // files must not keep other issues from starting.
 func (s *shell) refuseLauncher(ctx context.Context) error {
@@ -209,21 +209,30 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 	if more := len(l.Files) - launcherFiles; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
+	kind := s.site.Config.Agent
+	where := ""
+	if kind.Sandboxes {
+		where = ", outside the sandbox,"
+	}
 	message := fmt.Sprintf(
-		s.site.Config.Agent.CommandKey+" starts %s, which would run, outside the sandbox, files that an agent "+
-			"can write: it depends on %s in %s",
+		"%s starts %s, which would run%s files that an agent can write: it depends on %s in %s",
+		kind.CommandKey,
 		l.Program,
+		where,
 		names,
 		s.site.space.Path,
 	)
-	return &reconcile.Error{Code: "codex_command_unsafe", Message: message, Hint: LauncherHint(l)}
+	return &reconcile.Error{Code: "agent_command_unsafe", Message: message, Hint: LauncherHint(kind, l)}
 }
 
 // launcherFiles is how many files an error names.
 const launcherFiles = 5
 
-// LauncherHint suggests a codex.command to replace a launcher.
-func LauncherHint(l host.Launcher) string {
+// LauncherHint suggests a command to replace a launcher.
+func LauncherHint(kind agent.Kind, l host.Launcher) string {
+	if !kind.Sandboxes {
+		return kind.Install + "; and write the full path of what it installs into " + kind.CommandKey
+	}
 	hint := "install codex (npm install -g @openai/codex) and write its full path into codex.command"
 	if l.Direct != "" {
 		hint = "write the path of codex itself: codex.command: " + l.Direct + " app-server"

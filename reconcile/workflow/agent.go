@@ -147,7 +147,7 @@ func (r *reader) agentKind() {
 	}
 	codex.Model = own.Model
 	codex.Effort = own.Effort
-	codex.TrustLauncher = true // what it starts is in the same sandbox, or there is none
+	codex.TrustLauncher = false // even in a sandbox files of the repository must not replace the agent
 	codex.Inherit = true
 	codex.Home = filepath.Join(r.env.Home, kind.home)
 	codex.ThreadSandbox = ""

@@ -66,6 +66,13 @@ func (s *Session) servePermission(m *wire.Message) {
 		s.emit(agent.Event{Name: agent.EventRequestWithdrawn, Message: "a permission without a turn: " + p.ToolCall.Title})
 		return
 	}
+	if first := s.finish(m.ID); first != nil { // an answer to one would be taken for both
+		s.tellWithdrawn(first)
+		s.choose(m.ID, nil, nil)
+		said := "a second permission with the id " + string(m.ID) + ": both are cancelled"
+		s.emit(agent.Event{Name: agent.EventRequestWithdrawn, Message: said})
+		return
+	}
 	s.sawStart(t)
 	s.endChunks(t)
 	c := s.sawCall(t, &p.ToolCall)

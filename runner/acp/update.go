@@ -153,6 +153,10 @@ func (s *Session) endChunks(t *turn) {
 	s.emit(agent.Event{Name: agent.EventNotification, Message: message, Item: &item})
 }
 
+// mostCalls is how many calls of a turn are remembered until they end. Of a further one the
+// client knows only what each update says.
+const mostCalls = 1000
+
 // sawCall adds an update to a call and returns it. The first sign of a call may be an update
 // or a permission.
 func (s *Session) sawCall(t *turn, u *toolCall) *call {
@@ -161,7 +165,9 @@ func (s *Session) sawCall(t *turn, u *toolCall) *call {
 	c := t.calls[u.ToolCallID]
 	if c == nil {
 		c = &call{}
-		t.calls[u.ToolCallID] = c
+		if len(t.calls) < mostCalls {
+			t.calls[u.ToolCallID] = c
+		}
 	}
 	c.merge(s.kind, u)
 	if c.item.Ended {

@@ -265,10 +265,14 @@ func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []strin
 	return found
 }
 
-// LauncherWarning explains a launcher in codex.command.
-func LauncherWarning(l host.Launcher) string {
-	return "codex.command starts " + l.Program + "; files that agents can write decide which program it " +
-		"runs outside the sandbox: runs in workspaces with such files end with codex_command_unsafe"
+// LauncherWarning explains a launcher in the command of an agent.
+func LauncherWarning(kind agent.Kind, l host.Launcher) string {
+	where := ""
+	if kind.Sandboxes {
+		where = " outside the sandbox"
+	}
+	return kind.CommandKey + " starts " + l.Program + "; files that agents can write decide which program it " +
+		"runs" + where + ": runs in workspaces with such files end with agent_command_unsafe"
 }
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.

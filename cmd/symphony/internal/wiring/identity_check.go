@@ -47,7 +47,8 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	out.OK = len(out.Errors) == 0
 	launcher := Launcher(ctx, p, cfg, p.Environ())
 	if launcher.Program != "" && !cfg.Codex.TrustLauncher {
-		warning := LauncherWarning(launcher) + ": " + runner.LauncherHint(launcher)
+		kind, _ := AgentOf(cfg.Agent.Kind) // a run is refused without it
+		warning := LauncherWarning(kind, launcher) + ": " + runner.LauncherHint(kind, launcher)
 		out.Warnings = append(out.Warnings, warning)
 	}
 	return out

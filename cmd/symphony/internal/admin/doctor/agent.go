@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -51,7 +52,21 @@ func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding 
 	if e.config.Agent.Boxed {
 		where = "in the sandbox"
 	}
-	return ok("%s %s%s, %s", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path, where)
+	list := ok("%s %s%s, %s", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path, where)
+	return append(list, e.launcher(ctx)...)
+}
+
+// launcher warns if the command of agents starts a launcher, such as npx.
+func (e *environment) launcher(ctx context.Context) []finding {
+	l := wiring.Launcher(ctx, e.p, e.config, e.loginEnv())
+	if l.Program == "" || e.config.Codex.TrustLauncher {
+		return nil
+	}
+	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	if err != nil {
+		return failWith(err)
+	}
+	return warn(wiring.LauncherWarning(kind, l), runner.LauncherHint(kind, l))
 }
 
 // failAgent turns an error of an agent into findings whose next step is about its kind.

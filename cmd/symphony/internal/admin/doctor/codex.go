@@ -50,11 +50,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
 		}
 	}
-	if l := wiring.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" &&
-		!e.config.Codex.TrustLauncher {
-		list = append(list, warn(wiring.LauncherWarning(l), runner.LauncherHint(l))...)
-	}
-	return list
+	return append(list, e.launcher(ctx)...)
 }
 
 // notCodex adds to a finding about a program that is not codex what the program says of

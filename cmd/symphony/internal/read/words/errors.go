@@ -75,10 +75,10 @@ var runErrors = []RunError{
 			"workspace",
 	},
 	{
-		"codex_command_unsafe",
-		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher " +
-			"such as npx would start files that an agent can write. If no agent can change them, set " +
-			"`codex.trust_launcher: true`",
+		"agent_command_unsafe",
+		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`, or the path of " +
+			"another agent into `agent.command`: a launcher such as npx would start files that an agent can " +
+			"write. If no agent can change them, set `codex.trust_launcher: true`",
 	},
 	{
 		"login_shell_failed",

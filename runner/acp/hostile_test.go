@@ -1,0 +1,86 @@
+package acp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// asks is a permission that an agent asks for.
+func asks(id, title string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"session/request_permission","params":{"sessionId":"s",` +
+		`"toolCall":{"toolCallId":"` + title + `","kind":"execute","title":"` + title + `"},` +
+		`"options":[{"optionId":"y","kind":"allow_once"},{"optionId":"n","kind":"reject_once"}]}}`
+}
+
+// Two permissions with one id are both cancelled: an operator's answer to the first would be
+// taken for an answer to the second.
+func TestTwoPermissionsWithOneID(t *testing.T) {
+	_, p, wait := inTurn(t, "acp", agent.Options{OnApproval: agent.ApprovalAsk, Ask: waitForEnd})
+	p.say(asks("7", "ls"), asks("7", "rm"))
+	m := p.hear()
+	test.Equal(t, "id", string(m.ID), "7")
+	test.Equal(t, "answer", string(compact(m.Result)), `{"outcome":{"outcome":"cancelled"}}`)
+	p.say(asks("8", "make"), `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":8}}`, ended)
+	_, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "withdrawn", strings.Count(p.names(), agent.EventRequestWithdrawn), 3)
+}
+
+// What comes after the end of a turn, and an answer that comes twice, change neither that turn
+// nor the next one.
+func TestAfterTheEnd(t *testing.T) {
+	s, p, wait := inTurn(t, "acp", agent.Options{})
+	p.say(chunk("One."), ended, ended, chunk("Late."), asks("0", "late"),
+		`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",`+
+			`"toolCallId":"c","kind":"execute","title":"late"}}}`)
+	test.Contains(t, "answer to a permission without a turn", string(p.hear().Result), "cancelled")
+	turn, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "last message", turn.LastMessage, "One.")
+	next := p.prompt(s, "go on")
+	p.say(chunk("Two."), `{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}`)
+	turn, err = next()
+	test.OK(t, err)
+	test.Equal(t, "last message", turn.LastMessage, "Two.")
+}
+
+// A flood is read to its end, whatever it consists of, and little of it is kept.
+func TestFlood(t *testing.T) {
+	s, p, wait := inTurn(t, "acp", agent.Options{})
+	for i := range 3 * mostCalls {
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{`+
+			`"sessionUpdate":"tool_call","toolCallId":"c%d","kind":"other","title":"%[1]d"}}}`, i))
+	}
+	s.mu.Lock()
+	kept := len(s.turn.calls)
+	s.mu.Unlock()
+	if kept > mostCalls {
+		t.Errorf("%d calls are kept", kept)
+	}
+	p.say(chunk("Done."), ended)
+	turn, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "last message", turn.LastMessage, "Done.")
+}
+
+// An agent that ends in a turn ends the turn, also while a permission waits for an operator.
+func TestDeathInATurn(t *testing.T) {
+	asked := make(chan struct{})
+	_, p, wait := inTurn(t, "acp", agent.Options{
+		OnApproval: agent.ApprovalAsk,
+		Ask: func(ctx context.Context, r agent.Request) agent.Decision {
+			close(asked)
+			return waitForEnd(ctx, r)
+		},
+	})
+	p.say(asks("0", "make"))
+	<-asked
+	_ = p.out.Close()
+	_, err := wait()
+	test.Equal(t, "code", codeOf(err), agent.CodePortExit)
+}
