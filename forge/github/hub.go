@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,7 +74,7 @@ func (h hub) do(ctx context.Context, right, method, path string, body any) (tran
 		Method: method,
 		Path:   "/repos/" + h.o.Repository + path,
 		Body:   body,
-	}, false)
+	})
 	if err != nil {
 		return a, h.explain(err, right)
 	}
@@ -108,7 +109,8 @@ func (h hub) moved(name string) error {
 	)
 }
 
-// explain completes an error with the steps that an operator can take.
+// explain completes an error with the words and the next step for an operator. right is the
+// right that the request needs.
 func (h hub) explain(err error, right string) error {
 	e, known := errors.AsType[*reconcile.Error](err)
 	if !known {
@@ -125,13 +127,24 @@ func (h hub) explain(err error, right string) error {
 	case errors.Is(err, reconcile.ErrGone):
 		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))
 	}
-	if status, failed := strings.CutPrefix(e.Message, "HTTP "); failed {
-		e.Message = "GitHub answers " + status
-	} else if e.Code == "forge_graphql_errors" {
-		e.Message = "GitHub answers: " + e.Message
-	}
+	e.Message = nameGitHub(e.Message, e.Code)
 	return err
 }
+
+// nameGitHub returns the message of an error so that it names GitHub: "HTTP 404" is "GitHub
+// answers 404".
+func nameGitHub(message, code string) string {
+	status, isStatus := strings.CutPrefix(message, "HTTP ")
+	if isStatus {
+		return "GitHub answers " + status
+	}
+	if code == codeGraphQL {
+		return "GitHub answers: " + message
+	}
+	return message
+}
+
+const codeGraphQL = "forge_graphql_errors"
 
 // lacks says which right the token lacks.
 func (h hub) lacks(right string) string {
@@ -141,7 +154,7 @@ func (h hub) lacks(right string) string {
 // gone returns the error of something that a query did not find.
 func (h hub) gone(right, message string) error {
 	return h.explain(&reconcile.Error{
-		Code:    "forge_graphql_errors",
+		Code:    codeGraphQL,
 		Message: h.Scrub(message),
 		Err:     reconcile.ErrGone,
 	}, right)
@@ -154,12 +167,35 @@ func (h hub) noPull(right string, number int) error {
 
 // number implements reconcile.Forge: 12 for https://github.com/acme/shop/pull/12.
 func (h hub) number(address string) (number int, here bool) {
-	path, digits, _ := strings.Cut(address, "/pull/")
+	repository, digits, _ := strings.Cut(address, "/pull/")
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 {
 		return 0, false
 	}
-	return n, strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository))
+	u, err := url.Parse(repository)
+	if err != nil || !strings.EqualFold(u.Path, "/"+h.o.Repository) {
+		return n, false
+	}
+	host := webHost(h.Endpoint)
+	return n, host == "" || strings.EqualFold(u.Host, host)
+}
+
+// webHost returns the host of the pages of the GitHub with an API: github.com for
+// https://api.github.com, ghe.example.com for https://ghe.example.com/api/v3. It is empty for
+// another address, such as the address of a proxy.
+func webHost(api string) string {
+	u, err := url.Parse(api)
+	if err != nil || u.Scheme != "https" {
+		return ""
+	}
+	host, isAPI := strings.CutPrefix(u.Host, "api.")
+	switch {
+	case isAPI && strings.Trim(u.Path, "/") == "":
+		return host
+	case u.Path == "/api/v3":
+		return u.Host
+	}
+	return ""
 }
 
 // query sends a GraphQL query about the repository, for which the token needs a right, and

@@ -319,6 +319,26 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// A repository of the same name at another GitHub is another repository.
+func TestNumberAtAnotherHost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ api, address, want string }{
+		{"https://api.github.com", "https://github.com/team/repo/pull/12", "12 true"},
+		{"https://api.github.com", "https://ghe.example.com/team/repo/pull/12", "12 false"},
+		{"https://api.acme.ghe.com", "https://acme.ghe.com/team/repo/pull/12", "12 true"},
+		{"https://ghe.example.com/api/v3", "https://ghe.example.com/team/repo/pull/12", "12 true"},
+		{"https://ghe.example.com/api/v3", "https://github.com/team/repo/pull/12", "12 false"},
+		{"https://github.com.proxy.example.com/", "https://github.com/team/repo/pull/12", "12 true"},
+	} {
+		forge := test.Must(Adapter(Options{
+			Options:    transport.Options{Endpoint: c.api, Key: token},
+			Repository: "team/repo",
+		}))
+		number, here := forge.Number(c.address)
+		test.Equal(t, c.api+" "+c.address, fmt.Sprint(number, here), c.want)
+	}
+}
+
 func TestComment(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -227,7 +227,7 @@ func TestNoAnswer(t *testing.T) {
 		Method: http.MethodGet,
 		Path:   "/x",
 		Limit:  8,
-	}, true)), "answer_too_large")
+	})), "answer_too_large")
 }
 
 func TestGraphQLAnswers(t *testing.T) {

@@ -200,7 +200,7 @@ func (c *Client) settings(wanted map[string]bool) string {
 func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted map[string]bool) (*storedPart, error) {
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
-	a, err := c.Ask(ctx, transport.Request{
+	a, err := c.Follow(ctx, transport.Request{
 		Method: http.MethodGet,
 		Path:   path,
 		ETag:   p.ETag,
@@ -210,7 +210,7 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 			"direction": {"desc"},
 			"per_page":  {strconv.Itoa(perPage)},
 		},
-	}, true)
+	})
 	if err != nil {
 		return nil, err
 	}

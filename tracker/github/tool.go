@@ -178,7 +178,7 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (transport.An
 	var a transport.Answer
 	err := t.c.Patiently(ctx, func() error {
 		var err error
-		a, err = t.c.Ask(ctx, r, false)
+		a, err = t.c.Ask(ctx, r)
 		if err != nil || a.Status/100 != 3 {
 			return err
 		}
@@ -226,7 +226,7 @@ func (t *tool) follow(
 	}
 	t.c.rename(at.repo, repository.Name)
 	r.Path = "/repos/" + repository.Name + strings.TrimPrefix(r.Path, old)
-	return t.c.Ask(ctx, r, false)
+	return t.c.Ask(ctx, r)
 }
 
 // created returns the objects that a successful change created.

@@ -72,12 +72,12 @@ func (c *Client) Do(
 	query url.Values,
 	body any,
 ) (transport.Answer, error) {
-	a, err := c.Ask(ctx, transport.Request{
+	a, err := c.Follow(ctx, transport.Request{
 		Method: method,
 		Path:   path,
 		Query:  query,
 		Body:   body,
-	}, true)
+	})
 	if err != nil {
 		return a, err
 	}
@@ -87,28 +87,37 @@ func (c *Client) Do(
 	return a, nil
 }
 
-// Ask sends a request and, with follow, follows redirects on the same host. It returns the
-// answer with any status, but an error if there is none, or if it is too large, reports that a
-// limit is reached, or leads to another host. While a limit lasts nothing is sent.
-func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
+// Ask sends a request. It returns the answer with any status, but an error if there is none,
+// if it is too large, or if it reports that a limit is reached. While a limit lasts nothing is
+// sent.
+func (c *Client) Ask(ctx context.Context, r transport.Request) (a transport.Answer, err error) {
 	if err := c.checkLimit(ctx); err != nil {
 		return a, err
 	}
-	if r.Path == "/graphql" {
+	if r.Path == "/graphql" && r.To == "" {
 		r.To = c.GraphQLAddress
 	}
 	ctx, cancel := context.WithTimeout(ctx, transport.Timeout)
 	defer cancel()
+	a, err = c.Send(ctx, r)
+	if err != nil {
+		return a, err
+	}
+	if isLimit(a) {
+		return transport.Answer{}, c.reached(ctx, a)
+	}
+	return a, nil
+}
+
+// Follow is Ask that follows redirects on the same host. A redirect to another host is an
+// error.
+func (c *Client) Follow(ctx context.Context, r transport.Request) (a transport.Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, transport.Timeout)
+	defer cancel()
 	for n := 0; ; n++ {
-		a, err = c.Send(ctx, r)
-		if err != nil {
+		a, err = c.Ask(ctx, r)
+		if err != nil || !slices.Contains(redirects, a.Status) {
 			return a, err
-		}
-		if isLimit(a) {
-			return transport.Answer{}, c.reached(ctx, a)
-		}
-		if !follow || !slices.Contains(redirects, a.Status) {
-			return a, nil
 		}
 		to, ok := sameHost(a.URL, a.Header.Get("Location"))
 		if !ok || n == maxRedirects {
@@ -151,11 +160,11 @@ func GraphQL[T any](
 ) (
 	data *T, missing []transport.GraphQLError, err error,
 ) {
-	a, err := c.Ask(ctx, transport.Request{
+	a, err := c.Follow(ctx, transport.Request{
 		Method: http.MethodPost,
 		Path:   "/graphql",
 		Body:   map[string]any{"query": query, "variables": vars},
-	}, true)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
