@@ -443,33 +443,50 @@ func (d Exchange) show(ctx context.Context, e *entry, body string, ended bool) e
 	return err
 }
 
-// find looks for the comment of a pass that was killed. A tracker may have lost the marker;
-// then the first line tells.
+// find looks for the comment of a pass that was killed. Someone may have changed it since.
 func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 	list, err := d.Tracker.Comments(ctx, e.IssueID, e.At.Add(-searched))
 	if err != nil {
 		return err
 	}
+	at, err := d.indexOfMade(ctx, list, e.Key, body)
+	if err != nil || at < 0 {
+		return err
+	}
+	made := list[at]
+	e.ID = made.ID
+	e.At = made.CreatedAt
+	hasNewer := at > 0
+	if hasNewer && hashOf(made.Body) != hashOf(body) {
+		e.Seen = idsOf(list)
+		e.Problem = "The replies to an earlier text of this comment decided nothing: write a new answer."
+	}
+	return nil
+}
+
+// indexOfMade returns the index of the comment that symphony made about a subject, -1 if there
+// is none. The marker of the subject tells it, or, where a tracker lost the marker, the first
+// line of its text.
+func (d Exchange) indexOfMade(
+	ctx context.Context,
+	list []reconcile.Comment,
+	key, body string,
+) (int, error) {
 	first, _, _ := strings.Cut(body, "\n")
 	for i, c := range list {
 		said := strings.TrimSpace(c.Body)
-		if !c.Own || !strings.HasSuffix(said, marker(e.Key)) && !strings.HasPrefix(said, first+"\n") {
+		isMeant := strings.HasSuffix(said, marker(key)) || strings.HasPrefix(said, first+"\n")
+		if !c.Own || !isMeant {
 			continue
 		}
-		// by an agent, or another comment of symphony
-		taken, err := d.DB.Journal.Created(ctx, []string{c.ID})
+		created, err := d.DB.Journal.Created(ctx, []string{c.ID})
 		if err != nil {
-			return err
+			return -1, err
 		}
-		if !taken[c.ID] {
-			e.ID = c.ID
-			e.At = c.CreatedAt
-			if i > 0 && hashOf(c.Body) != hashOf(body) { // perhaps changed by another
-				e.Seen = idsOf(list)
-				e.Problem = "The replies to an earlier text of this comment decided nothing: write a new answer."
-			}
-			return nil
+		isOther := created[c.ID] // by an agent, or another comment of symphony
+		if !isOther {
+			return i, nil
 		}
 	}
-	return nil
+	return -1, nil
 }
