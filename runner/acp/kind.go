@@ -226,6 +226,8 @@ func claudeEnv(string) []string {
 		"ENABLE_TOOL_SEARCH=false", // else the model does not see symphony's tools
 		"CLAUDE_CODE_MAX_RETRIES=3",
 		"DISABLE_AUTOUPDATER=1",
+		// else another model call after each turn guesses what the user will write next
+		"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION=false",
 	}
 	if os.Geteuid() == 0 {
 		env = append(env, "IS_SANDBOX=1") // as root it refuses sessions without it
