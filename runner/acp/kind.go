@@ -95,8 +95,9 @@ var (
 // Words of models' servers, which agents pass on.
 var (
 	loginWords = text.Pattern(`(?i)invalid x-api-key|invalid api key|unauthorized|authentication|status 40[13]`)
-	quotaWords = text.Pattern(`(?i)rate.?limit|quota|credit balance|usage limit|You've hit your|` +
-		`You've reached your|You're out of|Your org is out of usage|Your seat type`)
+	quotaWords = text.Pattern(`(?i)rate.?limit|too many requests|quota|credit balance|usage limit|` +
+		`insufficient (balance|credits|funds)|You(['’]ve| have) (hit|reached) your|You['’]re out of|` +
+		`Your org is out of usage|Your seat type`)
 	networkWords = text.Pattern(`(?i)overloaded|internal server error|cannot connect|connection (refused|error)|` +
 		`ECONNREFUSED|ENOTFOUND|EAI_AGAIN|fetch failed|status 50[0234]`)
 )
