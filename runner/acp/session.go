@@ -433,7 +433,6 @@ func (s *Session) opened(m *wire.Message, id string, p agent.ThreadParams) {
 	s.cwd = p.Cwd
 	s.settings = *decoded[opened](m.Result)
 	s.usage.used = p.Used
-	s.usage.uses(s.setting(categoryModel))
 }
 
 // ProbeSandbox implements agent.Session. The agents have no sandbox that symphony relies on.
@@ -525,6 +524,9 @@ func (s *Session) settle(ctx context.Context, p agent.ThreadParams) error {
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.uses(s.setting(categoryModel))
 	return nil
 }
 
@@ -573,9 +575,6 @@ func (s *Session) set(ctx context.Context, key, category, value string) error {
 		return incompatible(fmt.Sprintf("%s: %s uses %q instead of %q", key, s.kind.name, now, value))
 	}
 	s.wanted[category] = value
-	if category == categoryModel {
-		s.usage.uses(value)
-	}
 	return nil
 }
 

@@ -497,3 +497,16 @@ func TestResumedUsage(t *testing.T) {
 		"s": {Input: 1030, CachedInput: 10, Output: 102, Total: 1132},
 	})
 }
+
+// A run names the model that was set, not the one with which the agent begins.
+func TestModelOfRun(t *testing.T) {
+	s, p := connect(t, "acp", agent.Options{})
+	go func() {
+		p.answer(hello)
+		p.answer(`{"sessionId":"s","models":{"currentModelId":"auto","availableModels":[{"modelId":"auto"},{"modelId":"flash"}]}}`)
+		p.answer(`{}`)
+	}()
+	test.Must(s.Initialize(t.Context()))
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "flash"}))
+	test.Equal(t, "model", s.Model(), "flash")
+}
