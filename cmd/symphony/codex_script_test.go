@@ -25,10 +25,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/acp/apitest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
-// modelCmd inspects the requests to the mock model behind the real codex, and its answers:
+// scriptModel is the mock model behind a real agent.
+type scriptModel interface{ Requests() []modeltest.Request }
+
+// modelCmd inspects the requests to the mock model behind a real agent, and its answers:
 //
 //	model requests N     waits until the model has received N requests in total
 //	model threads N      fails unless the requests belong to N threads
@@ -36,6 +40,10 @@ import (
 //	model context        prints what codex itself has added to the last request, such as AGENTS.md
 //	model outputs        prints the outputs of tools, as the model received them, each under a line "# output"
 //	model tools          prints the names of the tools that the last request offered
+//	model others         prints what else the agents have asked for, if they are not codex
+//
+// That of codex also has:
+//
 //	model script FILE    what prompts without a script do from now on
 //	model tokens         prints the tokens of all responses, INPUT OUTPUT TOTAL, as the database shows them
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
@@ -43,7 +51,7 @@ import (
 func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).model
 	if m == nil {
-		ts.Fatalf("there is no model without the real codex")
+		ts.Fatalf("there is no model without a real agent")
 	}
 	requests := m.Requests()
 	last := modeltest.Request{}
@@ -80,6 +88,18 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case verb == "tools" && len(rest) == 0:
 		fmt.Fprintln(ts.Stdout(), strings.Join(last.Tools, "\n"))
+	case verb == "others" && len(rest) == 0:
+		fmt.Fprintln(ts.Stdout(), strings.Join(m.(*apitest.Server).Others(), "\n"))
+	default:
+		codexModelCmd(ts, m.(*modeltest.Server), args)
+	}
+}
+
+// codexModelCmd is modelCmd for what only the model of codex has.
+func codexModelCmd(ts *testscript.TestScript, m *modeltest.Server, args []string) {
+	verb := args[0]
+	rest := args[1:]
+	switch {
 	case verb == "config" && len(rest) == 2:
 		ts.Check(configure(filepath.Join(ts.Getenv("CODEX_HOME"), "config.toml"), rest[0], rest[1]))
 	case verb == "login" && len(rest) == 0:

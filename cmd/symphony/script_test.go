@@ -297,7 +297,7 @@ type stage struct {
 	linear  *lineartest.Server
 	// the Linear workspace that the command linear does not change at present; may be nil
 	other     *lineartest.Server
-	model     *modeltest.Server // nil without the real codex
+	model     scriptModel // nil without a real agent
 	github    *githubtest.Server
 	service   *checkedService // nil until healthchecks start
 	collector *collector      // nil until collector start
@@ -391,10 +391,11 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	if path := os.Getenv("SYMPHONY_TEST_CODEX"); path != "" {
-		set.model, err = setupCodex(env, path, codexHome)
+		model, err := setupCodex(env, path, codexHome)
 		if err != nil {
 			return err
 		}
+		set.model = model
 	}
 	agent := cmp.Or(env.Getenv("AGENT"), fake+" app-server --home "+codexHome)
 	root, err := filepath.Abs(moduleRoot)

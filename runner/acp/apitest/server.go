@@ -1,0 +1,242 @@
+// Package apitest is the model for tests with the real agents of package acp. On one port of the
+// loopback interface it has the services that they use: Anthropic's Messages for Claude Code,
+// OpenAI's chat completions for OpenCode, and Gemini's generateContent for Gemini CLI. It runs a
+// script from the prompt, which is written as for package codextest.
+//
+// The server keeps no state between requests: the number of results of tools after the last
+// prompt tells which step of the script is next. Each sh, patch and tool is a call that ends a
+// response. say, think and tokens are part of one.
+//
+//	sh      a command in the agent's shell
+//	patch   the agent's tool that writes a file, with the text and the end of a line
+//	tool    a tool whose name ends in NAME, such as mcp__symphony__hand_over
+//	fail    INFO is an HTTP status. 429=1h sets Retry-After to 3600 seconds; 500/2 fails only the
+//	        first two requests, then the script goes on
+//	hang    no answer at all
+//
+// The answer to any other directive is an HTTP 400 that names it.
+//
+// The server is also the proxy of the agents: it refuses every host, and tells in Others what
+// they have asked for besides their model.
+package apitest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+)
+
+type object map[string]any
+
+// Server is the model's side of the network.
+type Server struct {
+	URL string // such as http://127.0.0.1:4000
+
+	http *httptest.Server
+	quit chan struct{}
+
+	mu       sync.Mutex
+	requests []modeltest.Request
+	others   []string
+	tries    map[string]int // by place in the script
+	serial   int
+}
+
+// New starts a server on the loopback interface.
+func New() *Server {
+	s := &Server{quit: make(chan struct{}), tries: make(map[string]int)}
+	s.http = httptest.NewServer(s)
+	s.URL = s.http.URL
+	return s
+}
+
+// Close ends the server and its connections.
+func (s *Server) Close() {
+	close(s.quit)
+	s.http.CloseClientConnections()
+	s.http.Close()
+}
+
+// Requests returns the calls of agents at work so far. Others, such as those for the title of a
+// conversation, offer no tools and are not recorded.
+func (s *Server) Requests() []modeltest.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Others returns what agents have asked for besides their model, such as "CONNECT
+// registry.npmjs.org:443", each once.
+func (s *Server) Others() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Compact(slices.Sorted(slices.Values(s.others)))
+}
+
+// api is one of the services.
+type api struct {
+	path *regexp.Regexp
+	read func(body []byte) (*modeltest.Request, error)
+	// call returns the call of a tool for a step, false if the step is none
+	call  func(s *codextest.Step) (toolCall, bool)
+	write func(a *answer, r *reply)
+	// refusal is the body of an error
+	refusal func(status int, message string) object
+}
+
+// apis are the services.
+var apis = []*api{
+	{
+		path:    regexp.MustCompile(`^/v1/messages$`),
+		read:    readAnthropic,
+		call:    callClaude,
+		write:   writeAnthropic,
+		refusal: refuseAnthropic,
+	},
+	{
+		path:    regexp.MustCompile(`^/v1/chat/completions$`),
+		read:    readOpenAI,
+		call:    callOpenCode,
+		write:   writeOpenAI,
+		refusal: refuseOpenAI,
+	},
+	{
+		path:    regexp.MustCompile(`^/v1beta/models/[-.\w]+:(streamGenerateContent|generateContent)$`),
+		read:    readGemini,
+		call:    callGemini,
+		write:   writeGemini,
+		refusal: refuseGemini,
+	},
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead && r.URL.Host == "" {
+		return // Claude Code looks whether its service is there
+	}
+	at := slices.IndexFunc(apis, func(a *api) bool {
+		return r.Method == http.MethodPost && r.URL.Host == "" && a.path.MatchString(r.URL.Path)
+	})
+	if at < 0 {
+		s.mu.Lock()
+		s.others = append(s.others, r.Method+" "+r.RequestURI)
+		s.mu.Unlock()
+		http.Error(w, "this is a model", http.StatusForbidden)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the agent is gone
+	}
+	a := &answer{api: apis[at], w: w, r: r}
+	request, err := a.read(body)
+	if err != nil {
+		a.refuse(http.StatusBadRequest, err.Error())
+		return
+	}
+	a.model = request.Model
+	a.id = s.id()
+	answered, err := s.decide(request, a.api)
+	if err != nil {
+		a.refuse(http.StatusBadRequest, err.Error())
+		return
+	}
+	s.answer(a, answered)
+}
+
+// id returns the number of an answer.
+func (s *Server) id() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serial++
+	return s.serial
+}
+
+// answer sends a reply.
+func (s *Server) answer(a *answer, r *reply) {
+	switch {
+	case r.hangs:
+		select {
+		case <-a.r.Context().Done():
+		case <-s.quit:
+		}
+	case r.status != 0:
+		if r.retryAfter > 0 {
+			a.w.Header().Set("Retry-After", fmt.Sprint(int(r.retryAfter.Seconds())))
+		}
+		a.refuse(r.status, r.message)
+	default:
+		a.write(a, r)
+	}
+}
+
+// answer is a response that is being written.
+type answer struct {
+	*api
+	w     http.ResponseWriter
+	r     *http.Request
+	id    int
+	model string
+}
+
+// refuse answers with an error.
+func (a *answer) refuse(status int, message string) {
+	a.w.Header().Set("Content-Type", "application/json")
+	a.w.WriteHeader(status)
+	a.send("%s", a.refusal(status, message))
+}
+
+// send writes a value as JSON. The agent may be gone.
+func (a *answer) send(format string, v object) {
+	_, _ = fmt.Fprintf(a.w, format, text.JSON(v))
+}
+
+// event sends a server-sent event with data alone.
+func (a *answer) event(v object) { a.send("data: %s\n\n", v) }
+
+// parts are the content of a message: a text, or several, of which each may be a prompt of its
+// own, because an agent puts its context into the same message.
+type parts []part
+
+type part struct {
+	Type, Text string
+	Content    parts // of a tool's result
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *parts) UnmarshalJSON(raw []byte) error {
+	var whole string
+	if json.Unmarshal(raw, &whole) == nil {
+		*p = parts{{Text: whole}}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]part)(p))
+}
+
+// text returns all texts of a content.
+func (p parts) text() string {
+	return strings.Join(text.Map(p, func(one part) string { return one.Text }), "")
+}
+
+// addPrompt adds a text that the agent sends in the role of the user, unless it is its own.
+func addPrompt(r *modeltest.Request, said string) {
+	if said == "" || strings.HasPrefix(said, "<") || strings.HasPrefix(said, "[Request interrupted") {
+		return
+	}
+	r.Prompts = append(r.Prompts, said)
+	r.Outputs = nil
+}
+
+// errNoStream is the error of a request for an answer in one piece, which no agent needs.
+var errNoStream = errors.New("this model only streams")
