@@ -397,6 +397,19 @@ func TestRateLimits(t *testing.T) {
 			[]string{"Retry-After", testNow.Add(2 * time.Minute).Format("Mon, 02 Jan 2006 15:04:05 GMT")},
 			2 * time.Minute,
 		},
+		"Retry-After: 0 beside a reset": {
+			429,
+			limited,
+			[]string{
+				"Retry-After",
+				"0",
+				"X-RateLimit-Requests-Remaining",
+				"0",
+				"X-RateLimit-Requests-Reset",
+				ms(time.Hour),
+			},
+			time.Hour,
+		},
 		"nonsense in Retry-After": {429, "", []string{"Retry-After", "soon"}, time.Minute},
 		"400 without a body": {
 			400,

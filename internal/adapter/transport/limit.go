@@ -46,18 +46,31 @@ func (s Service) RateLimit(until time.Time) error {
 }
 
 // LimitEnd returns the time of Retry-After, or else the announced time, but always a plausible
-// time after now.
+// time after now. "Retry-After: 0" in the answer that refuses a request says nothing.
 func LimitEnd(h http.Header, now, announced time.Time) time.Time {
-	value := h.Get("Retry-After") // seconds, or a date
-	seconds, notSeconds := strconv.ParseFloat(value, 64)
-	date, notDate := http.ParseTime(value)
-	switch {
-	case notSeconds == nil && seconds >= 0:
-		announced = now.Add(time.Duration(min(seconds, 1e9) * float64(time.Second)))
-	case notDate == nil:
-		announced = date
+	end := retryAfter(h.Get("Retry-After"), now)
+	if end.After(now) {
+		announced = end
 	}
 	return PlausibleEnd(now, announced)
+}
+
+// retryAfter reads the value of Retry-After: seconds, such as 90, or a date. It returns zero
+// for any other.
+func retryAfter(value string, now time.Time) time.Time {
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err == nil {
+		const longest = 1e9 // a Duration holds nine times as much
+		if seconds > 0 {    // and no NaN
+			return now.Add(time.Duration(min(seconds, longest) * float64(time.Second)))
+		}
+		return time.Time{}
+	}
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return time.Time{}
+	}
+	return date
 }
 
 // PlausibleEnd returns the end of a limit from the time that a tracker announced; announced is
