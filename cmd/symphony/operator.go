@@ -24,9 +24,7 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	hold := func(*cli.Context) (operate.Change, error) {
-		return operate.Change{Verb: reconcile.VerbHold}, nil
-	}
+	hold := func(*cli.Context) (operate.Hold, error) { return operate.Hold{}, nil }
 	return issueCommand(
 		w,
 		"hold",

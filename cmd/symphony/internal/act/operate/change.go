@@ -10,34 +10,21 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Change is a command that changes the next passes: pause, resume or unblock a project, or
-// hold an issue.
+// Change is a command that changes the next passes of a project: pause, resume or unblock.
 type Change struct {
-	Verb  reconcile.Verb // such as reconcile.VerbPause
-	Issue string         // empty for a command about the project
+	single
+	Verb reconcile.Verb // such as reconcile.VerbPause
 }
 
 // Name implements Command.
 func (c Change) Name() reconcile.Verb { return c.Verb }
 
-// About implements Command.
-func (c Change) About(name string) Command {
-	c.Issue = name
-	return c
-}
-
-func (c Change) atOnce(int) int {
-	if c.Verb == reconcile.VerbHold {
-		return mostAtOnce
-	}
-	return 1
-}
-
-func (Change) waits() bool { return false }
+// About implements Command. A Change is about the project.
+func (c Change) About(string) Command { return c }
 
 func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
 	o := newOperation(p, reconcile.Command{Verb: c.Verb}, runPass)
-	err := o.carryOut(ctx, c.Issue, func() error {
+	err := o.carryOut(ctx, "", func() error {
 		if c.Verb == reconcile.VerbUnblock {
 			if err := o.forgetLimits(ctx); err != nil {
 				return err
@@ -45,6 +32,29 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 		}
 		return o.change(ctx)
 	})
+	return Done{o.result, o.result.JSON()}, err
+}
+
+// Hold gives an issue no further run.
+type Hold struct {
+	Issue string
+}
+
+// Name implements Command.
+func (Hold) Name() reconcile.Verb { return reconcile.VerbHold }
+
+// About implements Command.
+func (c Hold) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (Hold) atOnce(int) int { return mostAtOnce }
+func (Hold) waits() bool    { return false }
+
+func (c Hold) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
+	err := o.carryOut(ctx, c.Issue, func() error { return o.change(ctx) })
 	return Done{o.result, o.result.JSON()}, err
 }
 

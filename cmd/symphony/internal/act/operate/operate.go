@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Command is a command of an operator: a Change, a Retry, a Start, a Stop, a Delivery, a
-// Decision or a Message.
+// Command is a command of an operator: a Change, a Hold, a Retry, a Start, a Stop, a Delivery,
+// a Decision or a Message.
 type Command interface {
 	// Name is the verb, such as reconcile.VerbHold.
 	Name() reconcile.Verb

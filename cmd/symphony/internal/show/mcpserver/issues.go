@@ -141,7 +141,7 @@ func (i issueTools) retry(ctx context.Context, in IssueIn) (operateOut, error) {
 }
 
 func (i issueTools) hold(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.operate(ctx, in.Issue, operate.Change{Verb: reconcile.VerbHold})
+	return i.operate(ctx, in.Issue, operate.Hold{})
 }
 
 func (i issueTools) sendBack(ctx context.Context, in sendBackIn) (operateOut, error) {

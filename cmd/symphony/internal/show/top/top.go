@@ -199,6 +199,8 @@ func (c command) operation() operate.Command {
 		return operate.Retry{}
 	case operate.VerbSendBack:
 		return operate.SendBack{Text: c.text}
+	case reconcile.VerbHold:
+		return operate.Hold{}
 	default:
 		return operate.Change{Verb: verb}
 	}

@@ -158,8 +158,8 @@ func commandFor(verb reconcile.Verb) operate.Command {
 		return operate.Delivery{Verb: verb, NoWait: true}
 	case reconcile.VerbRetry:
 		return operate.Retry{}
-	default:
-		return operate.Change{Verb: verb}
+	default: // reconcile.VerbHold
+		return operate.Hold{}
 	}
 }
 

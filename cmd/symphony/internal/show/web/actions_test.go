@@ -138,7 +138,7 @@ func TestActionOrders(t *testing.T) {
 		{
 			"/api/v1/a%2Fb%20c/hold",
 			"",
-			issue("a/b c", operate.Change{Verb: reconcile.VerbHold, Issue: "a/b c"}),
+			issue("a/b c", operate.Hold{Issue: "a/b c"}),
 		},
 		{
 			"/api/v1/ABC-1/send-back",
@@ -170,7 +170,7 @@ func TestActionOrders(t *testing.T) {
 		{
 			severalPath,
 			`{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`,
-			several(operate.Change{Verb: reconcile.VerbHold}, "ABC-1", "ABC-2"),
+			several(operate.Hold{}, "ABC-1", "ABC-2"),
 		},
 		{
 			severalPath,
