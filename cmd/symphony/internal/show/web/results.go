@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -12,18 +13,18 @@ import (
 
 // results answers GET /api/v1/results.
 func (s *Server) results(w http.ResponseWriter, r *http.Request) error {
-	found, err := s.readResults(r)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	found, err := s.readResults(ctx, r.URL.Query())
 	if err != nil {
 		return err
 	}
 	return answer(w, found)
 }
 
-// readResults reads the results that the query of the address chooses.
-func (s *Server) readResults(r *http.Request) (found report.ResultList, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	q, err := report.ParseQuery(r.URL.Query(), s.source.env.Now().UTC())
+// readResults reads the results that the query of an address chooses.
+func (s *Server) readResults(ctx context.Context, query url.Values) (found report.ResultList, err error) {
+	q, err := report.ParseQuery(query, s.source.env.Now().UTC())
 	if err != nil {
 		return found, err
 	}
@@ -40,18 +41,20 @@ func (s *Server) readResults(r *http.Request) (found report.ResultList, err erro
 
 // resultsPage draws /results.
 func (s *Server) resultsPage(r *http.Request) (p page.Page, files []string, err error) {
-	found, err := s.readResults(r)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	found, err := s.readResults(ctx, r.URL.Query())
 	if err != nil {
 		return p, nil, err
 	}
-	all, err := s.source.projects(r.Context())
+	all, err := s.source.projects(ctx)
 	if err != nil {
 		return p, nil, err
 	}
 	for _, one := range all {
 		files = append(files, filesOf(view.ProjectRow{WorkflowPath: one.Path, StateDir: one.StateDir})...)
 	}
-	labels, err := report.Labels(r.Context(), all)
+	labels, err := report.Labels(ctx, all)
 	if err != nil {
 		return p, files, snapshotError(err)
 	}
