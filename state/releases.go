@@ -103,12 +103,19 @@ func (s Store) SaveReviews(ctx context.Context, now time.Time) error {
 	})
 }
 
-// recordRelease records the release of a claim, unless the claim had no run. toPerson: its
-// agent handed it over to a person.
-func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release, toPerson bool) error {
-	r, err := releaseOf(t, now, c, release)
-	if err != nil || r.Runs == 0 {
+// commitRelease records the release of a claim, unless the claim had no run. It adds a
+// notification if the agent handed the issue over to a person.
+func commitRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+	toPerson, err := addReady(t, now, c, release)
+	if err != nil {
 		return err
+	}
+	r, err := releaseOf(t, now, c, release)
+	if err != nil {
+		return err
+	}
+	if r.Runs == 0 {
+		return nil
 	}
 	r.InReview = toPerson
 	return t.run(

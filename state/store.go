@@ -190,11 +190,7 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	claim := *c.Claim
 	if c.Delete {
 		if c.Release != nil {
-			toPerson, err := addReady(t, now, claim, *c.Release)
-			if err != nil {
-				return err
-			}
-			if err := recordRelease(t, now, claim, *c.Release, toPerson); err != nil {
+			if err := commitRelease(t, now, claim, *c.Release); err != nil {
 				return err
 			}
 		}
