@@ -101,7 +101,7 @@ var (
 		`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\=][^\s&"'\\]*`,
 	}, text.Pattern)
 	basics = text.Map(
-		[]string{`(Basic +)([\w+/-]{8,})`, `(basic +)([\w+/-]{8,})`, `(BASIC +)([\w+/-]{8,})`},
+		[]string{`(Basic +)[\w+/-]{8,}`, `(basic +)[\w+/-]{8,}`, `(BASIC +)[\w+/-]{8,}`},
 		text.Pattern,
 	)
 	tokens = text.Map([]string{
@@ -137,25 +137,30 @@ func isLogin(text string) bool {
 	return err == nil && found && utf8.Valid(user)
 }
 
-// replaceFound replaces the part of each match between the first and the last group of the
-// pattern, which may be missing. It asks secret first, with the byte before the match, the
-// match, and the text after it.
+// replaceFound replaces each match but its groups: the first one begins it, such as "Bearer ",
+// and the second one, the @ of an address, ends it. Either may be missing in the pattern. It
+// asks secret first, with the byte before the match, the match, and the text after it.
 func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found, after string) bool) string {
+	const (
+		endOfFirstGroup    = 3 // the indexes in a match of FindAllStringSubmatchIndex
+		beginOfSecondGroup = 4
+	)
 	var out strings.Builder
 	done := 0
 	for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
 		begin := at[0]
 		end := at[1]
-		if secret(text[max(0, begin-1):begin], text[begin:end], text[end:]) {
-			if len(at) > 2 {
-				begin = at[3]
-			}
-			if len(at) > 4 && at[5] == end && text[at[4]:end] == "@" {
-				end = at[4]
-			}
-			out.WriteString(text[done:begin] + Redacted)
-			done = end
+		if !secret(text[max(0, begin-1):begin], text[begin:end], text[end:]) {
+			continue
 		}
+		if len(at) > endOfFirstGroup {
+			begin = at[endOfFirstGroup]
+		}
+		if len(at) > beginOfSecondGroup {
+			end = at[beginOfSecondGroup]
+		}
+		out.WriteString(text[done:begin] + Redacted)
+		done = end
 	}
 	return out.String() + text[done:]
 }
@@ -173,7 +178,7 @@ func (r *Redactor) Text(text string) string {
 	}
 	parts := strings.Split(text, ellipsis)
 	for i, part := range parts[:len(parts)-1] {
-		if n := r.started(part); n >= minPiece {
+		if n := r.unfinished(part); n >= minPiece {
 			parts[i] = part[:len(part)-n] + Redacted
 		}
 	}
@@ -183,9 +188,9 @@ func (r *Redactor) Text(text string) string {
 // Bytes is Text for bytes.
 func (r *Redactor) Bytes(data []byte) []byte { return []byte(r.Text(string(data))) }
 
-// started returns the length of the longest suffix of the text that is the beginning of a
-// secret.
-func (r *Redactor) started(text string) int {
+// unfinished returns how many bytes at the end of the text are the beginning of a secret: 3 for
+// "key=abc" and the secret abcdef.
+func (r *Redactor) unfinished(text string) int {
 	if text == "" {
 		return 0
 	}
@@ -231,7 +236,7 @@ func (r *Redactor) Split(data []byte) (clean, held []byte) {
 	}
 	if r != nil {
 		text := string(data[:end])
-		if n := r.started(text); n > 0 && n <= maxHeld {
+		if n := r.unfinished(text); n > 0 && n <= maxHeld {
 			end = r.beforeSecret(text, end-n)
 		}
 	}
