@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
@@ -76,7 +77,7 @@ type target struct {
 // target checks a path that the agent wrote. It is built anew from its parts, so that exactly
 // the checked path is sent.
 func (n *names) target(issue reconcile.Issue, method, written string) (target, error) {
-	parts, err := segments(written)
+	parts, err := splitPath(written)
 	if err != nil {
 		return target{}, err
 	}
@@ -181,9 +182,9 @@ func secret(rest []string) bool {
 	return false
 }
 
-// segments returns the decoded parts of a path. It refuses paths that two programs may
-// understand in different ways.
-func segments(path string) ([]string, error) {
+// splitPath returns the decoded parts of a path. It refuses a path that two programs may
+// understand in different ways, such as /repos/acme/app/issues/%2e%2e/hooks.
+func splitPath(path string) ([]string, error) {
 	if strings.ContainsAny(path, "?#") {
 		return nil, agenttool.Refusal(
 			"path_refused",
@@ -202,7 +203,8 @@ func segments(path string) ([]string, error) {
 		if err != nil || isAmbiguous(decoded) {
 			return nil, agenttool.Refusal(
 				"path_refused",
-				"path contains an empty part, a dot, a backslash or a wrong escape",
+				"the part "+strconv.Quote(part)+" of the path is empty, a dot or two, or has a backslash, "+
+					"a control character or a wrong or double escape",
 			)
 		}
 		parts[i] = decoded
