@@ -153,13 +153,7 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	name, value, given := strings.Cut(flag, "=")
 	if takesValue(command, flag) {
 		if len(behind) == 0 {
-			usage := flagOf(command, strings.TrimLeft(flag, "-")).(cli.DocGenerationFlag).GetUsage()
-			return nil, 0, exit.Usage(
-				"%s: %s needs a value: %s",
-				command.Name,
-				flag,
-				strings.ReplaceAll(usage, "`", ""),
-			)
+			return nil, 0, valueMissing(command, flag)
 		}
 		value = behind[0]
 		given = true
@@ -167,9 +161,19 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 		taken = 1
 	}
 	if given && value == "" && !command.Hidden {
-		err = exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
+		return nil, 0, exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
 	}
-	return words, taken, err
+	return words, taken, nil
+}
+
+// valueMissing is the error for a flag at the end of the command line that needs a value.
+func valueMissing(command *cli.Command, flag string) error {
+	usage := ""
+	documented, is := flagOf(command, strings.TrimLeft(flag, "-")).(cli.DocGenerationFlag)
+	if is {
+		usage = strings.ReplaceAll(documented.GetUsage(), "`", "")
+	}
+	return exit.Usage("%s: %s needs a value: %s", command.Name, flag, usage)
 }
 
 // commandOf returns the first word that is neither a flag nor the value of a shared flag,
