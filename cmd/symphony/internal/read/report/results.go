@@ -174,7 +174,7 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 			return r, err
 		}
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return r, fmt.Errorf("read the results of %s: %w", p.Name, ctx.Err())
 		}
 		if problem := exit.From(err); problem.Code != "no_state" {
 			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, problem})
@@ -197,12 +197,12 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultFilter, sums *resultSums) error {
 	f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
 	if err := f.Open(ctx); err != nil {
-		return err
+		return fmt.Errorf("open the state of %s: %w", p.Name, err)
 	}
 	defer f.DB.Close()
 	found, err := f.DB.Views.FindResults(ctx, filter)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the results of %s: %w", p.Name, err)
 	}
 	var prices reconcile.Prices
 	cfg, invalid := f.Project.ConfigWithoutKey()
@@ -240,7 +240,7 @@ func Labels(ctx context.Context, projects []view.Named) ([]string, error) {
 		labels, err := f.DB.Views.ResultLabels(ctx)
 		f.DB.Close()
 		if err != nil {
-			return nil, fmt.Errorf("the labels of %s: %w", p.Name, err)
+			return nil, fmt.Errorf("read the labels of %s: %w", p.Name, err)
 		}
 		all = append(all, labels...)
 	}
