@@ -96,7 +96,8 @@ func (d *draft) release(c Claim, reason, message string) {
 
 // stop asks the run of a claim to end, unless that was asked before. The change, if any, is
 // stored after the request, so that after a crash between the two the stop is repeated. If the
-// run is ending already, only the change is stored.
+// run is ending already, only the change is stored. Only an operator's stop has a change: it
+// holds the issue, and is reported as a hold.
 func (d *draft) stop(c Claim, reason string, change *Change) {
 	r := d.runs[c.RunID]
 	ending := r == nil || r.Outcome != "" || r.StopReason != ""

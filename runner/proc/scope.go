@@ -300,16 +300,23 @@ func unitOf(cgroup string) (unit string, owner int) {
 	return unit, owner
 }
 
-// systemdCgroup returns the path of a process in systemd's cgroup hierarchy: its named
-// hierarchy on older systems, otherwise the unified hierarchy.
-func systemdCgroup(file string) (unified string) {
+// systemdCgroup returns the path of a process in systemd's cgroup hierarchy, from its file
+// /proc/PID/cgroup: of "9:name=systemd:/a.service" on older systems, otherwise of the unified
+// hierarchy, "0::/a.service".
+func systemdCgroup(file string) string {
+	unified := ""
 	for line := range strings.Lines(file) {
-		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
-		if p, ok := strings.CutPrefix(line, "name=systemd:"); ok {
-			return p
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) < 3 {
+			continue
 		}
-		if p, ok := strings.CutPrefix(line, ":"); ok {
-			unified = p
+		controllers := fields[1]
+		cgroup := fields[2]
+		switch controllers {
+		case "name=systemd":
+			return cgroup
+		case "":
+			unified = cgroup
 		}
 	}
 	return unified

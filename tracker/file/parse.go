@@ -118,7 +118,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 	}
 	if fault == nil {
 		r.fill(f, content, front.end)
-		fault = r.incomplete(f)
+		fault = r.requireTitleAndStatus(f)
 	}
 	if fault == nil {
 		return r
@@ -255,8 +255,8 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 	return nil
 }
 
-// incomplete returns nil if title and status of the issue are set.
-func (r *record) incomplete(f fields) fault {
+// requireTitleAndStatus returns a fault if the title or the status of the issue is not set.
+func (r *record) requireTitleAndStatus(f fields) fault {
 	for _, required := range []struct{ key, value string }{
 		{"title", r.issue.Title},
 		{"status", r.issue.State},
