@@ -136,7 +136,7 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 // hour apart count as the same limit and are notified once.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	endsAbout := func(t time.Time) Attention {
-		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{
+		return blocked(CodeAgentQuota+" "+home, t.Round(time.Hour), Block{
 			Code:    CodeAgentQuota,
 			Message: l.Text(home, now),
 			Since:   now,
@@ -148,6 +148,28 @@ func LimitAttention(l Limit, home string, now time.Time) Attention {
 		endsAbout(l.Until.Add(30 * time.Minute)).Key,
 	}
 	return a
+}
+
+// AccountAttention returns the notification of an account that can't be used; false if it can.
+// instead names the agent that takes over, "" if none does: then nothing is started.
+func (p Policy) AccountAttention(a Account, instead string, now time.Time) (Attention, bool) {
+	var out Attention
+	var why string
+	switch {
+	case a.Limit != nil:
+		out = LimitAttention(*a.Limit, a.Home, now)
+		why = CodeAgentQuota + ": " + a.Limit.Text(a.Home, now)
+	case a.Block != nil:
+		out = BlockAttention(*a.Block)
+		out.At = now // its storage time begins now, however old the block is
+		why = a.Block.Code + ": " + a.Block.Message
+	default:
+		return out, false
+	}
+	if instead != "" {
+		out.Text = instead + " works in place of " + p.AgentName(a.Agent) + ": " + why
+	}
+	return out, true
 }
 
 // blocked returns the notification of a block, with a key made of the name and the time.

@@ -46,7 +46,8 @@ func TestLife(t *testing.T) {
 			"plan": func(t *rapid.T) {
 				s := l.snapshot(t)
 				checkPlan(t, s)
-				s.Account = Account{}
+				s.Accounts = nil
+				s.Slots = nil
 				applyThenNothing(t, s)
 			},
 			"time": func(t *rapid.T) {
@@ -117,8 +118,9 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 		s.Only = []string{issueNo(1 + upTo(t, 4, "this")).ID}
 		s.AtOnce = rapid.Bool().Draw(t, "at once")
 	}
+	account := Account{}
 	if rarely(t, "used up") {
-		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
+		account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
 	}
 	if rarely(t, "budget used up") {
 		s.Policy.DailyBudget = DailyBudget{Tokens: 1}
@@ -126,11 +128,12 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 	}
 	if rarely(t, "login fails") {
 		next := l.now.Add(time.Duration(upTo(t, 4, "next try")-3) * time.Minute)
-		s.Account.Block = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}
-		s.Account.Probing = rarely(t, "probing")
+		account.Block = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}
+		account.Probing = rarely(t, "probing")
 	}
+	s.Accounts = []Account{account}
 	if rarely(t, "bounded") {
-		s.Account.Slots = &Slots{Free: upTo(t, 3, "free slots"), Max: 3}
+		s.Slots = &Slots{Free: upTo(t, 3, "free slots"), Max: 3}
 	}
 	if rarely(t, "no answer") {
 		return s

@@ -174,6 +174,7 @@ type Claim struct {
 	Status              ClaimStatus
 	Version             int64  // incremented by every write; 0 for a claim that is not stored yet
 	RunID               string // the run that owns a running claim; otherwise the last run
+	Agent               Agent  // of that run; the zero value before the first
 
 	// the next run's attempt number: 0 for the first run, which the template sees as null
 	// (specification 5.4)
@@ -416,6 +417,7 @@ type Orders struct {
 type Run struct {
 	ID                   string
 	Kind                 RunKind
+	Agent                Agent // the zero value for a run without an issue's agent
 	IssueID, Identifier  string
 	Attempt              int
 	Phase                Phase

@@ -70,15 +70,6 @@ func TestAccount(t *testing.T) {
 			Since:   noon,
 			NextTry: noon,
 		}, nil, "dispatch A-2 probe"},
-		{"two of three slots", Account{Slots: &Slots{
-			Free:  1,
-			Taken: 1,
-			Max:   2,
-		}}, nil, nil, "dispatch A-2; retry A-3 no_slot"},
-		{"no slot", Account{Slots: &Slots{
-			Taken: 2,
-			Max:   2,
-		}}, nil, nil, "retry A-3 no_slot; skip A-2 no_slot"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(issueNo(3), nil)
@@ -86,11 +77,27 @@ func TestAccount(t *testing.T) {
 				s.running(issueNo(1), row.run)
 			}
 			s.same().candidates(issueNo(2))
-			s.Account = row.account
+			s.Accounts = []Account{row.account}
 			s.AgentBlock = row.own
 			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
 		})
 	}
+}
+
+// A limit of runs over all projects goes to the first contenders.
+func TestAccountSlots(t *testing.T) {
+	for want, slots := range map[string]Slots{
+		"dispatch A-2; retry A-3 no_slot":     {Free: 1, Taken: 1, Max: 2},
+		"retry A-3 no_slot; skip A-2 no_slot": {Taken: 2, Max: 2},
+	} {
+		s := newScene().claim(issueNo(3), nil).same().candidates(issueNo(2))
+		s.Slots = &slots
+		equal(t, "plan", story(Compute(s.Snapshot)), want)
+	}
+	s := newScene().candidates(issueNo(2))
+	s.Slots = &Slots{Home: "/home/ann/.codex", Taken: 2, Max: 2}
+	equal(t, "skip", Compute(s.Snapshot).Skips[0].Message,
+		"SYMPHONY_MAX_AGENTS: both slots of /home/ann/.codex are taken")
 }
 
 // A skip and a waiting retry name what they wait for.
@@ -103,24 +110,22 @@ func TestAccountSaysWhy(t *testing.T) {
 			Limit: &Limit{Window: "secondary", Until: noon.Add(72 * time.Hour)},
 		},
 		"blocked: agent_auth: log in": {Block: authBlock(0, time.Second)},
-		"no_slot: SYMPHONY_MAX_AGENTS: both slots of /home/ann/.codex are taken": {
-			Slots: &Slots{Taken: 2, Max: 2},
-		},
 	} {
 		s := newScene().candidates(issueNo(2))
-		account.Home = "/home/ann/.codex"
-		s.Account = account
+		account.Agent = Agent{Kind: "codex", Home: "/home/ann/.codex"}
+		s.Policy.Agents = []Agent{account.Agent}
+		s.Accounts = []Account{account}
 		skip := Compute(s.Snapshot).Skips[0]
 		equal(t, "skip", skip.Reason+": "+skip.Message, want)
 	}
 	asking := newScene().running(issueNo(1), nil).candidates(issueNo(2)).same()
 	asking.Asking = []string{"run-A-1"}
 	asking.Policy.MaxConcurrent = 10
-	asking.Account = Account{Home: "/h", Slots: &Slots{Taken: 2, Max: 2}}
+	asking.Slots = &Slots{Home: "/h", Taken: 2, Max: 2}
 	equal(t, "an agent waits for an answer", Compute(asking.Snapshot).Skips[0].Message,
 		"SYMPHONY_MAX_AGENTS: both slots of /h are taken, 1 of 2 by an agent that waits for your answer")
 	s := newScene().claim(issueNo(3), nil).same()
-	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
+	s.Slots = &Slots{Home: "/h", Taken: 1, Max: 1}
 	s.Only = []string{"id-3"}
 	s.AtOnce = true // the account's limit applies even to a pass that may exceed the workflow's
 	p := compute(s.Snapshot)
@@ -158,7 +163,7 @@ func TestAccountFaultSettled(t *testing.T) {
 				r.ErrorCode = row.code
 				r.StartedAt = noon.Add(-time.Minute)
 			})
-			s.Account = row.account
+			s.Accounts = []Account{row.account}
 			p := compute(s.Snapshot)
 			equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
 			equal(t, "own block", p.s.AgentBlock != nil, row.own)
@@ -205,7 +210,7 @@ type fakeAccounts struct {
 	asked    []string
 }
 
-func (f *fakeAccounts) Look(context.Context, time.Time) Account { return f.account }
+func (f *fakeAccounts) Look(context.Context, time.Time) []Account { return []Account{f.account} }
 
 func (f *fakeAccounts) TakeSlots(_ context.Context, want, _ int, dryRun bool) (*Slots, error) {
 	f.asked = append(f.asked, fmt.Sprintf("%d %v", want, dryRun))

@@ -27,11 +27,13 @@ type dispatch struct {
 	askingOnHost map[string]int
 	noHost       *Obstacle                // why no host can take a run; nil if that is not known
 	lost         map[string]time.Duration // of LostHosts
-	// obstacle keeps every issue from starting. The block of the agent or the account, and the
-	// budget of the day, stop only contenders that no person wants (isWanted). Each is nil if
-	// it is not in the way.
+	// obstacle keeps every issue from starting. The block of the agent, and the budget of the
+	// day, stop only contenders that no person wants (isWanted). Each is nil if it is not in
+	// the way.
 	obstacle, block, budget *Obstacle
-	candidates              map[string]Issue // by id; nil until a candidate is blocked
+	// testers are the issues whose runs test whether the blocks of accounts are over.
+	testers    map[Agent]string
+	candidates map[string]Issue // by id; nil until a candidate is blocked
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4). People see
@@ -46,7 +48,8 @@ func (p *planner) dispatch() {
 	}
 	d := p.newDispatch()
 	queued := 0
-	obstacle := cmp.Or(d.obstacle, d.block, d.budget)
+	_, noAgent := d.chooseAgent(contender{})
+	obstacle := cmp.Or(d.obstacle, noAgent, d.block, d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
 		skip := Skip{
@@ -115,16 +118,10 @@ func (p *planner) newDispatch() *dispatch {
 		}
 	}
 	d.surveyHosts()
-	tester := ""
-	for _, b := range p.dispatchBlocks() {
-		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
-		for _, r := range p.s.Runs {
-			if p.runs[r.ID] != nil && b.stopsRunsOn(r.Host) && b.startedUnder(r) {
-				waits = true
-				tester = r.Identifier
-			}
-		}
-		if waits {
+	d.findTesters()
+	if b := p.s.agentBlock(); b != nil {
+		tester := d.testerOf(*b, func(r Run) bool { return b.stopsRunsOn(r.Host) })
+		if tester != "" || p.s.Now.Before(b.NextTry) {
 			d.block = b.obstacle(tester)
 		}
 	}
@@ -142,17 +139,29 @@ func (b Block) obstacle(tester string) *Obstacle {
 	}
 }
 
-// dispatchBlocks returns the blocks of this machine under which only a single run may start at
-// a time.
-func (p *planner) dispatchBlocks() []*Block {
+// agentBlock returns the block of this machine under which only a single run may start at a
+// time; nil for none.
+func (s *Snapshot) agentBlock() *Block {
 	host := ""
-	if len(p.s.Policy.Hosts) > 0 {
-		host = p.s.Policy.Hosts[0]
+	if len(s.Policy.Hosts) > 0 {
+		host = s.Policy.Hosts[0]
 	}
-	return slices.DeleteFunc(
-		[]*Block{p.s.Account.Block, p.s.AgentBlock},
-		func(b *Block) bool { return b == nil || !b.stopsRunsOn(host) },
-	)
+	if s.AgentBlock == nil || !s.AgentBlock.stopsRunsOn(host) {
+		return nil
+	}
+	return s.AgentBlock
+}
+
+// dispatchBlocks returns the blocks under which only a single run may start at a time: of
+// accounts, and of this machine.
+func (s *Snapshot) dispatchBlocks() (list []*Block) {
+	if s.hasAccounts() {
+		for _, account := range s.Accounts {
+			list = append(list, account.Block)
+		}
+	}
+	list = append(list, s.agentBlock())
+	return slices.DeleteFunc(list, func(b *Block) bool { return b == nil })
 }
 
 // take counts an agent that works on an issue in a state.
@@ -177,7 +186,7 @@ func (d *dispatch) contenders() []contender {
 	}
 	list := slices.Concat(slices.DeleteFunc(retries, isBlocked), d.unclaimed())
 	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
-	for _, b := range d.dispatchBlocks() {
+	for _, b := range d.s.dispatchBlocks() {
 		slices.SortStableFunc(
 			list,
 			func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) },
@@ -261,11 +270,7 @@ func rank(i Issue) (priority int, created int64) {
 // obstacle returns the obstacle that keeps every issue from starting, except for the blocks
 // that a run may test; nil for none.
 func (s *Snapshot) obstacle() *Obstacle {
-	limit := s.Account.Limit
 	least := s.Policy.MinFreeBytes
-	if len(s.Policy.Hosts) > 0 {
-		limit = nil // agents there use other accounts
-	}
 	switch {
 	case s.Paused:
 		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
@@ -273,12 +278,6 @@ func (s *Snapshot) obstacle() *Obstacle {
 		return &Obstacle{
 			Reason:  SkipBlocked,
 			Message: s.MachineBlock.Code + ": " + s.MachineBlock.Message,
-		}
-	case limit != nil:
-		return &Obstacle{
-			Reason:  SkipRateLimited,
-			Message: limit.Text(s.Account.Home, s.Now),
-			Until:   limit.Until,
 		}
 	case s.Tracker != nil && s.Tracker.Low:
 		return &Obstacle{
@@ -314,10 +313,12 @@ func (d *dispatch) laterObstacle() *Obstacle {
 			claim: c,
 		})
 	}
-	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), wanted) {
+	_, noAgent := d.chooseAgent(contender{})
+	isLimit := noAgent != nil && noAgent.Reason == SkipRateLimited
+	if d.obstacle == nil && !isLimit && slices.ContainsFunc(d.byAge(), wanted) {
 		return nil
 	}
-	return cmp.Or(d.obstacle, d.block, d.budget)
+	return cmp.Or(d.obstacle, noAgent, d.block, d.budget)
 }
 
 // isWanted reports whether a person wants this run now: by symphony run or retry, or by ending
@@ -332,7 +333,7 @@ func (s *Snapshot) isWanted(c contender) bool {
 func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	s := d.s
 	pol := d.s.Policy
-	account := d.s.Account
+	_, noAgent := d.chooseAgent(c)
 	issue := c.issue
 	names, open := s.blockers(issue)
 	state := NormalizeState(issue.State)
@@ -362,6 +363,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
 	case d.unverifiedHost(issue.ID) != "":
 		return SkipUnverified, "", "its last run may still be at work on " + d.unverifiedHost(issue.ID)
+	case noAgent != nil:
+		return noAgent.Reason, "", noAgent.Message
 	case d.block != nil && !s.isWanted(c):
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.isWanted(c):
@@ -370,7 +373,7 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipNoSlot, "", pol.SlotsText(d.taken, pol.MaxConcurrent, "")
 	case !anySlot && limited && pol.SlotsFull(d.byState[state], limit):
 		return SkipNoSlotInState, "", pol.SlotsText(d.byState[state], limit, " for "+issue.State)
-	case account.Slots != nil && account.Slots.Free <= 0:
+	case s.Slots != nil && s.Slots.Free <= 0:
 		return SkipNoSlot, "", d.accountText()
 	}
 	_, reason, message = d.chooseHost(c)
@@ -383,10 +386,10 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 // accountText is the sentence about slots of SYMPHONY_MAX_AGENTS that are full. Others of the
 // account's agents than those of this project count as working.
 func (d *dispatch) accountText() string {
-	slots := d.s.Account.Slots
+	slots := d.s.Slots
 	asking := min(d.taken.Asking, slots.Taken)
 	use := SlotUse{Working: slots.Taken - asking, Asking: asking}
-	return MaxAgentsVar + ": " + d.s.Policy.SlotsText(use, slots.Max, " of "+d.s.Account.Home)
+	return MaxAgentsVar + ": " + d.s.Policy.SlotsText(use, slots.Max, " of "+slots.Home)
 }
 
 // begins reports whether a run would be the first step on the issue, without an operator's
@@ -475,10 +478,11 @@ func (d *dispatch) mendOfBlockers(issue Issue) string {
 // start makes the contender's claim running and adds the dispatch of its run.
 func (d *dispatch) start(c contender) {
 	host, _, _ := d.chooseHost(c)
-	claim := d.s.startedClaim(c)
+	agent, _ := d.chooseAgent(c)
+	claim := d.s.startedClaim(c, agent)
 	change := d.put(claim)
 	change.Insert = d.s.newRun(claim, host)
-	d.occupy(c, host)
+	d.occupy(c, host, agent)
 	reason := ""
 	if c.claim != nil {
 		reason = string(c.claim.Kind)
@@ -492,14 +496,33 @@ func (d *dispatch) start(c contender) {
 		IssueID:    c.issue.ID,
 		Identifier: c.issue.Identifier,
 		Reason:     reason,
+		Message:    d.takeover(c, agent),
 		Change:     change,
 		Probe:      probed,
 	})
 }
 
-// startedClaim returns the contender's claim with a run that is starting; a new claim for a
-// candidate.
-func (s *Snapshot) startedClaim(c contender) Claim {
+// takeover says that another agent than the normal one, or than the one before, works on the
+// issue; empty if that is not so.
+func (d *dispatch) takeover(c contender, agent Agent) string {
+	name := d.s.Policy.AgentName
+	before := d.s.Policy.AgentsFor(c.issue.Labels)[0]
+	if c.claim != nil && c.claim.Agent != (Agent{}) {
+		before = c.claim.Agent
+	}
+	if agent == before {
+		return ""
+	}
+	why := "the workflow chooses it now"
+	if o := d.agentObstacle(before); o != nil && d.s.hasAccounts() {
+		why = o.Message
+	}
+	return name(agent) + " works in place of " + name(before) + ": " + why
+}
+
+// startedClaim returns the contender's claim with a run of an agent that is starting; a new
+// claim for a candidate.
+func (s *Snapshot) startedClaim(c contender, agent Agent) Claim {
 	claim := Claim{
 		IssueID:    c.issue.ID,
 		Identifier: c.issue.Identifier,
@@ -510,6 +533,7 @@ func (s *Snapshot) startedClaim(c contender) Claim {
 		claim = *c.claim
 	}
 	claim.Status = Running
+	claim.Agent = agent
 	claim.Issue = c.issue
 	claim.StartedIn = c.issue.State
 	claim.DueAt = time.Time{}
@@ -526,6 +550,7 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 	}
 	run := &Run{
 		Kind:          AgentRun,
+		Agent:         claim.Agent,
 		IssueID:       claim.Issue.ID,
 		Identifier:    claim.Issue.Identifier,
 		Attempt:       claim.Attempt,
@@ -544,15 +569,19 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 
 // occupy takes the slots of the contender's run. If the run tests whether a block is over, the
 // block stops the next contenders.
-func (d *dispatch) occupy(c contender, host string) {
+func (d *dispatch) occupy(c contender, host string, agent Agent) {
 	d.take(c.issue.State, SlotUse{Working: 1})
 	d.started++
 	d.onHost[host]++
-	if slots := d.s.Account.Slots; slots != nil {
-		d.s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
+	if d.s.Slots != nil {
+		next := *d.s.Slots
+		next.Free--
+		next.Taken++
+		d.s.Slots = &next
 	}
-	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
-		d.block = blocks[0].obstacle(c.issue.Identifier)
+	d.testers[agent] = c.issue.Identifier
+	if b := d.s.agentBlock(); b != nil && d.block == nil {
+		d.block = b.obstacle(c.issue.Identifier)
 	}
 }
 
@@ -564,13 +593,14 @@ func (s *Snapshot) testBlocks(c contender, host string, change *Change) (probed 
 		change.RemoteBlocks = s.setRemoteBlock(host, b.Tried(s.Now))
 		tests = true
 	}
-	if b := s.Account.Block; b != nil && host == "" {
+	agent := change.Insert.Agent
+	if b := s.account(agent).Block; b != nil && host == "" {
 		next := b.Tried(s.Now)
 		read := *b
 		if s.isWanted(c) {
 			read.NextTry = time.Time{} // whenever the next try is due
 		}
-		s.Account.Block = &next
+		s.setBlock(agent, &next)
 		probed = &read
 		tests = true
 	}

@@ -327,7 +327,7 @@ func TestHosts(t *testing.T) {
 		},
 		{"faults of this machine's account and codex do not count", newScene().hosted().edit(func(s *Snapshot) {
 			s.AgentBlock = &Block{Code: "agent_auth", NextTry: noon.Add(time.Hour)}
-			s.Account.Limit = &Limit{Until: noon.Add(time.Hour)}
+			s.Accounts = []Account{{Limit: &Limit{Until: noon.Add(time.Hour)}}}
 		}), "near"},
 		{"the repository can't be reached from this machine", newScene().hosted().edit(func(s *Snapshot) {
 			s.AgentBlock = &Block{

@@ -68,7 +68,7 @@ func checkPlan(t *rapid.T, s Snapshot) {
 // checkDispatches checks what is started and what is skipped.
 func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	if len(s.Policy.Hosts) > 0 { // agents there use other accounts
-		s.Account = Account{Slots: s.Account.Slots}
+		s.Accounts = nil
 	}
 	used := p.newDispatch()
 	started := map[string]int{}
@@ -102,14 +102,14 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 					state,
 				)
 			}
-			if (a.Probe != nil) != (s.Account.Block != nil) {
+			if (a.Probe != nil) != (s.account(Agent{}).Block != nil) {
 				fail("a run under a block is its probe, and no other is")
 			}
 		default:
 		}
 	}
 	n := len(started)
-	account := s.Account
+	account := s.account(Agent{})
 	switch {
 	case n == 0:
 	case p.s.Paused,
@@ -122,7 +122,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 		s.Policy.DailyBudget.Set() && n > asked:
 		fail("dispatched")
 	case n > asked+1 && (p.s.AgentBlock != nil && len(s.Policy.Hosts) == 0 || account.Block != nil),
-		account.Slots != nil && n > account.Slots.Free:
+		s.Slots != nil && n > s.Slots.Free:
 		fail("%d dispatched", n)
 	case p.plan.Obstacle != nil:
 		fail("something is started in spite of %s", p.plan.Obstacle.Reason)

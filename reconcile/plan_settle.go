@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -169,6 +170,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	c.Status = Waiting
+	c.Agent = r.Agent
 	c.Attempt = r.Attempt
 	c.DueAt = ended
 	c.ErrorCode = r.ErrorCode
@@ -265,7 +267,7 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	// The fault of a run that began before the blocks were last ended may be repaired, unless
 	// the clock was set back since.
 	outdated := r.StartedAt.Before(p.s.Unblocked) && !p.s.Unblocked.After(p.s.Now)
-	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.Account.shared(r) {
+	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.keptByAccount(r) {
 		return
 	}
 	before := p.s.AgentBlock
@@ -289,6 +291,13 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	} else {
 		change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
 	}
+}
+
+// keptByAccount reports whether the block after a run is a matter of its agent's account: that
+// has it, or the workflow does not use the account any more.
+func (s *Snapshot) keptByAccount(r Run) bool {
+	isUsed := slices.Contains(s.Policy.AllAgents(), r.Agent)
+	return s.account(r.Agent).shared(r) || AccountFault(r.ErrorCode) && !isUsed
 }
 
 // shared reports whether all projects of the account know of the fault that a run ended with,

@@ -353,10 +353,10 @@ type Others interface {
 	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }
 
-// Accounts is the account that several projects share, as a pass uses it.
+// Accounts are the accounts of agents, which several projects share, as a pass uses them.
 type Accounts interface {
-	// Look reads the state. If that fails, the account counts as an account without faults.
-	Look(ctx context.Context, now time.Time) Account
+	// Look reads the state of every account. If that fails, it counts as one without faults.
+	Look(ctx context.Context, now time.Time) []Account
 	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all,
 	// and returns the slots that the pass reserved; a dry run only counts. lent is how many
 	// agents of this project wait for a person's answer and lend their slots. Nil slots: the
@@ -364,7 +364,8 @@ type Accounts interface {
 	TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*Slots, error)
 	// Release gives back the slots that were not used.
 	Release()
-	// Probe records that the run, which is stored next, tests whether the block is over. If
+	// Probe records that the run, which is stored next, tests whether the block of its agent's
+	// account is over. If
 	// another project was first, or the block is over, the error wraps ErrConflict and nothing
 	// was written. The record's time is the time of the run's start, so that the run counts as
 	// started under the block.

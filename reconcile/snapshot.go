@@ -14,11 +14,14 @@ type Snapshot struct {
 	// State is the content of the database, except for MachineBlock, which is the fault that
 	// this pass found, nil if it did not check.
 	State
-	Now     time.Time
-	Boot    string        // boot id of this machine
-	Mono    time.Duration // CLOCK_MONOTONIC
-	Policy  Policy
-	Account Account // the state that all projects of a codex home share
+	Now    time.Time
+	Boot   string        // boot id of this machine
+	Mono   time.Duration // CLOCK_MONOTONIC
+	Policy Policy
+	// Accounts are the accounts of the policy's agents, those that are known. Slots are nil if
+	// the number of live runs is not bounded, or if this pass did not ask for slots.
+	Accounts []Account
+	Slots    *Slots
 	// by another project of the account: the sentences of Others.Claimed, by the issue's id
 	Claimed  map[string]string
 	Liveness map[string]Liveness // of every unsettled run, by its id
@@ -206,6 +209,12 @@ type Policy struct {
 	StopGrace    time.Duration
 	MinFreeBytes int64 // nothing is dispatched if less space is free on the workspace volume
 
+	// Agents are the agents that may work on issues, in order: the first is the normal one,
+	// each other takes over while the accounts before it can't be used. AgentsByLabel replace
+	// them for the issues of a label.
+	Agents        []Agent
+	AgentsByLabel []LabelAgents
+
 	// Hosts are the machines on which runs work, none for this machine. MaxPerHost is the
 	// number of agents that each may run at once, 0 for any. LostAfter is how long a run works
 	// without a link to its worker; then its host ends it. RestartLost: after twice that time
@@ -256,41 +265,6 @@ func (p Policy) Ours(i Issue) bool {
 
 func contains(states []string, state string) bool {
 	return slices.ContainsFunc(states, func(s string) bool { return SameState(s, state) })
-}
-
-// Account is the state that all projects with the same codex home share, as a pass read it.
-type Account struct {
-	Home    string // the codex home, by which messages name the account
-	Limit   *Limit // a part of the account's allowance that is used up; nil if none is known
-	Block   *Block // a fault of login or allowance that a run of any project met; nil for none
-	Probing bool   // a run that tests whether the block is over is alive
-	// Over is when a limit or a block last ended, zero if unknown. Faults of runs that began
-	// before it are outdated.
-	Over time.Time
-	// nil if the number of live runs is not bounded, or if this pass did not ask for slots
-	Slots *Slots
-}
-
-// Limit is a window of the account's allowance that is used up.
-type Limit struct {
-	Window       string // codex's word: primary, secondary
-	Since, Until time.Time
-}
-
-// Slots count the runs that SYMPHONY_MAX_AGENTS allows an account.
-type Slots struct {
-	Free  int // reserved for this pass
-	Taken int // taken by live runs, and by passes that are about to start runs
-	Max   int
-}
-
-// MaxAgentsVar is the environment variable that bounds the live runs of an account over all
-// projects.
-const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
-
-// Text names the used-up allowance and its end, in the time zone of now.
-func (l Limit) Text(home string, now time.Time) string {
-	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
 }
 
 // ActionKind is the kind of an action of a pass.

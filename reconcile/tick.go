@@ -130,8 +130,8 @@ func (t *tick) load(ctx context.Context) bool {
 	t.storedBlock = s.MachineBlock
 	s.MachineBlock = t.foundBlock
 	if t.Accounts != nil {
-		s.Account = t.Accounts.Look(ctx, s.Now)
-		s.Account.Slots = t.slots
+		s.Accounts = t.Accounts.Look(ctx, s.Now)
+		s.Slots = t.slots
 	}
 	return true
 }
@@ -352,7 +352,7 @@ func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 		return t.startNothing(err)
 	}
 	t.slots = slots
-	t.snapshot.Account.Slots = slots
+	t.snapshot.Slots = slots
 	return slots == nil || slots.Free >= want
 }
 

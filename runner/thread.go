@@ -24,6 +24,8 @@ type openedThread struct {
 	replaces bool
 	// elsewhere is set if the issue's last thread is in another codex home.
 	elsewhere bool
+	// last is the last run on that thread, nil if it is not elsewhere or no longer stored.
+	last *reconcile.Run
 }
 
 // note returns the note about earlier threads for a new thread.
@@ -32,7 +34,7 @@ func (t openedThread) note() string {
 	case !t.worked:
 		return ""
 	case t.elsewhere:
-		return agent.WorkElsewhere
+		return agent.WorkElsewhere(t.last)
 	}
 	return agent.EarlierWork
 }
@@ -166,7 +168,12 @@ func (o *threadOpener) openThread(
 		return thread.ID != "" && thread.WorkspaceID == o.site.space.ID && !o.site.space.Created
 	}
 	elsewhere := newest.ID != here.ID
+	var last *reconcile.Run
 	if elsewhere {
+		last, err = o.lastRunOf(ctx, newest.ID)
+		if err != nil {
+			return openedThread{}, err
+		}
 		o.log.Info(
 			"the issue's last thread is in another codex home",
 			"thread_id", newest.ID,
@@ -187,7 +194,20 @@ func (o *threadOpener) openThread(
 		worked:    workedHere(newest),
 		replaces:  newest.ID != "",
 		elsewhere: elsewhere,
+		last:      last,
 	}, err
+}
+
+// lastRunOf returns the last run of the issue on a thread, nil if it is no longer stored.
+func (o *threadOpener) lastRunOf(ctx context.Context, thread string) (*reconcile.Run, error) {
+	last, found, err := o.journal.LastRunOf(ctx, o.run.IssueID, thread)
+	if err != nil {
+		return nil, fmt.Errorf("read the last run of the other thread: %w", err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return &last, nil
 }
 
 // resumeThread resumes a thread. If the result is neither resumed nor an error, the caller

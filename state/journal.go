@@ -60,7 +60,9 @@ const runColumns = `id,
 	delivery,
 	activity,
 	remote,
-	heard_at`
+	heard_at,
+	agent,
+	agent_home`
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
@@ -115,6 +117,8 @@ func runFields(r *reconcile.Run) []any {
 		&r.Activity,
 		&r.Remote,
 		stampOf(&r.HeardAt),
+		&r.Agent.Kind,
+		&r.Agent.Home,
 	}
 }
 
@@ -152,10 +156,11 @@ func (j Journal) take(
 // decrease: SaveThread may have raised them already.
 const (
 	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id,
-		thread_id, turn_id, turns, turns_done, progress, handoff_at, handoff_state, model, links, remote, delivery`
+		thread_id, turn_id, turns, turns_done, progress, handoff_at, handoff_state, model, links, remote, delivery,
+		agent, agent_home`
 	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id,
 		:thread_id, :turn_id, :turns, :turns_done, :progress, :handoff_at, :handoff_state, :model, :links,
-		:remote, :delivery`
+		:remote, :delivery, :agent, :agent_home`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
 		last_event_at = :last_event_at, heard_at = :heard_at, activity = :activity, rate_limits = :rate_limits,
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
@@ -171,6 +176,8 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("id", r.ID),
 		sql.Named("now", stamp(now)),
 		sql.Named("phase", r.Phase),
+		sql.Named("agent", r.Agent.Kind),
+		sql.Named("agent_home", r.Agent.Home),
 		sql.Named("workspace_path", r.WorkspacePath),
 		sql.Named("workspace_root", r.WorkspaceRoot),
 		sql.Named("workspace_id", r.WorkspaceID),

@@ -409,7 +409,9 @@ const claimColumns = `issue_id,
 	claimed_at,
 	updated_at,
 	delivery,
-	started_in`
+	started_in,
+	agent,
+	agent_home`
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
@@ -440,6 +442,8 @@ func claimFields(c *reconcile.Claim) []any {
 		stampOf(&c.UpdatedAt),
 		jsonOf(&c.Delivery),
 		&c.StartedIn,
+		&c.Agent.Kind,
+		&c.Agent.Home,
 	}
 }
 

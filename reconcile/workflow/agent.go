@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -59,13 +60,9 @@ var agentKinds = []agentKind{
 	{name: agentACP, home: ".config/acp"},
 }
 
-// kindNamed returns a kind besides codex, false for others.
-func kindNamed(name string) (kind agentKind, found bool) {
-	at := slices.IndexFunc(agentKinds, func(k agentKind) bool { return k.name == name })
-	if at < 0 {
-		return kind, false
-	}
-	return agentKinds[at], true
+// kindNamed returns a kind besides codex; the zero value for others.
+func kindNamed(name string) agentKind {
+	return text.First(agentKinds, func(k agentKind) bool { return k.name == name })
 }
 
 // AgentCommand returns the command that starts a kind of agent by default, such as
@@ -74,14 +71,20 @@ func AgentCommand(kind string) string {
 	if kind == AgentCodex {
 		return codexCommand
 	}
-	k, _ := kindNamed(kind)
-	return k.command
+	return kindNamed(kind).command
 }
 
 // NeedsModel reports whether a kind of agent works only with agent.model.
 func NeedsModel(kind string) bool {
-	k, _ := kindNamed(kind)
-	return k.needsModel
+	return kindNamed(kind).needsModel
+}
+
+// AgentChoice is an agent that may work on an issue.
+type AgentChoice struct {
+	Kind string // such as codex
+	// Home is the directory of its login, "" for codex's own default.
+	Home                   string
+	Command, Model, Effort string
 }
 
 // The sandboxes of agents.
@@ -107,62 +110,102 @@ var ofSandboxes = []string{"agent.network", "agent.writable_roots", "agent.pass_
 // ofOthers are the keys that only other kinds of agents have.
 var ofOthers = []string{"agent.command", "agent.model", "agent.effort", "agent.env", "agent.trust"}
 
-// agentKind checks the keys of the agent's kind. For a kind besides codex it puts what these
-// say in the place of the keys of codex, and refuses what that kind does not have yet.
-func (r *reader) agentKind() {
-	name := r.cfg.Agent.Kind
-	if name == AgentCodex {
+// agents checks the keys of the agents, and finds out which agents may work on an issue.
+func (r *reader) agents() {
+	own := &r.cfg.Agent
+	if !slices.Contains(AgentKinds(), own.Kind) {
+		return // it was refused
+	}
+	own.agents = r.choices(r.field("agent.kind"), AgentChoice{Kind: own.Kind})
+	for i := range own.ByLabel {
+		row := &own.ByLabel[i]
+		if row.Kind != "" {
+			set := AgentChoice{Kind: row.Kind, Command: row.Command, Model: row.Model, Effort: row.Effort}
+			row.agents = r.choices(r.item(r.field("agent.by_label"), i), set)
+		}
+	}
+	kinds := own.kinds()
+	if !slices.Contains(kinds, AgentCodex) {
+		for _, key := range ofCodex {
+			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
+		}
+	} else if own.Allow != nil {
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("agent.network"),
+			"codex's own sandbox can't allow single hosts",
+			"write true or false, or use another agent.kind",
+		)
+	}
+	others := own.others()
+	if len(others) == 0 {
 		r.onlyCodex()
 		return
 	}
-	kind, found := kindNamed(name)
-	if !found {
-		return // it was refused
-	}
-	for _, key := range ofCodex {
-		r.warnKey(key, "no effect with agent.kind: "+name)
-	}
-	if kind.countsNoTokens {
+	for _, kind := range others {
+		if !kindNamed(kind).countsNoTokens {
+			continue
+		}
 		for _, key := range []string{"agent.max_tokens", "agent.budget_per_day"} {
-			r.warnKey(key, "no effect with agent.kind: "+name+", which does not report its tokens")
+			r.warnKey(key, "no effect with agent.kind: "+kind+", which does not report its tokens")
 		}
 	}
-	r.confined(kind)
-	r.notYet(kind)
-	own := &r.cfg.Agent
-	codex := &r.cfg.Codex
-	codex.Command = own.Command
-	switch {
-	case own.Command == "" && kind.command == "":
-		r.invalid(r.field("agent.kind"), "acp needs agent.command", "write the command that starts the agent")
-	case own.Command == "":
-		codex.Command = kind.command
+	r.confined(others)
+	r.notYet(others[0])
+}
+
+// kinds returns the kinds of the agents that may work on issues, each once: the usual ones
+// first.
+func (a *Agent) kinds() []string {
+	list := text.Map(a.agents, func(c AgentChoice) string { return c.Kind })
+	if len(list) == 0 {
+		list = []string{a.Kind}
 	}
-	if own.Model == "" && kind.needsModel {
+	for _, row := range a.ByLabel {
+		if row.Kind != "" {
+			list = append(list, row.Kind)
+		}
+	}
+	return text.Unique(list)
+}
+
+// others returns the kinds besides codex. The first is the one whose command, model and effort
+// are below agent.
+func (a *Agent) others() []string {
+	return slices.DeleteFunc(a.kinds(), func(kind string) bool { return kind == AgentCodex })
+}
+
+// choices returns the agents of a kind with these settings in the place of the usual ones. at
+// is where the file chooses the kind.
+func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
+	own := &r.cfg.Agent
+	if set.Kind == AgentCodex {
+		codex := &r.cfg.Codex
+		set.Home = codex.Home
+		set.Command = cmp.Or(set.Command, codex.Command)
+		set.Model = cmp.Or(set.Model, codex.Model)
+		set.Effort = cmp.Or(set.Effort, codex.Effort)
+		return []AgentChoice{set}
+	}
+	kind := kindNamed(set.Kind)
+	if own.others()[0] == set.Kind {
+		set.Command = cmp.Or(set.Command, own.Command)
+		set.Model = cmp.Or(set.Model, own.Model)
+		set.Effort = cmp.Or(set.Effort, own.Effort)
+	}
+	set.Home = filepath.Join(r.env.Home, kind.home)
+	set.Command = cmp.Or(set.Command, kind.command)
+	if set.Command == "" {
+		r.invalid(at, "acp needs agent.command", "write the command that starts the agent")
+	}
+	if set.Model == "" && kind.needsModel {
 		r.invalid(
-			r.field("agent.kind"),
-			name+" needs agent.model, because it would choose a model itself, perhaps of another provider",
+			at,
+			kind.name+" needs agent.model, because it would choose a model itself, perhaps of another provider",
 			"write for instance agent.model: anthropic/claude-opus-5",
 		)
 	}
-	codex.Model = own.Model
-	codex.Effort = own.Effort
-	codex.TrustLauncher = false // even in a sandbox files of the repository must not replace the agent
-	codex.Inherit = true
-	codex.Home = filepath.Join(r.env.Home, kind.home)
-	codex.ThreadSandbox = ""
-	codex.ApprovalPolicy = json.RawMessage(`"never"`) // nothing that it asks leads out of the sandbox
-	codex.TurnSandboxPolicy = nil
-	own.TrustRepository = false
-	own.OnQuestion = Fail
-	if own.Boxed {
-		return
-	}
-	codex.TurnSandboxPolicy = noSandboxPolicy
-	own.Network = true
-	own.Allow = nil
-	own.WritableRoots = nil
-	own.PassEnv = nil
+	return []AgentChoice{set}
 }
 
 // onlyCodex checks the keys of other kinds for codex.
@@ -173,14 +216,6 @@ func (r *reader) onlyCodex() {
 			hint = ": write " + same
 		}
 		r.warnKey(key, "no effect with agent.kind: codex"+hint)
-	}
-	if r.cfg.Agent.Allow != nil {
-		r.fail(
-			CodeUnsupportedKey,
-			r.field("agent.network"),
-			"codex's own sandbox can't allow single hosts",
-			"write true or false, or use another agent.kind",
-		)
 	}
 	if r.cfg.Agent.Key != "" {
 		r.fail(
@@ -208,17 +243,16 @@ func (r *reader) onlyCodex() {
 	}
 }
 
-// confined decides whether symphony's sandbox confines the agent. It refuses an agent without a
-// sandbox, unless the operator trusts it.
-func (r *reader) confined(kind agentKind) {
+// confined checks the sandbox of the kinds besides codex. It refuses agents without a sandbox,
+// unless the operator trusts them.
+func (r *reader) confined(kinds []string) {
 	own := &r.cfg.Agent
 	f := r.field("agent.sandbox")
 	const trust = "if you trust the agent with everything that this account can do, " +
 		"write agent.sandbox: none and agent.trust: true"
 	switch own.Sandbox {
 	case "", sandboxBwrap:
-		own.Boxed = true
-		r.boxed(kind, trust)
+		r.boxed(kinds, trust)
 		return
 	case sandboxCodex:
 		r.invalid(f, "codex's sandbox is only for agent.kind: codex", "remove the key; or, "+trust)
@@ -227,8 +261,10 @@ func (r *reader) confined(kind agentKind) {
 			r.invalid(f, "none needs agent.trust: true, because the agent can do whatever this account can", trust)
 		}
 	}
-	for _, key := range ofSandboxes {
-		r.warnKey(key, "no effect with agent.sandbox: none")
+	if !slices.Contains(own.kinds(), AgentCodex) {
+		for _, key := range ofSandboxes {
+			r.warnKey(key, "no effect with agent.sandbox: none")
+		}
 	}
 	if own.Key != "" {
 		r.invalid(
@@ -240,8 +276,9 @@ func (r *reader) confined(kind agentKind) {
 }
 
 // boxed checks the keys of symphony's own sandbox.
-func (r *reader) boxed(kind agentKind, trust string) {
+func (r *reader) boxed(kinds []string, trust string) {
 	own := r.cfg.Agent
+	kind := kindNamed(kinds[0])
 	f := r.field("agent.sandbox")
 	if f.node == nil {
 		f = r.field("agent.kind")
@@ -260,6 +297,12 @@ func (r *reader) boxed(kind agentKind, trust string) {
 	}
 	f = r.field("agent.key")
 	switch {
+	case len(kinds) > 1:
+		r.invalid(
+			f,
+			"is the key of a single kind, and the agents may be "+strings.Join(kinds, " and "),
+			"put the keys into agent.env, where the agents and their commands can read them",
+		)
 	case !kind.takesKey:
 		r.fail(
 			CodeUnsupportedKey,
@@ -346,27 +389,124 @@ func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
 }
 
 // notYet refuses the keys that need more than other kinds of agents have so far.
-func (r *reader) notYet(kind agentKind) {
+func (r *reader) notYet(kind string) {
 	const without = "remove the key, or use agent.kind: codex"
 	refuse := func(f field) {
-		r.fail(CodeUnsupportedKey, f, "not built yet with agent.kind: "+kind.name, without)
+		r.fail(CodeUnsupportedKey, f, "not built yet with agent.kind: "+kind, without)
 	}
 	for _, key := range []string{"worker.ssh_hosts", "worker.engine.kind"} {
 		if f := r.field(key); f.node != nil {
 			refuse(f)
 		}
 	}
+	usual := text.Map(r.cfg.Agent.agents, func(c AgentChoice) string { return c.Kind })
 	for _, row := range r.cfg.Agent.ByLabel {
-		if row.Sandbox != nil {
+		kinds := usual
+		if row.Kind != "" {
+			kinds = []string{row.Kind}
+		}
+		isOther := func(kind string) bool { return kind != AgentCodex }
+		if row.Sandbox != nil && slices.ContainsFunc(kinds, isOther) {
 			r.fail(
 				CodeUnsupportedKey,
 				r.field("agent.by_label"),
-				"the sandbox of "+strconv.Quote(row.Label)+" is not built yet with agent.kind: "+kind.name,
+				"the sandbox of "+strconv.Quote(row.Label)+" is not built yet with agent.kind: "+kind,
 				without,
 			)
 		}
 	}
 }
+
+// sandboxed reports whether a kind of agent works in a sandbox.
+func (c *Config) sandboxed(kind string) bool {
+	if kind != AgentCodex {
+		return c.Agent.Sandbox != sandboxNone
+	}
+	var policy struct{ Type string }
+	if c.Codex.TurnSandboxPolicy == nil || json.Unmarshal(c.Codex.TurnSandboxPolicy, &policy) != nil {
+		return true
+	}
+	return !slices.Contains(noSandbox, policy.Type)
+}
+
+// AgentsFor returns the agents that may work on an issue with these labels, in order: each
+// takes over while the accounts of those before it can't be used. byOperators are the labels
+// that a user in tracker.operators is known to have set.
+func (c *Config) AgentsFor(labels, byOperators []string) []AgentChoice {
+	usual := c.Agent.agents
+	row := c.Agent.RowFor(labels, byOperators)
+	switch {
+	case row == nil:
+		return usual
+	case row.Kind != "":
+		return row.agents
+	}
+	return text.Map(usual, func(a AgentChoice) AgentChoice {
+		if a.Kind == usual[0].Kind { // the models of other kinds have other names
+			a.Model = cmp.Or(row.Model, a.Model)
+			a.Effort = cmp.Or(row.Effort, a.Effort)
+		}
+		return a
+	})
+}
+
+// AgentsOfRow returns the agents that a row of agent.by_label chooses, none if it chooses no
+// kind.
+func (l LabelRow) AgentsOfRow() []AgentChoice { return l.agents }
+
+// written are the settings of agents as the file has them, without those of any choice.
+type written struct {
+	agent Agent
+	codex Codex
+}
+
+// WithAgent returns the configuration with which an agent works. What the keys of other kinds
+// say is then in the place of the keys of codex.
+func (c *Config) WithAgent(a AgentChoice) *Config {
+	own := *c
+	own.Agent = c.written.agent
+	own.Codex = c.written.codex
+	codex := &own.Codex
+	own.Agent.Kind = a.Kind
+	codex.Home = a.Home
+	codex.Command = a.Command
+	codex.Model = a.Model
+	codex.Effort = a.Effort
+	own.Agent.Boxed = a.Kind != AgentCodex && c.sandboxed(a.Kind)
+	own.Agent.OnApproval = cmp.Or(own.Agent.OnApproval, own.standardApproval())
+	if a.Kind == AgentCodex {
+		own.Agent.Env = nil // codex and its commands have no use for another agent's key
+		own.Agent.Key = ""
+		return &own
+	}
+	codex.TrustLauncher = false // even in a sandbox files of the repository must not replace the agent
+	codex.Inherit = true
+	codex.ThreadSandbox = ""
+	codex.ApprovalPolicy = json.RawMessage(`"never"`) // nothing that it asks leads out of the sandbox
+	codex.TurnSandboxPolicy = nil
+	own.Agent.TrustRepository = false
+	own.Agent.OnQuestion = Fail
+	if own.Agent.Boxed {
+		return &own
+	}
+	codex.TurnSandboxPolicy = noSandboxPolicy
+	own.Agent.Network = true
+	own.Agent.Allow = nil
+	own.Agent.WritableRoots = nil
+	own.Agent.PassEnv = nil
+	return &own
+}
+
+// standardApproval is agent.on_approval where the file does not say it.
+func (c *Config) standardApproval() string {
+	if c.Agent.Kind != AgentCodex || c.Codex.asksNothing() {
+		return Approve
+	}
+	return Fail
+}
+
+// asksNothing reports whether codex asks for no approval.
+func (c *Codex) asksNothing() bool { return string(c.ApprovalPolicy) == `"never"` }
 
 // environment reads a map of variables. Only a value that is $NAME as a whole is taken from
 // symphony's own environment.

@@ -35,6 +35,7 @@ type Config struct {
 	Worker     Worker
 	Server     Server
 	WhenLost   string // worker.when_lost; also in Policy
+	written    written
 
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include the warnings of Prompt.Check.
@@ -154,7 +155,8 @@ type Agent struct {
 	WaitingTakesSlot       bool // an agent that waits for a person's answer keeps its slot
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
-	budget                 string // as written
+	budget                 string        // as written
+	agents                 []AgentChoice // that may work on issues, in order
 }
 
 // The answers to requests of an agent.

@@ -568,7 +568,7 @@ func agentKeys(c *Config) []Key {
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
-			"another model, effort, max_turns or sandbox for issues with a label: see below").
+			"another kind, command, model, effort, max_turns or sandbox for issues with a label: see below").
 			naming(NamesWritable).then((*reader).byLabel),
 		key(
 			"agent.prices",

@@ -15,7 +15,9 @@ import (
 // LabelRow is an entry of agent.by_label. It applies to issues with its label; settings that
 // it leaves out stay as in the other keys.
 type LabelRow struct {
-	Label    string          `json:"label"` // in lower case
+	Label    string          `json:"label"`             // in lower case
+	Kind     string          `json:"kind,omitempty"`    // in place of agent.kind
+	Command  string          `json:"command,omitempty"` // of that kind
 	Model    string          `json:"model,omitempty"`
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
@@ -23,6 +25,8 @@ type LabelRow struct {
 	// SetBy is operators if the row is only for issues whose label was set by a user in
 	// tracker.operators; empty for all issues.
 	SetBy string `json:"set_by,omitempty"`
+
+	agents []AgentChoice // of Kind
 }
 
 // SetByOperators is the value of set_by in a row of agent.by_label.
@@ -33,6 +37,8 @@ func (l LabelRow) String() string {
 	line := l.Label + ":"
 	turns := strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
 	for _, set := range [][2]string{
+		{"kind", l.Kind},
+		{"command", l.Command},
 		{"model", l.Model},
 		{"effort", l.Effort},
 		{"max_turns", turns},
@@ -70,21 +76,27 @@ func (a *Agent) LabelsToProve(labels []string) []string {
 	return found
 }
 
-// ForIssue returns the configuration for an issue with these labels. byOperators are the
-// labels that a user in tracker.operators is known to have set. A model that is not empty
-// replaces the model of the file.
+// ForIssue returns the configuration for an issue with these labels and the first of its
+// agents. byOperators are the labels that a user in tracker.operators is known to have set. A
+// model that is not empty replaces the model of the file.
 func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
-	own := *c
-	if row := c.Agent.RowFor(labels, byOperators); row != nil {
-		own.Codex.Model = cmp.Or(row.Model, c.Codex.Model)
-		own.Codex.Effort = cmp.Or(row.Effort, c.Codex.Effort)
-		own.Agent.MaxTurns = cmp.Or(row.MaxTurns, c.Agent.MaxTurns)
-		if row.Sandbox != nil {
-			own.Codex.TurnSandboxPolicy = row.Sandbox
-		}
+	first := c.AgentsFor(labels, byOperators)[0]
+	first.Model = cmp.Or(model, first.Model)
+	return c.ForIssueBy(first, labels, byOperators)
+}
+
+// ForIssueBy returns the configuration for an issue with these labels and one of its agents.
+func (c *Config) ForIssueBy(a AgentChoice, labels, byOperators []string) *Config {
+	own := c.WithAgent(a)
+	row := c.Agent.RowFor(labels, byOperators)
+	if row == nil {
+		return own
 	}
-	own.Codex.Model = cmp.Or(model, own.Codex.Model)
-	return &own
+	own.Agent.MaxTurns = cmp.Or(row.MaxTurns, own.Agent.MaxTurns)
+	if row.Sandbox != nil {
+		own.Codex.TurnSandboxPolicy = row.Sandbox
+	}
+	return own
 }
 
 const labelsHint = "write for instance [{label: hard, model: gpt-5.5, effort: high, max_turns: 40}]"
@@ -126,6 +138,15 @@ func (r *reader) narrowByLabel() {
 		if row.SetBy != "" {
 			continue
 		}
+		if row.Kind != "" && !r.cfg.sandboxed(row.Kind) && r.cfg.sandboxed(r.cfg.Agent.Kind) {
+			f := r.item(at, i)
+			f.key += ".kind"
+			r.invalid(
+				f,
+				"the label "+row.Label+" would let an agent leave the sandbox; agents can have tools that change labels",
+				"write `set_by: operators` in the row",
+			)
+		}
 		if row.Sandbox == nil {
 			continue
 		}
@@ -165,6 +186,8 @@ func (r *reader) operatorsSet(row field) {
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
 	for _, k := range []Key{
 		key("label", typeString, "", &row.Label, ""),
+		key("kind", "", "", &row.Kind, "").oneOf(AgentKinds()...),
+		key("command", "shell command", "", &row.Command, ""),
 		key("model", typeString, "", &row.Model, "").then((*reader).word),
 		key("effort", typeString, "", &row.Effort, "").then((*reader).word),
 		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
@@ -182,6 +205,9 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		if given && !null(f.node) && r.value(k, f) && k.after != nil {
 			k.after(r, f)
 		}
+	}
+	if row.Command != "" && row.Kind == "" {
+		r.invalid(at, "an entry has a command, and no kind", "write the kind of the agent, too: {label: hard, kind: acp, …}")
 	}
 	if row.Sandbox != nil && row.Sandbox[0] != '{' {
 		row.Sandbox = nil // turnSandboxPolicy already refused it

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -101,4 +102,38 @@ Go.
 			[]any{c.wantModel, c.effort, c.turns, c.sandbox, c.description},
 		)
 	}
+}
+
+// A row may choose another kind of agent, whose settings are those of agent where it says none.
+// What the file says for other kinds is in the place of the keys of codex, and codex gets no
+// variable of theirs.
+func TestKindByLabel(t *testing.T) {
+	cfg := test.Must(Parse(source(t, `---
+tracker: {kind: file, provider: {path: issues}}
+codex: {model: one, approval_policy: on-request}
+agent:
+  model: opus
+  env: {KEY: secret}
+  by_label:
+    - {label: claude, kind: claude, effort: high}
+    - {label: other, kind: acp, command: other-agent}
+    - {label: large, model: two}
+---
+Go.
+`), testEnv()))
+	for _, c := range []struct {
+		label string
+		want  string
+	}{
+		{"", "codex codex app-server one  fail map[] false"},
+		{"claude", "claude claude-agent-acp opus high approve map[KEY:secret] true"},
+		{"other", "acp other-agent   approve map[KEY:secret] true"},
+		{"large", "codex codex app-server two  fail map[] false"},
+	} {
+		own := cfg.ForIssue([]string{c.label}, nil, "")
+		got := strings.Join([]string{own.Agent.Kind, own.Codex.Command, own.Codex.Model, own.Codex.Effort}, " ")
+		got += fmt.Sprintf(" %s %v %v", own.Agent.OnApproval, own.Agent.Env, own.Agent.Boxed)
+		test.Equal(t, "the agent of "+c.label, got, c.want)
+	}
+	test.Equal(t, "again", cfg.ForIssue([]string{"claude"}, nil, "").ForIssue(nil, nil, "").Codex.Model, "one")
 }

@@ -42,9 +42,25 @@ func (c *Config) Named() []Named {
 		if k.names == NamesNothing {
 			continue
 		}
+		if commands := k.commands(c); len(commands) > 0 {
+			list = append(list, Named{Key: k.Name, Names: NamesScript, Values: commands})
+		}
 		values := k.named(c)
 		if len(values) > 0 {
 			list = append(list, Named{Key: k.Name, Names: k.names, Values: values})
+		}
+	}
+	return list
+}
+
+// commands returns the commands in the entries of a list, which start agents in a workspace.
+func (k Key) commands(c *Config) (list []string) {
+	if k.Name != "agent.by_label" {
+		return nil
+	}
+	for _, row := range c.Agent.ByLabel {
+		if row.Command != "" {
+			list = append(list, row.Command)
 		}
 	}
 	return list

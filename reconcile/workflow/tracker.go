@@ -154,6 +154,12 @@ func (r trackerReader) place(f field, place, identity string) {
 func (r trackerReader) agentRoots(issues string) []string {
 	everywhere := "agents can write " + issues + ", and thereby move and answer every issue"
 	roots := r.cfg.Agent.WritableRoots
+	for _, kind := range r.cfg.Agent.others() {
+		if !r.cfg.sandboxed(kind) {
+			r.warn(r.field("agent.sandbox"), everywhere)
+			return nil
+		}
+	}
 	var policy struct {
 		Type          string   `json:"type"`
 		WritableRoots []string `json:"writableRoots"`
@@ -161,11 +167,7 @@ func (r trackerReader) agentRoots(issues string) []string {
 	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)
 		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
-			key := "codex.turn_sandbox_policy"
-			if r.cfg.Agent.Kind != AgentCodex {
-				key = "agent.sandbox"
-			}
-			r.warn(r.field(key), everywhere)
+			r.warn(r.field("codex.turn_sandbox_policy"), everywhere)
 		}
 	}
 	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Codex.ApprovalPolicy) != `"never"` {

@@ -299,7 +299,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 		return &Config{Warnings: warnings, Prompt: cfg.Prompt}, err
 	}
 	cfg.Warnings = warnings
-	return cfg, nil
+	return cfg.WithAgent(cfg.Agent.agents[0]), nil
 }
 
 // applies reports whether a kind of tracker and an engine have the key.
@@ -349,16 +349,12 @@ func (r *reader) unused() {
 // together completes values that depend on other values, and warns about values that have no
 // effect because of others, or that codex would refuse.
 func (r *reader) together() {
-	r.agentKind()
+	r.agents()
 	agent := &r.cfg.Agent
 	codex := &r.cfg.Codex
-	asksNothing := agent.Kind == AgentCodex && string(codex.ApprovalPolicy) == `"never"`
-	switch {
-	case agent.OnApproval == "" && (asksNothing || agent.Trust || agent.Boxed):
-		agent.OnApproval = Approve
-	case agent.OnApproval == "":
-		agent.OnApproval = Fail
-	case agent.OnApproval == Ask && asksNothing:
+	onlyCodex := len(agent.others()) == 0
+	usesCodex := slices.Contains(agent.kinds(), AgentCodex)
+	if agent.OnApproval == Ask && onlyCodex && codex.asksNothing() {
 		r.warnKey(
 			"agent.on_approval",
 			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does",
@@ -389,12 +385,18 @@ func (r *reader) together() {
 	}
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
-	if codex.ThreadSandbox == "" && agent.Kind == AgentCodex {
+	if codex.ThreadSandbox == "" && usesCodex {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
-	if codex.TurnSandboxPolicy == nil || agent.Kind != AgentCodex {
-		return
+	if codex.TurnSandboxPolicy != nil && usesCodex {
+		r.sandboxPolicy()
 	}
+	r.cfg.written = written{agent: *agent, codex: *codex}
+}
+
+// sandboxPolicy warns about keys that codex.turn_sandbox_policy replaces.
+func (r *reader) sandboxPolicy() {
+	codex := &r.cfg.Codex
 	var policy struct {
 		Type          string           `json:"type"`
 		WritableRoots *json.RawMessage `json:"writableRoots"`

@@ -171,7 +171,7 @@ func (r *reader) onHosts() {
 		)
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
-	if c.Agent.Kind != AgentCodex {
+	if len(c.Agent.others()) > 0 {
 		return // it is refused there
 	}
 	const unbuilt = "not built yet for agents on other machines"

@@ -91,11 +91,35 @@ func (r Resumption) Text() string {
 const (
 	EarlierWork = "Note: an earlier thread worked on this issue in this workspace, " +
 		"and cannot be resumed. " + lookFirst
-	WorkElsewhere = "Note: an earlier thread worked on this issue in this workspace. " +
+
+	workElsewhere = "Note: an earlier thread worked on this issue in this workspace. " +
 		"It cannot be resumed now, because it is in another codex home, or of another agent. " + lookFirst
 
 	lookFirst = "Its work is still there: look at the workspace as it is now before you begin."
 )
+
+// WorkElsewhere is the note for a new thread if the earlier thread is another agent's. last is
+// the last run of that agent, nil if it is no longer stored.
+func WorkElsewhere(last *reconcile.Run) string {
+	if last == nil {
+		return workElsewhere
+	}
+	var by, did, result string
+	if last.Agent.Kind != "" {
+		by = "- It was a thread of " + last.Agent.Kind + "."
+	}
+	ended := "- Its last run " + string(last.Outcome) + "."
+	if last.ErrorCode != "" {
+		ended = "- Its last run ended: " + last.ErrorCode + ": " + sentence(last.ErrorText)
+	}
+	if last.Activity != "" {
+		did = "- What it did last, in its own words: " + sentence(last.Activity)
+	}
+	if h := last.Delivery.Handover; h != nil && h.Summary != "" {
+		result = "- It handed its work over, in its own words: " + sentence(h.Summary)
+	}
+	return joined("\n", workElsewhere, by, ended, did, result)
+}
 
 // FirstTurn returns the text of a new thread's first turn: the prompt, the note, and the
 // update.

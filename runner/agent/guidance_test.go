@@ -146,8 +146,15 @@ func TestGuidance(t *testing.T) {
 		}.Text(),
 		"fresh":           FirstTurn("Do this.\n", "", Update{}),
 		"fresh_worked":    FirstTurn("Do this.\n", EarlierWork, Update{}),
-		"fresh_elsewhere": FirstTurn("Do this.\n", WorkElsewhere, Update{}),
-		"fresh_answered":  FirstTurn("Do this.\n", "", Update{Answers: update.Answers}),
+		"fresh_elsewhere": FirstTurn("Do this.\n", WorkElsewhere(nil), Update{}),
+		"fresh_takeover": FirstTurn("Do this.\n", WorkElsewhere(&reconcile.Run{
+			Agent:     reconcile.Agent{Kind: "codex", Home: "/h/.codex"},
+			Outcome:   reconcile.Failed,
+			ErrorCode: string(CodeAgentQuota),
+			ErrorText: "You've hit your usage limit.",
+			Activity:  "go test ./...",
+		}), Update{}),
+		"fresh_answered": FirstTurn("Do this.\n", "", Update{Answers: update.Answers}),
 	} {
 		golden(t, name, text)
 		test.Equal(t, name+" contains control characters", strings.ContainsAny(text, "\x1b\r\x00"), false)

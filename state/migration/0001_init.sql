@@ -33,7 +33,11 @@ CREATE TABLE claims (
   workspace_root  TEXT    NOT NULL DEFAULT '',
   claimed_at      INTEGER NOT NULL,
   updated_at      INTEGER NOT NULL,
-  started_in      TEXT    NOT NULL DEFAULT '' -- the issue's state when its last agent began
+  started_in      TEXT    NOT NULL DEFAULT '', -- the issue's state when its last agent began
+  -- The kind of the agent that worked on the issue last, and the directory of its login; empty
+  -- before the first.
+  agent           TEXT    NOT NULL DEFAULT '',
+  agent_home      TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE INDEX claims_by_identifier ON claims (identifier COLLATE NOCASE);
@@ -102,6 +106,9 @@ CREATE TABLE runs (
   hb_seen        INTEGER,
   hb_seen_mono   INTEGER,
   hb_seen_boot   TEXT,
+  -- The kind of its agent, and the directory of the agent's login; empty for a run without one.
+  agent          TEXT    NOT NULL DEFAULT '',
+  agent_home     TEXT    NOT NULL DEFAULT '',
   -- What the agent has said last: its result, what it needs from a person, or the first line of
   -- its last message.
   words          TEXT GENERATED ALWAYS AS (coalesce(

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	forge "github.com/symphony-cron/symphony/forge/github"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/github"
@@ -53,9 +56,58 @@ func MaxAgents(p *Project) (int, error) {
 	return n, nil
 }
 
-// PassAccount is the account as a pass uses it.
-type PassAccount struct {
+// AgentAccount is the account of an agent that may work on issues.
+type AgentAccount struct {
+	reconcile.Agent
 	*state.Account
+}
+
+// ChosenAgent returns the agent of a choice. Its home, without links, stands for its account.
+func ChosenAgent(p *Project, c workflow.AgentChoice) reconcile.Agent {
+	return reconcile.Agent{Kind: c.Kind, Home: OpenAccount(p, c.Home).Home}
+}
+
+// ChoiceOf returns the choice of an agent, the first one if none is of that agent.
+func ChoiceOf(p *Project, choices []workflow.AgentChoice, a reconcile.Agent) workflow.AgentChoice {
+	i := slices.IndexFunc(choices, func(c workflow.AgentChoice) bool { return ChosenAgent(p, c) == a })
+	return choices[max(i, 0)]
+}
+
+// PassPolicy is the policy with the agents that may work on issues.
+func PassPolicy(p *Project, cfg *workflow.Config) reconcile.Policy {
+	pol := Policy(cfg)
+	agents := func(list []workflow.AgentChoice) []reconcile.Agent {
+		return text.Map(list, func(c workflow.AgentChoice) reconcile.Agent { return ChosenAgent(p, c) })
+	}
+	pol.Agents = agents(cfg.AgentsFor(nil, nil))
+	for _, row := range cfg.Agent.ByLabel {
+		pol.AgentsByLabel = append(pol.AgentsByLabel, reconcile.LabelAgents{
+			Label:  row.Label,
+			Agents: agents(row.AgentsOfRow()),
+		})
+	}
+	return pol
+}
+
+// Accounts opens the accounts of all agents of a policy, in order.
+func Accounts(p *Project, pol reconcile.Policy) []AgentAccount {
+	return text.Map(pol.AllAgents(), func(a reconcile.Agent) AgentAccount {
+		return AgentAccount{Agent: a, Account: OpenAccount(p, a.Home)}
+	})
+}
+
+// ForEachAccount calls f for every account of the agents that may work on issues.
+func ForEachAccount(p *Project, cfg *workflow.Config, f func(*state.Account) error) error {
+	var errs []error
+	for _, a := range Accounts(p, PassPolicy(p, cfg)) {
+		errs = append(errs, f(a.Account))
+	}
+	return errors.Join(errs...)
+}
+
+// PassAccounts are the accounts as a pass uses them. The first has the slots.
+type PassAccounts struct {
+	all      []AgentAccount
 	stateDir string
 	max      int // 0: the number of runs is not bounded
 	warn     func(string)
@@ -64,34 +116,40 @@ type PassAccount struct {
 }
 
 // Look implements reconcile.Accounts.
-func (a *PassAccount) Look(_ context.Context, now time.Time) reconcile.Account {
-	s, err := a.Read(now)
-	if err != nil {
-		a.warned.Do(func() { a.warn(exit.From(err).Message) })
-	}
-	out := reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over}
-	if s.Probe != "" {
-		// The worker of the probe holds its alive file as long as it lives. If the file can't
-		// be read, the probe counts as ended: otherwise no further run would test the block.
-		pulse, err := proc.ProbeAlive(s.Probe)
-		out.Probing = err == nil && pulse.Held
-	}
-	return out
+func (a *PassAccounts) Look(_ context.Context, now time.Time) []reconcile.Account {
+	return text.Map(a.all, func(one AgentAccount) reconcile.Account {
+		s, err := one.Read(now)
+		if err != nil {
+			a.warned.Do(func() { a.warn(exit.From(err).Message) })
+		}
+		out := reconcile.Account{Agent: one.Agent, Limit: s.Limit, Block: s.Block, Over: s.Over}
+		if s.Probe != "" {
+			// The worker of the probe holds its alive file as long as it lives. If the file
+			// can't be read, the probe counts as ended: otherwise no further run would test
+			// the block.
+			pulse, err := proc.ProbeAlive(s.Probe)
+			out.Probing = err == nil && pulse.Held
+		}
+		return out
+	})
 }
 
 // TakeSlots implements reconcile.Accounts.
-func (a *PassAccount) TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*reconcile.Slots, error) {
+func (a *PassAccounts) TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*reconcile.Slots, error) {
 	if a.max == 0 {
 		return nil, nil
 	}
 	most := reconcile.WithLent(a.max, lent)
+	first := a.all[0].Account
 	if dryRun {
-		count, err := a.CountSlots(ctx, most, want)
+		count, err := first.CountSlots(ctx, most, want)
+		count.Home = first.Home
 		count.Max = a.max
 		return &count, err
 	}
 	a.Release()
-	slots, count, err := a.Account.TakeSlots(ctx, most, want)
+	slots, count, err := first.TakeSlots(ctx, most, want)
+	count.Home = first.Home
 	count.Max = a.max
 	a.slots = make(chan *os.File, len(slots))
 	for _, f := range slots {
@@ -101,7 +159,7 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want, lent int, dryRun bool
 }
 
 // NextSlot hands out a slot that was taken earlier, nil if the number of runs is not bounded.
-func (a *PassAccount) NextSlot() (*os.File, error) {
+func (a *PassAccounts) NextSlot() (*os.File, error) {
 	if a.max == 0 {
 		return nil, nil
 	}
@@ -118,7 +176,7 @@ func (a *PassAccount) NextSlot() (*os.File, error) {
 }
 
 // Release implements reconcile.Accounts.
-func (a *PassAccount) Release() {
+func (a *PassAccounts) Release() {
 	for {
 		select {
 		case f := <-a.slots:
@@ -130,16 +188,20 @@ func (a *PassAccount) Release() {
 }
 
 // Probe implements reconcile.Accounts.
-func (a *PassAccount) Probe(ctx context.Context, b reconcile.Block, run reconcile.Run) error {
-	return a.Account.Probe(ctx, run.StartedAt, b, AliveFile(a.stateDir, run.ID))
+func (a *PassAccounts) Probe(ctx context.Context, b reconcile.Block, run reconcile.Run) error {
+	i := slices.IndexFunc(a.all, func(one AgentAccount) bool { return one.Agent == run.Agent })
+	if i < 0 {
+		return fmt.Errorf("no account of the agent %s", run.Agent.Kind)
+	}
+	return a.all[i].Probe(ctx, run.StartedAt, b, AliveFile(a.stateDir, run.ID))
 }
 
-// OpenPassAccount opens the account for a pass. A wrong limit counts as none here: the pass
-// reports it and starts nothing.
-func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccount {
+// OpenPassAccounts opens the accounts of a policy's agents for a pass. A wrong limit counts as
+// none here: the pass reports it and starts nothing.
+func OpenPassAccounts(p *Project, pol reconcile.Policy, warn func(string)) *PassAccounts {
 	most, _ := MaxAgents(p)
-	return &PassAccount{
-		Account:  OpenAccount(p, codexHome),
+	return &PassAccounts{
+		all:      Accounts(p, pol),
 		stateDir: p.StateDir,
 		max:      most,
 		warn:     warn,
@@ -207,6 +269,43 @@ func BlockedBy(rec reconcile.State) *BlockedRow {
 		NextTry: b.NextTry.UTC(),
 		Status:  b.Status,
 	}
+}
+
+// AgentsBlock returns the condition that stops all usual agents of the project, nil if any of
+// them can work. It ends when the first of theirs does.
+func AgentsBlock(p *Project, cfg *workflow.Config, now time.Time) *BlockedRow {
+	pol := PassPolicy(p, cfg)
+	var all *BlockedRow
+	for _, a := range pol.Agents {
+		b := AccountBlock(OpenAccount(p, a.Home), now)
+		if b == nil {
+			return nil
+		}
+		if all == nil {
+			all = b
+			continue
+		}
+		all.Message += "; " + pol.AgentName(a) + ": " + b.Message
+		if b.NextTry.Before(all.NextTry) {
+			all.NextTry = b.NextTry
+			all.Until = b.Until
+		}
+	}
+	return all
+}
+
+// Instead names the usual agent that works while the account of another can't be used; empty if
+// none does.
+func Instead(p *Project, pol reconcile.Policy, of reconcile.Agent, now time.Time) string {
+	if !slices.Contains(pol.Agents, of) {
+		return "" // only a label chooses it
+	}
+	for _, a := range pol.Agents {
+		if a != of && AccountBlock(OpenAccount(p, a.Home), now) == nil {
+			return pol.AgentName(a)
+		}
+	}
+	return ""
 }
 
 // AccountBlock returns the condition that stops all projects of the account, nil for none. An

@@ -37,7 +37,7 @@ import (
 type Agents struct {
 	DB      *state.DB
 	p       *wiring.Project
-	account *wiring.PassAccount
+	account *wiring.PassAccounts
 	runners *workers.Local
 	boot    string
 }
@@ -84,7 +84,7 @@ func newAgents(w *environ.Env, db *state.DB) (*Agents, error) {
 		return nil, err
 	}
 	p := openProject(w)
-	account := wiring.OpenPassAccount(p, "", func(string) {})
+	account := wiring.OpenPassAccounts(p, reconcile.Policy{}, func(string) {})
 	return &Agents{
 		DB:      db,
 		p:       p,
@@ -284,7 +284,7 @@ func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(ru
 // checkAccount refuses a new agent while the account can't be used. Later a new agent shows
 // whether that is over: a machine may have no issues whose runs would.
 func (a *Agents) checkAccount(now time.Time) error {
-	b := wiring.AccountBlock(a.account.Account, now)
+	b := wiring.AccountBlock(wiring.OpenAccount(a.p, ""), now)
 	if b == nil || !now.Before(b.NextTry) {
 		return nil
 	}

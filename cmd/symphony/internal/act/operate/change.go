@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Change is a command that changes the next passes of a project: pause, resume or unblock.
@@ -112,16 +113,14 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 	return nil
 }
 
-// forgetLimits ends the waits after a fault of the account or a limit of the tracker.
+// forgetLimits ends the waits after a fault of an account or a limit of the tracker.
 func (o *operation) forgetLimits(ctx context.Context) error {
 	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		wiring.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()),
-		wiring.ForgetLimits(ctx, o.db),
-	)
+	forget := func(a *state.Account) error { return a.Forget(ctx, o.p.Env.Now()) }
+	return errors.Join(wiring.ForEachAccount(o.p, cfg, forget), wiring.ForgetLimits(ctx, o.db))
 }
 
 // change applies the command, and finds out its effect and whether that needs another pass.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/notify"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -35,7 +34,7 @@ func (c *current) notifyPeople(ctx context.Context) {
 		DB:       db,
 		Hook:     hook,
 		By:       notify.ByPass,
-		Standing: accountAttentions(wiring.OpenAccount(p, r.Config.Codex.Home), p.Env.Now()),
+		Standing: accountAttentions(p, wiring.PassPolicy(p, r.Config)),
 	}
 	kept, err := keptAttentions(ctx, p, db)
 	r.addError(err)
@@ -61,24 +60,26 @@ func giveUpLeft(ctx context.Context, p *wiring.Project, db *state.DB, hook notif
 	return db.Attentions.GiveUpAttentions(ctx, p.Env.Now(), notify.Patience, notify.ByPass)
 }
 
-// accountAttentions returns the conditions that stop all projects of a codex account, which
-// are stored with the account. There are none if it can't be read, which the pass reported.
-func accountAttentions(account *state.Account, now time.Time) []reconcile.Attention {
-	s, err := account.Read(now)
-	if err != nil {
-		return nil
+// accountAttentions returns the conditions that keep agents from working in all projects of
+// their accounts, which are stored with the accounts. An account that can't be read has none,
+// which the pass reported.
+func accountAttentions(p *wiring.Project, pol reconcile.Policy) (list []reconcile.Attention) {
+	now := p.Env.Now()
+	for _, a := range wiring.Accounts(p, pol) {
+		s, err := a.Read(now)
+		if err != nil {
+			continue
+		}
+		if s.Block != nil {
+			s.Block.Since = s.Since
+		}
+		account := reconcile.Account{Agent: a.Agent, Limit: s.Limit, Block: s.Block}
+		attention, is := pol.AccountAttention(account, wiring.Instead(p, pol, a.Agent, now), now)
+		if is {
+			list = append(list, attention)
+		}
 	}
-	if s.Limit != nil {
-		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, account.Home, now)}
-	}
-	if s.Block == nil {
-		return nil
-	}
-	b := *s.Block
-	b.Since = s.Since
-	blocked := reconcile.BlockAttention(b)
-	blocked.At = now // its storage time begins now, however old the block is
-	return []reconcile.Attention{blocked}
+	return list
 }
 
 // keptAttentions returns the notifications of workspaces that are kept because of unsaved

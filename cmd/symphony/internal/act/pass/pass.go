@@ -439,18 +439,19 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 	if err != nil {
 		return reconcile.Deps{}, nil, err
 	}
-	account := wiring.OpenPassAccount(p, cfg.Codex.Home, c.r.warn)
+	policy := wiring.PassPolicy(p, cfg)
+	accounts := wiring.OpenPassAccounts(p, policy, c.r.warn)
 	runners.Model = c.o.Model
 	runners.Stays = c.o.Stays
-	runners.NextSlot = account.NextSlot
+	runners.NextSlot = accounts.NextSlot
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	return reconcile.Deps{
-		Policy:       wiring.Policy(cfg),
+		Policy:       policy,
 		Runners:      runners,
-		Accounts:     account,
+		Accounts:     accounts,
 		Others:       wiring.NewOthers(p, c.r.warn),
 		CheckMachine: runners.Shelter,
 		Now:          p.Env.Now,
@@ -567,16 +568,16 @@ func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *wor
 	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, now))
 }
 
-// endWaits ends the waits after a fault: limits of the tracker, a block of the account, and,
+// endWaits ends the waits after a fault: limits of the tracker, blocks of the accounts, and,
 // in this pass, blocks of the project and the backoff of its issues.
 func endWaits(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
 	now := p.Env.Now()
-	account := wiring.OpenAccount(p, cfg.Codex.Home)
+	tryNow := func(a *state.Account) error { return a.TryNow(ctx, now) }
 	_, err := db.Operator.AddCommand(ctx, reconcile.Command{
 		Verb:      reconcile.VerbUnblock,
 		CreatedAt: now,
 	})
-	return errors.Join(err, wiring.ForgetLimits(ctx, db), account.TryNow(ctx, now))
+	return errors.Join(err, wiring.ForgetLimits(ctx, db), wiring.ForEachAccount(p, cfg, tryNow))
 }
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while

@@ -234,7 +234,7 @@ func (h *OwnRun) carryOut(
 	if err != nil {
 		return err
 	}
-	cfg = cfg.ForIssue(h.Run.Issue.Labels, byOperators, h.model)
+	cfg = h.chooseAgent(p, cfg, byOperators, log)
 	worker, err := h.newWorker(ctx, p, cfg, tracker, redactor, log)
 	if err != nil {
 		return err
@@ -255,6 +255,26 @@ func (h *OwnRun) carryOut(
 	}
 	far.forget(ctx, h.Run)
 	return nil
+}
+
+// chooseAgent returns the configuration of the agent that the pass chose for the run, and
+// stores the agent in the run. The pass took every label of the issue for valid. If the row that
+// chose the agent is left out, the first of the usual agents works.
+func (h *OwnRun) chooseAgent(
+	p *wiring.Project, cfg *workflow.Config, byOperators []string, log *slog.Logger,
+) *workflow.Config {
+	labels := h.Run.Issue.Labels
+	choices := cfg.AgentsFor(labels, byOperators)
+	choice := wiring.ChoiceOf(p, choices, h.Run.Agent)
+	if h.model != "" && choice.Kind == choices[0].Kind {
+		choice.Model = h.model
+	}
+	if h.Run.Kind == reconcile.AgentRun {
+		chosen := wiring.ChosenAgent(p, choice)
+		log.Info("agent", slog.String("kind", chosen.Kind), slog.String("home", chosen.Home))
+		h.Run.Agent = chosen
+	}
+	return cfg.ForIssueBy(choice, labels, byOperators)
 }
 
 // newWorker returns the worker of the run, which works on this machine. The configuration

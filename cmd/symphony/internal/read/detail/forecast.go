@@ -29,7 +29,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	if r.Config == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
 		return f, nil
 	}
-	policy := wiring.Policy(r.Config)
+	policy := wiring.PassPolicy(r.Project, r.Config)
 	if r.claim == nil {
 		f = r.unseen(policy)
 		if f.reason != "" || r.source != SourceTracker {
@@ -40,8 +40,8 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.limit = s.Account.Limit
-	f.accountFull = s.Account.Slots != nil && s.Account.Slots.Free <= 0
+	f.limit = s.Accounts[0].Limit
+	f.accountFull = s.Slots != nil && s.Slots.Free <= 0
 	plan := reconcile.Compute(s)
 	isBlocked := func(skip reconcile.Skip) bool { return skip.Reason == reconcile.SkipBlockedBy }
 	if r.claim == nil && slices.ContainsFunc(plan.Skips, isBlocked) {
@@ -127,8 +127,8 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
-	// ps shows the account's faults
-	account := wiring.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {})
+	// ps shows the accounts' faults
+	accounts := wiring.OpenPassAccounts(r.Project, policy, func(string) {})
 	s := reconcile.Snapshot{
 		Now:        latest(r.due(), r.Now).In(r.Project.Env.Now().Location()),
 		Boot:       r.Instant.Boot,
@@ -151,8 +151,8 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		s.Today = r.Today
 	}
 	s.Tracker.Low = r.Low.After(s.Now)
-	s.Account = account.Look(ctx, s.Now)
-	s.Account.Slots, err = account.TakeSlots(ctx, 1, policy.Lent(r.Recorded.SlotUse()), true)
+	s.Accounts = accounts.Look(ctx, s.Now)
+	s.Slots, err = accounts.TakeSlots(ctx, 1, policy.Lent(r.Recorded.SlotUse()), true)
 	if err != nil {
 		return s, err
 	}

@@ -36,6 +36,9 @@ type Issue struct {
 	// Timeline lists the events since the oldest of these runs, the newest first.
 	Timeline []Moment `json:"timeline"`
 	ThreadID *string  `json:"thread_id"`
+	// Agent names the agent of the newest run, and in place of which it works; null if the
+	// project has no other.
+	Agent *string `json:"agent"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure `json:"hook_failures"`
 	// the last push; null if nothing was pushed
@@ -371,6 +374,7 @@ func (r *issueReader) addRuns(v *Issue) {
 			v.Totals.Add(run, v.GeneratedAt)
 		}
 	}
+	v.Agent = text.OrNull(r.Takeover(r.runs))
 	if v.Released != nil {
 		v.Links = reconcile.MergeLinks(v.Links, v.Released.Links)
 	}

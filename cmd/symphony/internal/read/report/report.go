@@ -124,8 +124,7 @@ func Read(ctx context.Context, p *wiring.Project, period Period) (Report, error)
 	if err != nil {
 		return Report{}, err
 	}
-	account := wiring.OpenAccount(f.Project, cfg.Codex.Home)
-	r.addAccountBlock(wiring.AccountBlock(account, f.Now), period.Until)
+	r.addAccountBlock(wiring.AgentsBlock(f.Project, cfg, f.Now), period.Until)
 	return r, nil
 }
 
@@ -279,8 +278,8 @@ func sortLinks(links []reconcile.Link) {
 	slices.SortStableFunc(links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
 }
 
-// addAccountBlock adds a fault that stops all projects of the account now: another project may
-// have recorded it.
+// addAccountBlock adds a fault that stops all usual agents now: another project may have
+// recorded it.
 func (r *Report) addAccountBlock(b *wiring.BlockedRow, until time.Time) {
 	if b == nil || !b.Since.Before(until) {
 		return

@@ -38,6 +38,9 @@ type Facts struct {
 	Schedule  bool                 // something runs passes
 	NextPass  *NextPass            // nil where no rhythm is known yet
 
+	// agents is the policy with the agents that may work on issues; without them if Config is
+	// nil.
+	agents   reconcile.Policy
 	comments map[string]state.Comment
 	// lastPlaces are where the last runs of waiting claims worked, by the ids of their issues.
 	lastPlaces map[string]state.Place
@@ -105,6 +108,9 @@ func (f *Facts) nextPass() *NextPass {
 // readAlerts reads the facts that Options.Alerts asks for.
 func (f *Facts) readAlerts(ctx context.Context) error {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
+	if f.Config != nil {
+		f.agents = wiring.PassPolicy(f.Project, f.Config)
+	}
 	f.Block = f.readBlock()
 	var err error
 	f.Instant, err = Instant()
@@ -125,14 +131,13 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 }
 
 // readBlock returns the block that matters most: the tracker's and the machine's, then the
-// account's, then the agent's; nil if there is none.
+// accounts', then the agent's; nil if there is none.
 func (f *Facts) readBlock() *wiring.BlockedRow {
 	recorded := wiring.BlockedBy(f.Recorded)
 	if f.Config == nil || f.Recorded.TrackerBlock != nil || f.Recorded.MachineBlock != nil {
 		return recorded
 	}
-	account := wiring.OpenAccount(f.Project, f.Config.Codex.Home)
-	return cmp.Or(wiring.AccountBlock(account, f.Now), recorded)
+	return cmp.Or(wiring.AgentsBlock(f.Project, f.Config, f.Now), recorded)
 }
 
 // Obstacle is the reason why no issue can start at present, as a clause; empty if no reason is

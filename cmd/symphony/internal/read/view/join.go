@@ -65,6 +65,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Blocked = append(j.Blocked, v.Blocked...)
 	j.Rows = append(j.Rows, v.Rows...)
 	j.Hosts = append(j.Hosts, v.Hosts...)
+	j.Accounts = append(j.Accounts, v.Accounts...)
 	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it
 		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)

@@ -37,7 +37,9 @@ type Overview struct {
 	LastPass     *wiring.LastPassRow `json:"last_pass"`
 	Paused       bool                `json:"paused"`
 	ProjectBlock *wiring.BlockedRow  `json:"project_blocked"`
-	Budget       *BudgetRow          `json:"budget"` // null without agent.budget_per_day
+	// Accounts are the accounts of the agents that may work on issues.
+	Accounts []AccountRow `json:"accounts"`
+	Budget   *BudgetRow   `json:"budget"` // null without agent.budget_per_day
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run
 	// starts.
 	Schedule bool `json:"schedule_active"`

@@ -61,6 +61,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		Issues:       o.Issues,
 		Paused:       f.Recorded.Paused,
 		ProjectBlock: f.Block,
+		Accounts:     f.accounts(),
 		Budget:       f.Budget,
 		Schedule:     f.Schedule,
 		NextPass:     f.NextPass,

@@ -329,6 +329,9 @@ func (r RunningRow) doing() string {
 	if host != "" {
 		doing = "on " + host + ": " + doing
 	}
+	if r.agent != "" {
+		doing = r.agent + ": " + doing
+	}
 	return doing
 }
 

@@ -32,6 +32,7 @@ type RunRow struct {
 	IssueURL      *string            `json:"issue_url"`
 	Title         string             `json:"title"`
 	Kind          reconcile.RunKind  `json:"kind"`
+	Agent         *AgentRow          `json:"agent"`   // null for a run without one
 	Attempt       int                `json:"attempt"` // 0 for the first run
 	Phase         reconcile.Phase    `json:"phase"`
 	Outcome       *reconcile.Outcome `json:"outcome"`
@@ -64,6 +65,7 @@ func (f *Facts) RunRow(r reconcile.Run) RunRow {
 		IssueURL:      r.Issue.URL,
 		Title:         r.Issue.Title,
 		Kind:          r.Kind,
+		Agent:         agentOf(r),
 		Attempt:       r.Attempt,
 		Phase:         r.Phase,
 		Outcome:       text.OrNull(r.Outcome),
@@ -94,6 +96,7 @@ type RunningRow struct {
 	Tokens        Tokens          `json:"tokens"`
 	Cost          *Cost           `json:"cost"` // of these tokens; null without agent.prices
 	RunID         string          `json:"run_id"`
+	Agent         *AgentRow       `json:"agent"` // null for a run without one
 	PID           *int            `json:"pid"`
 	Attempt       int             `json:"attempt"` // 0 for the first run
 	Phase         reconcile.Phase `json:"phase"`
@@ -108,6 +111,8 @@ type RunningRow struct {
 	Alive   bool   `json:"worker_alive"`
 	// lost is for how long the host was not heard of, 0 if it was.
 	lost time.Duration
+	// agent names its agent, empty if the project has no other.
+	agent string
 	// HeldNext: the issue is held when the run ends.
 	HeldNext bool `json:"held_after_run"`
 	// WaitsFor are the ids of the run's open requests.
@@ -135,6 +140,8 @@ func (f *Facts) runningRow(c *reconcile.Claim, r reconcile.Run) RunningRow {
 		Tokens:        Tokens(r.Tokens),
 		Cost:          f.costOf(r),
 		RunID:         c.RunID,
+		Agent:         agentOf(r),
+		agent:         f.agentName(r),
 		PID:           text.OrNull(r.Worker.PID),
 		Attempt:       r.Attempt,
 		Phase:         r.Phase,

@@ -382,6 +382,9 @@ func printPlaces(w *term.Env, v detail.Issue) {
 	for _, proof := range v.LabelsLeftOut {
 		printField(w, "left_out", "agent.by_label "+proof.Label+": "+proof.LeftOut)
 	}
+	if v.Agent != nil {
+		printField(w, "agent", *v.Agent)
+	}
 	if v.ThreadID != nil {
 		printField(w, "thread", *v.ThreadID)
 	}

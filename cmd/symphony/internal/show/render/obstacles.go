@@ -34,6 +34,11 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
 		}
 	}
+	for _, a := range v.Accounts {
+		if a.Blocked != nil && a.Instead != nil {
+			line("INSTEAD", term.ColourWaits, "%s works in place of %s: %s", *a.Instead, a.Name, blockText(w, now, *a.Blocked))
+		}
+	}
 	for _, h := range v.Hosts {
 		if !h.Usable() {
 			line("HOST", term.ColourWaits, "%s is %s: %s", h.Name, h.State, h.Message)
