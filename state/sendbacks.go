@@ -37,13 +37,24 @@ func (c *conn) SendBackByID(ctx context.Context, id string) (reconcile.SendBack,
 
 // SaveSendBack stores how far an order is carried out.
 func (s Store) SaveSendBack(ctx context.Context, b reconcile.SendBack) error {
-	return s.update(ctx, "store the step of the order", full, statement(
-		`UPDATE calls SET params = ?, ended_at = ?, status = iif(?2 IS NULL, 'running', 'completed') WHERE id = ?`,
-		jsonOf(&b), stamp(b.EndedAt), b.ID))
+	return s.update(ctx, "store the step of the order", full, saveSendBack(b))
 }
 
-// EndSendBack stores that an order was carried out, or is not to be.
+func saveSendBack(b reconcile.SendBack) func(tx) error {
+	return statement(
+		`UPDATE calls SET params = ?, ended_at = ?, status = iif(?2 IS NULL, 'running', 'completed') WHERE id = ?`,
+		jsonOf(&b), stamp(b.EndedAt), b.ID)
+}
+
+// EndSendBack stores that an order was carried out, or is not to be. An issue that was moved waits
+// for no review any more, but for an agent.
 func (s Store) EndSendBack(ctx context.Context, b reconcile.SendBack, now time.Time) error {
 	b.EndedAt = now
-	return s.SaveSendBack(ctx, b)
+	return s.update(ctx, "end an order to send back", full, func(t tx) error {
+		err := saveSendBack(b)(t)
+		if err != nil || !b.Moved {
+			return err
+		}
+		return endReview(t, b.IssueID)
+	})
 }

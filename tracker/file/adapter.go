@@ -158,12 +158,35 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 // Find returns the issue with an id or file name, in any case. The code of the error is
 // issue_not_found if there is none.
 func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) {
-	all, r, err := t.find(ref)
+	all, r, err := t.find(t.whole(ref))
 	if err != nil {
 		return nil, err
 	}
 	issue := t.issue(all, r)
 	return &issue, nil
+}
+
+// whole returns the id that a number stands for: for 4 that is TASK-4, whatever its state, if no
+// other id ends with it. Other references come back unchanged.
+func (t *tracker) whole(ref string) string {
+	number := strings.TrimPrefix(ref, "#")
+	if !text.IsNumber(number) {
+		return ref
+	}
+	all, err := t.read()
+	if err != nil || all.byID(ref) != nil || all.byFile(ref) != nil {
+		return ref
+	}
+	var ids []string
+	for _, r := range all.records {
+		if strings.HasSuffix(r.issue.Identifier, "-"+number) {
+			ids = append(ids, r.issue.ID)
+		}
+	}
+	if len(ids) != 1 {
+		return ref
+	}
+	return ids[0]
 }
 
 // issue completes the issue of a record with the fields that depend on other records.

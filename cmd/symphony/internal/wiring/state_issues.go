@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -53,7 +54,9 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
 	switch len(names) {
 	case 0:
-		unknown.Hint = NumberHint
+		if cfg.Tracker.Kind != "file" { // a folder looks at its issues of any state
+			unknown.Hint = NumberHint
+		}
 		return nil, err
 	case 1:
 		return tracker.Find(ctx, names[0])
@@ -110,8 +113,8 @@ func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) (id, n
 }
 
 // NumberHint is the next step for a number with which no identifier ends that is known here.
-const NumberHint = "give the whole identifier: " +
-	"a number alone finds only issues that are active or that symphony knows"
+const NumberHint = "symphony issues lists what is active; " +
+	"another issue needs its whole identifier, of which a number alone is not enough"
 
 // namesOf returns the identifiers that end with a number, of the issues that the project knows
 // and of the candidates.
@@ -159,6 +162,29 @@ func NumberOfSeveral(number string, identifiers []string) error {
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	return unknownIssue(ctx, db, ref, why, "; symphony show "+ref+" asks the tracker")
 }
+
+// NoRun is the error for an issue without a run or workspace, of which the database has no record:
+// the tracker may know it, in a state for which no agent begins.
+func NoRun(ctx context.Context, p *Project, db *state.DB, ref, why string) error {
+	bounded, cancel := context.WithTimeout(ctx, noRunPatience)
+	defer cancel()
+	issue, err := FetchIssue(bounded, p, ref)
+	if err != nil {
+		unknown, is := errors.AsType[*reconcile.Error](err)
+		if is && unknown.Code == "issue_not_found" {
+			return NotInTracker(ctx, db, ref)
+		}
+		return UnknownIssue(ctx, db, ref, why)
+	}
+	return reconcile.NewError(
+		"run_not_found",
+		issue.Identifier+" has had no run: its state is "+issue.State,
+		"symphony show "+issue.Identifier+" says what starts it",
+	)
+}
+
+// noRunPatience is how long NoRun waits for the tracker.
+const noRunPatience = 10 * time.Second
 
 // NotInTracker is the error for an issue that neither the database nor the tracker knows.
 func NotInTracker(ctx context.Context, db *state.DB, ref string) error {

@@ -21,7 +21,7 @@ func WriteDiff(
 		return run, err
 	}
 	defer db.Close()
-	run, err = lastRun(ctx, db, ref)
+	run, err = lastRun(ctx, p, db, ref)
 	if err != nil {
 		return run, err
 	}
@@ -57,13 +57,13 @@ type Diff struct {
 }
 
 // lastRun is the last run with a workspace of an issue, or of an agent without an issue.
-func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, err error) {
+func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (run reconcile.Run, err error) {
 	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return run, err
 	}
 	if !known {
-		return run, wiring.UnknownIssue(ctx, db, ref, "it has no workspace")
+		return run, wiring.NoRun(ctx, p, db, ref, "it has no workspace")
 	}
 	run, found, err := db.Runs.Last(ctx, id)
 	if err != nil {

@@ -147,7 +147,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) error {
 		return nil
 	}
 	if !pr.o.Follow || pr.o.Run != "" {
-		return wiring.UnknownIssue(ctx, pr.db, ref, "it has had no run")
+		return wiring.NoRun(ctx, pr.p, pr.db, ref, "it has had no run")
 	}
 	issue, err := wiring.FetchIssue(ctx, pr.p, ref)
 	if err != nil {
