@@ -110,8 +110,8 @@ func (s *starter) agentSummary() (lines []string) {
 	case kind.Name != workflow.AgentCodex:
 		lines = append(lines, fmt.Sprintf("%s is not installed: %s", program, kind.Install))
 	}
-	if !kind.Sandboxes {
-		const line = "%s works without a sandbox: it can do whatever this account can (agent.sandbox)"
+	if !kind.Sandboxes && proc.LookPath("bwrap", s.w.Environ) == "" {
+		const line = "bubblewrap is not installed, which makes the sandbox of %s: apt-get install bubblewrap"
 		lines = append(lines, fmt.Sprintf(line, kind.Title))
 	}
 	return lines

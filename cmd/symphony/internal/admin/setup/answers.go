@@ -395,9 +395,7 @@ func (s *starter) render() ([]byte, error) {
 	s.written = &written
 	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
 	report, _ := wiring.CheckResult(&written)
-	// it is about an agent without a sandbox, which agentSummary names, and not about a name
-	isExpected := func(warning string) bool { return strings.Contains(warning, ": agent.sandbox: ") }
-	wrong := slices.DeleteFunc(slices.Clone(report.Warnings), isExpected)
+	wrong := report.Warnings
 	for _, e := range report.Errors {
 		wrong = append(wrong, e.Message)
 	}
