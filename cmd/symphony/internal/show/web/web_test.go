@@ -403,7 +403,9 @@ func TestSecretName(t *testing.T) {
 	const token = "0123456789abcdef"
 	test.Equal(t, "the name of the same token", secretName(token), secretName(token))
 	test.Equal(t, "two tokens have the same name", secretName(token) == secretName(token+"F"), false)
-	test.Equal(t, "two starts have the same name", secretName("") == secretName(""), false)
+	one := secretName("")
+	another := secretName("")
+	test.Equal(t, "two starts have the same name", one == another, false)
 	own, _ := serve(t, Options{OwnToken: true})
 	if said := link(own); !strings.Contains(said, "log in at http://"+secretName(token)+":") ||
 		strings.Contains(said, string(own.token)) ||
