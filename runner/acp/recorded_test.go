@@ -207,6 +207,7 @@ func (p *player) play(in io.Reader) {
 func (p *player) await(heard *bufio.Scanner, want *wire.Message) bool {
 	for heard.Scan() {
 		m := wire.ReadMessage(bytes.Clone(heard.Bytes()))
+		checked(p.t, m, map[string]string{string(m.ID): "session/request_permission"}) // nothing else is answered
 		var asked struct{ ConfigID, Value string }
 		decode(m.Params, &asked)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,17 +43,34 @@ func scripted(t *testing.T, o agent.Options, args ...string) *Session {
 	c.Stderr = &stderr
 	test.OK(t, c.Start())
 	o.Program = program
-	s := newSession(kindNamed("acp"), agent.Streams{Stdin: stdin, Stdout: stdout}, o)
+	var sent, heard bytes.Buffer
+	s := newSession(kindNamed("acp"), agent.Streams{
+		Stdin:  teeWriter{stdin, &sent},
+		Stdout: io.TeeReader(stdout, &heard),
+	}, o)
 	t.Cleanup(func() {
 		test.OK(t, s.Close())
 		<-s.Done()
 		_ = c.Wait()
+		checkConversation(t, sent.Bytes(), heard.Bytes())
 		if t.Failed() {
 			t.Log(stderr.String())
 		}
 	})
 	test.Must(s.Initialize(t.Context()))
 	return s
+}
+
+// teeWriter also keeps what is written.
+type teeWriter struct {
+	io.WriteCloser
+
+	kept *bytes.Buffer
+}
+
+func (w teeWriter) Write(p []byte) (int, error) {
+	w.kept.Write(p)
+	return w.WriteCloser.Write(p)
 }
 
 func script(lines ...string) agent.TurnParams {

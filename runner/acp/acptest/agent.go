@@ -279,15 +279,21 @@ func (a *scripted) newSession(p *params) (object, error) {
 }
 
 func (a *scripted) resume(p *params) (object, error) {
-	s := &session{}
-	data, err := os.ReadFile(a.file(p.SessionID))
-	if err == nil {
-		err = json.Unmarshal(data, s)
-	}
+	s, err := a.stored(p.SessionID)
 	if err != nil {
 		return nil, &refusal{code: -32002, text: "Resource not found"}
 	}
 	return a.open(s, p)
+}
+
+// stored returns a session of the home.
+func (a *scripted) stored(id string) (*session, error) {
+	s := &session{}
+	data, err := os.ReadFile(a.file(id))
+	if err == nil {
+		err = json.Unmarshal(data, s)
+	}
+	return s, err
 }
 
 func (a *scripted) list() (object, error) {
@@ -295,9 +301,14 @@ func (a *scripted) list() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions := text.Map(files, func(file string) object {
-		return object{"sessionId": strings.TrimSuffix(filepath.Base(file), ".json")}
-	})
+	sessions := []object{}
+	for _, file := range files {
+		s, err := a.stored(strings.TrimSuffix(filepath.Base(file), ".json"))
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, object{"sessionId": s.ID, "cwd": s.Cwd})
+	}
 	return object{"sessions": sessions}, nil
 }
 
@@ -342,7 +353,14 @@ func (a *scripted) open(s *session, p *params) (object, error) {
 func (s *session) options() object {
 	choose := func(id, now string, values ...string) object {
 		options := text.Map(values, func(v string) object { return object{"value": v, "name": v} })
-		return object{"id": id, "category": id, "type": "select", "currentValue": now, "options": options}
+		return object{
+			"id":           id,
+			"name":         id,
+			"category":     id,
+			"type":         "select",
+			"currentValue": now,
+			"options":      options,
+		}
 	}
 	return object{"configOptions": []object{
 		choose("mode", s.mode, "default", "plan"),
