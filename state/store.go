@@ -521,8 +521,13 @@ func settle(t tx, runID string) error {
 	}
 	values := totalFields(&used.Totals)
 	err = t.run(`UPDATE meta SET value = CAST(value + CASE key
-			WHEN 'totals_input' THEN ?1 WHEN 'totals_cached' THEN ?2 WHEN 'totals_output' THEN ?3
-			WHEN 'totals_reasoning' THEN ?4 WHEN 'totals_total' THEN ?5 ELSE ?6 END AS TEXT)
+			WHEN 'totals_input' THEN ?1
+			WHEN 'totals_cached' THEN ?2
+			WHEN 'totals_output' THEN ?3
+			WHEN 'totals_reasoning' THEN ?4
+			WHEN 'totals_total' THEN ?5
+			WHEN 'totals_runtime_ms' THEN ?6
+			ELSE 0 END AS TEXT)
 		WHERE key LIKE 'totals_%'`, values...)
 	if err != nil {
 		return err
