@@ -1,0 +1,44 @@
+package state
+
+import "context"
+
+// MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to,
+// their new paths. Repeated, it changes nothing.
+func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
+	return o.update(ctx, "move workspaces", full, func(t tx) error {
+		for _, statement := range []string{
+			`UPDATE claims SET workspace_root = ?2 || substr(workspace_root, length(?1))
+				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1`,
+			`UPDATE runs SET workspace_root = ?2 || substr(workspace_root, length(?1))
+				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1 AND host = ''`,
+			`UPDATE runs SET workspace_path = ?2 || substr(workspace_path, length(?1))
+				WHERE substr(workspace_path || '/', 1, length(?1)) = ?1 AND host = ''`,
+		} {
+			if err := t.run(statement, from+"/", to); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// MoveProjects gives the projects of claims the names that rename returns. Repeated, it
+// changes nothing.
+func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {
+	return o.update(ctx, "move projects", full, func(t tx) error {
+		projects, err := rows(t, itself[string], `SELECT DISTINCT project FROM claims`)
+		if err != nil {
+			return err
+		}
+		for _, project := range projects {
+			name := rename(project)
+			if name == project {
+				continue
+			}
+			if err := t.run(`UPDATE claims SET project = ? WHERE project = ?`, name, project); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
