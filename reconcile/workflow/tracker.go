@@ -211,9 +211,9 @@ func NamesProjectDescription(template string) bool {
 	return strings.Contains(template, "project_description")
 }
 
-// projectDescription warns about each line of the prompt that names issue.project_description,
+// warnOfProjectDescription warns about each line of the prompt that names issue.project_description,
 // if the tracker knows no such text.
-func (r *reader) projectDescription() {
+func (r *reader) warnOfProjectDescription() {
 	if r.tracker.name == "" || r.tracker.describes {
 		return
 	}

@@ -291,7 +291,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	if err == nil {
 		cfg.Prompt = prompt
 		r.warnings = append(r.warnings, prompt.lists...)
-		r.projectDescription()
+		r.warnOfProjectDescription()
 	}
 	r.redact()
 	warnings, err := r.result(cfg.Tracker.APIKey, cfg.Monitor.PingURL)
