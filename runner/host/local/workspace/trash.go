@@ -205,19 +205,31 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 		return nil, files.Failed(err, "read the trash of %s", r.Path)
 	}
 	for _, e := range entries {
-		t := trashEntry{path: filepath.Join(r.trash(), e.Name())}
-		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
-		start := max(0, len(t.key)-len(trashTime))
-		t.at, err = time.Parse(trashTime, t.key[start:])
-		if err != nil {
+		t, ok := parseEntryName(e.Name())
+		if !ok {
 			continue
 		}
+		t.path = filepath.Join(r.trash(), e.Name())
 		t.note = r.Trash.readNote(t.path)
-		t.key = strings.TrimSuffix(t.key[:start], "-")
 		t.LossAccepted = t.LossAccepted || t.deleting
 		list = append(list, t)
 	}
 	return list, nil
+}
+
+// parseEntryName reads the name of an entry, such as
+// "ABC-1-20260131T093000.000000000Z.deleting": its key, its time and whether it is being
+// deleted. ok is false for a name that symphony does not create.
+func parseEntryName(name string) (t trashEntry, ok bool) {
+	name, t.deleting = strings.CutSuffix(name, deletingSuffix)
+	start := max(0, len(name)-len(trashTime))
+	at, err := time.Parse(trashTime, name[start:])
+	if err != nil {
+		return trashEntry{}, false
+	}
+	t.at = at
+	t.key = strings.TrimSuffix(name[:start], "-")
+	return t, true
 }
 
 // left returns how long an entry is kept from now on: by the monotonic clock if it was removed
