@@ -59,8 +59,8 @@ func compute(s Snapshot) *planner {
 	return p
 }
 
-// describeActions adds to each action the title and the state of its issue, and the kind of
-// the run concerned.
+// describeActions adds to each action what people read about its issue, and the kind of the
+// run concerned.
 func (d *draft) describeActions() {
 	runs := make(map[string]*Run, len(d.s.Runs))
 	for i := range d.s.Runs {
@@ -85,6 +85,7 @@ func (d *draft) describeActions() {
 		}
 		a.Title = issue.Title
 		a.State = issue.State
+		a.Archived = issue.Archived
 		if run, known := runs[a.RunID]; known {
 			a.RunKind = run.Kind
 		}

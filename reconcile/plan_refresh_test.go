@@ -122,6 +122,14 @@ func TestStateNoLongerActive(t *testing.T) {
 	}
 }
 
+func TestActionAboutAnArchivedIssue(t *testing.T) {
+	was := issueNo(1)
+	archived := issueNo(1, func(i *Issue) { i.Archived = true })
+	p := Compute(newScene().running(was, nil).answer(archived).Snapshot)
+	equal(t, "plan", story(p), "stop A-1 inactive")
+	equal(t, "archived", p.Actions[0].Archived, true)
+}
+
 // tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it
 // matches every issue.
 func TestAssignee(t *testing.T) {

@@ -295,6 +295,7 @@ type Action struct {
 	Reason       string // a code
 	Message      string // for people
 	Title, State string // of the issue, as last seen; empty if the record is unknown
+	Archived     bool   // the issue, as last seen
 	// of the run that RunID names; empty for a run that this action starts
 	RunKind RunKind
 	// StoppedBy is why a run was stopped, such as StopOperator, if it ended only for that

@@ -74,6 +74,23 @@ func TestResultAboutAnIssue(t *testing.T) {
 }
 
 // A run that an operator has stopped did not fail, and its sentence needs no code.
+// An archived issue keeps its state, which would not be a reason.
+func TestSentenceOfAnArchivedIssue(t *testing.T) {
+	for kind, want := range map[reconcile.ActionKind]string{
+		reconcile.ActStop:    "stopping WEB-1: it is archived",
+		reconcile.ActRelease: "finished WEB-1: it is archived",
+	} {
+		a := reconcile.Applied{Action: reconcile.Action{
+			Kind:       kind,
+			Identifier: "WEB-1",
+			Reason:     reconcile.StopInactive,
+			State:      "In Progress",
+			Archived:   true,
+		}}
+		test.Equal(t, string(kind), (narrator{}).action(a), want)
+	}
+}
+
 func TestStoppedRunSentence(t *testing.T) {
 	for reason, want := range map[string]string{
 		reconcile.StopAll:      "the run of WEB-1 was stopped by symphony stop --all",

@@ -108,8 +108,8 @@ func stopReason(a reconcile.Action) string {
 	if reason := words.Releases[a.Reason]; reason != "" {
 		return reason
 	}
-	if a.Message == reconcile.MessageArchived {
-		return a.Message
+	if a.Reason == reconcile.StopInactive && a.Archived {
+		return reconcile.MessageArchived
 	}
 	return "it is now in " + a.State
 }
