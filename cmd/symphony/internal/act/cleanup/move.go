@@ -258,7 +258,7 @@ func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, nam
 	old.StateDir = m.defaultDir(m.old)
 	what, hint := schedule.Running(ctx, old, "")
 	if what != "" {
-		named = what + " still names " + m.old + ": " + strings.Replace(hint, "delete", "change", 1)
+		named = what + " still names " + m.old + ": " + hint
 	}
 	return changes, named, nil
 }

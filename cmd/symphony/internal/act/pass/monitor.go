@@ -146,8 +146,9 @@ func (m *passMonitor) reportFaults(ctx context.Context, faults map[string]string
 	if now == m.reported || !m.reportedRead {
 		return
 	}
+	reported := strings.Fields(m.reported)
 	for _, key := range keys {
-		if !strings.Contains(m.reported, key) {
+		if !slices.Contains(reported, key) {
 			m.p.Env.Warn(key + ": " + faults[key] + " (passes continue; this is reported once)")
 		}
 	}

@@ -82,7 +82,7 @@ func Running(ctx context.Context, p *wiring.Project, flags string) (what, hint s
 	}
 	line := found.lineByHand(p)
 	if line != "" {
-		return "a line in your crontab", "delete it with crontab -e: " + line
+		return "a line in your crontab", "crontab -e, the line " + line
 	}
 	return "", ""
 }

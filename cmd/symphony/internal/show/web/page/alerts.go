@@ -72,10 +72,9 @@ type obstacle struct {
 	At, Until   *time.Time // nil where no time is known
 	// how to react to it; without a verb where only waiting helps
 	ProjectButton
-	Alarm bool // it stops the whole project until a person acts
+	Alarm       bool // it stops the whole project until a person acts
+	Unscheduled bool // no schedule runs passes
 }
-
-const noSchedule = "No schedule is active"
 
 // obstaclesOf are the notices of a project, the worst first.
 func obstaclesOf(v view.Overview, forms Forms, several bool) []obstacle {
@@ -130,11 +129,12 @@ func unscheduled(v view.Overview, several bool) []obstacle {
 	o := obstacle{
 		Class:         "bad",
 		Icon:          "alert",
-		Title:         noSchedule,
+		Title:         "No schedule is active",
 		Text:          "No new run starts, and nothing settles the runs that end.",
 		Hint:          fmt.Sprintf("Install a schedule: `%s schedule install`; or run one pass: `%[1]s tick`", command),
 		At:            v.LastScheduled(),
 		Alarm:         true,
+		Unscheduled:   true,
 		ProjectButton: ProjectButton{Verb: "refresh"},
 	}
 	if o.At != nil {

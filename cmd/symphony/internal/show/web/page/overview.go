@@ -144,8 +144,8 @@ func (o Overview) data() overview {
 		d.Verdict.Title = "Nothing needs you"
 	}
 	// the verdict would repeat it
-	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule {
-		d.Verdict.Title = noSchedule
+	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Unscheduled {
+		d.Verdict.Title = d.Obstacles[0].Title
 		d.Verdict.Dead = &d.Obstacles[0]
 		d.Obstacles = d.Obstacles[1:]
 	}
