@@ -18,6 +18,7 @@ import (
 // no script.
 var triedHints = []struct{ codes, name, script, untried string }{
 	{"agent_auth", "codex.home", "all/doctor_mistakes", ""},
+	{"agent_auth", "symphony unblock", "all/acp_faults", ""},
 	{"agent_incompatible", "agent.model", "script/acp", ""},
 	{"agent_incompatible", "symphony unblock", "script/acp", ""},
 	{"agent_not_found", "agent.command", "script/acp", ""},

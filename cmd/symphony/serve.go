@@ -182,9 +182,13 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 	if err == nil && token.Inside(dir) {
 		return nil
 	}
+	readers := "agents"
+	if w.AccountHome != "" && w.AccountHome != w.Home {
+		readers = "agents of passes that start with HOME=" + w.AccountHome + ", as cron does,"
+	}
 	return reconcile.NewError(
 		"token_readable",
-		command+": agents can read "+file+", and with its token decide what they ask for",
+		command+": "+readers+" can read "+file+", and with its token decide what they ask for",
 		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token",
 			text.ShellQuote(hidden), text.ShellQuote(file)),
 	)

@@ -226,6 +226,11 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 		}
 	}
 	names := strings.Join(found, ", ")
+	hidden := names
+	own := e.p.Env.AccountHome
+	if own != "" && own != e.p.Env.Home { // a pass of cron hides the files of its own HOME alone
+		hidden += ", unless a pass starts with HOME=" + own
+	}
 	switch {
 	case found == nil:
 		return nil
@@ -248,7 +253,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 		)
 	}
 	if e.config.Agent.Boxed { // which shows none of them
-		return ok("agents cannot read %s", names)
+		return ok("agents cannot read %s", hidden)
 	}
 	paths := slices.Concat([]string{e.config.Workspace.Root}, e.config.Agent.WritableRoots, found)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
@@ -258,7 +263,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files",
 		)
 	}
-	return ok("agents cannot read %s", names)
+	return ok("agents cannot read %s", hidden)
 }
 
 // checkTokens warns about GitHub tokens that hooks get and agents do not.

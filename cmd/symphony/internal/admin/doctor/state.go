@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -69,11 +70,32 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 			"blocked by "+block.Reason+": "+block.Message,
 			"symphony ps shows when it is tried again",
 		)...)
+	} else if e.config != nil {
+		list = append(list, e.accountBlock()...)
 	}
 	if rec.Paused {
 		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
 	}
 	return list
+}
+
+// accountBlock reports the fault of the agents' account with which the last runs ended, such as a
+// login that is missing: an agent may start without one and refuse only the turn.
+func (e *environment) accountBlock() []finding {
+	block := wiring.AgentsBlock(e.p, e.config, e.p.Env.Now())
+	if block == nil {
+		return nil
+	}
+	message := "blocked by " + block.Reason + ": " + block.Message
+	if block.Reason != reconcile.CodeAgentAuth {
+		return warn(message, "symphony ps shows when it is tried again")
+	}
+	logIn := e.loginHint()
+	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	if err == nil && kind.Name != workflow.AgentCodex {
+		logIn = e.logInStep(kind)
+	}
+	return fail(message, logIn+"; then symphony unblock")
 }
 
 // checkSchedule reports whether a schedule runs passes, the faults of the schedule, and how

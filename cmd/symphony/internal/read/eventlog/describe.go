@@ -182,10 +182,10 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventGitUndone:
 		message = "git configuration undone: " + message
 	case agent.EventMalformed, agent.EventOtherMessage:
-		message = "codex sent what symphony does not understand: " + message
+		message = "the agent sent what symphony does not understand: " + message
 	case agent.EventError:
 		kind = Fault
-		message = "codex: " + message
+		message = "the agent: " + message
 	case agent.EventStartupFailed:
 		kind = Fault
 		message = "the agent did not start: " + message

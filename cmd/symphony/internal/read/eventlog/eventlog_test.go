@@ -259,11 +259,11 @@ func TestRead(t *testing.T) {
 		{agent.Event{
 			Name:    agent.EventError,
 			Message: "retrying: no network",
-		}, "fault: codex: retrying: no network"},
+		}, "fault: the agent: retrying: no network"},
 		{agent.Event{
 			Name:    agent.EventMalformed,
 			Message: "x",
-		}, "note: codex sent what symphony does not understand: x"},
+		}, "note: the agent sent what symphony does not understand: x"},
 		{agent.Event{Name: "lock_ended", Message: "ended process 17"}, "note: ended process 17"},
 		{agent.Event{
 			Name:    agent.EventGitUndone,

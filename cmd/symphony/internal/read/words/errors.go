@@ -48,8 +48,8 @@ var runErrors = []RunError{
 	},
 	{
 		"agent_auth",
-		"run `codex login` as the account that symphony runs as, with the same `codex.home`; docs/agents.md " +
-			"has the logins of other agents",
+		"log the agent in, as the account that symphony runs as: `codex login`, with the same `codex.home`, or " +
+			"as docs/agents.md says of other agents; then `symphony unblock`",
 	},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{
@@ -85,7 +85,11 @@ var runErrors = []RunError{
 		"install bash if it is missing, and try the login shell of the account: `time bash -lc true`; " +
 			"`bash -xlc true` prints each command of its profile. Work continues once it ends within 30 s",
 	},
-	{"response_timeout", "raise `codex.read_timeout_ms` if codex is only slow"},
+	{
+		"response_timeout",
+		"start the command yourself in a terminal: it has to start the agent itself (`codex app-server`), and may " +
+			"wait for an answer there; if the agent is only slow, raise `codex.read_timeout_ms`",
+	},
 	{"turn_timeout, stalled", "`symphony logs ISSUE` shows what the agent did; " +
 		"raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
 	{
