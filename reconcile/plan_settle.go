@@ -261,36 +261,52 @@ func blocks(r Run) bool {
 }
 
 // blockAfter sets the block that follows from the end of a run, if any, and adds it to a
-// change: a block of the run's host, or of this machine.
+// change.
 func (p *planner) blockAfter(r Run, change *Change) {
-	here := Block{Code: r.ErrorCode}.stopsRunsOn(r.Host)
 	// The fault of a run that began before the blocks were last ended may be repaired, unless
 	// the clock was set back since.
 	outdated := r.StartedAt.Before(p.s.Unblocked) && !p.s.Unblocked.After(p.s.Now)
-	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.keptByAccount(r) {
+	if r.Kind != AgentRun || !blocks(r) || outdated {
 		return
 	}
-	before := p.s.AgentBlock
-	message := r.ErrorText
-	if !here {
-		before = nil
-		message = r.Host + ": " + strings.TrimPrefix(message, r.Host+": ")
-		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
-			before = &b
-		}
+	fault := Block{Code: r.ErrorCode}
+	if fault.stopsRunsOn(r.Host) {
+		p.blockMachine(r, change)
+	} else {
+		p.blockHost(r, change)
 	}
-	b := before.After(r.ErrorCode, message, endOf(r, p.s.Now))
+}
+
+// blockMachine blocks this machine after a run, unless another run shows that the fault is
+// over.
+func (p *planner) blockMachine(r Run, change *Change) {
+	if p.s.keptByAccount(r) {
+		return
+	}
+	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
 	for _, other := range p.runs {
-		if (other.Host == r.Host || here && b.stopsRunsOn(other.Host)) && b.overBy(*other) {
+		if b.stopsRunsOn(other.Host) && b.overBy(*other) {
 			return
 		}
 	}
-	if here {
-		p.s.AgentBlock = &b
-		change.AgentBlock = &b
-	} else {
-		change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
+	p.s.AgentBlock = &b
+	change.AgentBlock = &b
+}
+
+// blockHost blocks the host of a run, unless another run there shows that the fault is over.
+func (p *planner) blockHost(r Run, change *Change) {
+	var before *Block
+	if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
+		before = &b
 	}
+	message := r.Host + ": " + strings.TrimPrefix(r.ErrorText, r.Host+": ")
+	b := before.After(r.ErrorCode, message, endOf(r, p.s.Now))
+	for _, other := range p.runs {
+		if other.Host == r.Host && b.overBy(*other) {
+			return
+		}
+	}
+	change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
 }
 
 // keptByAccount reports whether the block after a run is a matter of its agent's account: that
