@@ -133,22 +133,25 @@ func SealDescriptors() error {
 // CheckLimits returns an error if a limit of this process is too low for a pass, a worker and
 // an agent. Otherwise they would fail later, at an arbitrary point.
 func CheckLimits() error {
+	if err := checkLimit(unix.RLIMIT_NOFILE, "files may be open at once (ulimit -n)"); err != nil {
+		return err
+	}
+	isRoot := os.Geteuid() == 0
+	if isRoot { // the limit of processes does not apply
+		return nil
+	}
+	return checkLimit(unix.RLIMIT_NPROC, "processes and threads may run at once (ulimit -u)")
+}
+
+// checkLimit returns an error if a limit is too low. what says what it limits.
+func checkLimit(resource int, what string) error {
 	const least = 64
-	var files, processes unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
 		return fmt.Errorf("read the limits: %w", err)
 	}
-	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes); err != nil {
-		return fmt.Errorf("read the limits: %w", err)
-	}
-	what := "files may be open at once (ulimit -n)"
-	limit := files.Cur
-	if limit >= least && os.Geteuid() != 0 { // the limit of processes does not apply to root
-		what = "processes and threads may run at once (ulimit -u)"
-		limit = processes.Cur
-	}
-	if limit < least {
-		return fmt.Errorf("only %d %s; at least %d are needed: %w", limit, what, least, syscall.EMFILE)
+	if limit.Cur < least {
+		return fmt.Errorf("only %d %s; at least %d are needed: %w", limit.Cur, what, least, syscall.EMFILE)
 	}
 	return nil
 }
