@@ -62,16 +62,28 @@ type Question struct {
 	Secret   bool     `json:"secret"`
 }
 
-// RequestRow is the row of a request. It takes the time that is left from the monotonic clock,
-// so that a stepped wall clock changes nothing.
+// RequestRow is the row of a request of the project.
 func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
-	expires := f.Now.Add(r.Left(f.Now, f.Instant))
+	row := newRequestRow(r, f.Name, expiry(r, f.Now, f.Instant))
+	row.InTracker = f.comments[r.Attention().Key].ID != ""
+	return row
+}
+
+// expiry is when a request expires. It takes the time that is left from the monotonic clock,
+// so that a stepped wall clock changes nothing.
+func expiry(r reconcile.Request, now time.Time, at reconcile.Instant) time.Time {
+	expires := now.Add(r.Left(now, at))
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
-		expires = r.ExpiresAt
+		return r.ExpiresAt
 	}
+	return expires
+}
+
+// newRequestRow is the row of a request, without what the project's tracker knows of it.
+func newRequestRow(r reconcile.Request, project string, expires time.Time) RequestRow {
 	d := r.Detail
 	row := RequestRow{
-		Project:    f.Name,
+		Project:    project,
 		ID:         r.ID(),
 		Identifier: r.Identifier,
 		RunID:      r.RunID,
@@ -83,7 +95,6 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 		AskedAt:    r.AskedAt,
 		ExpiresAt:  expires.Truncate(time.Millisecond),
 		Request:    r,
-		InTracker:  f.comments[r.Attention().Key].ID != "",
 		Detail: RequestDetail{
 			Reason:      d.Reason,
 			Command:     d.Command,
@@ -121,12 +132,14 @@ func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name stri
 	if err != nil {
 		return nil, err
 	}
-	now, err := Instant()
+	at, err := Instant()
 	if err != nil {
 		return nil, err
 	}
-	f := Facts{Name: name, Now: p.Env.Now(), Instant: now}
-	return text.Map(open, f.RequestRow), nil
+	now := p.Env.Now()
+	return text.Map(open, func(r reconcile.Request) RequestRow {
+		return newRequestRow(r, name, expiry(r, now, at))
+	}), nil
 }
 
 // HowToAnswer explains how to answer the request.
