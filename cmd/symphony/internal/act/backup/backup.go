@@ -23,67 +23,79 @@ import (
 const (
 	kind = "backup" // in its manifest
 
-	// The names of the files in a backup.
-	projectDB  = "project/state.db"
-	agentsDB   = "agents/state.db"
-	limits     = "account/limits.json"
-	projectEnv = "environment/project.env"
-	sharedEnv  = "environment/symphony.env"
+	projectDB = "project/state.db" // in every backup, before all others
 )
 
-var names = []string{projectDB, agentsDB, limits, projectEnv, sharedEnv} // in this order
+// part is a file that a backup may contain.
+type part struct {
+	name    string // in the backup
+	place   string // on this machine
+	content content
+}
 
-// placesOf returns where each file of a backup belongs.
-func placesOf(p *wiring.Project) map[string]string {
+// content is what a part contains.
+type content int
+
+const (
+	database content = iota
+	record
+	secrets // keys of services
+)
+
+// partsOf lists the parts of a project's backup, in their order.
+func partsOf(p *wiring.Project) []part {
 	home := "" // the default home
 	cfg, err := p.ConfigWithoutKey()
 	if err == nil {
 		home = cfg.Codex.Home
 	}
-	return map[string]string{
-		projectDB:  filepath.Join(p.StateDir, "state.db"),
-		agentsDB:   filepath.Join(wiring.AgentsDir(p.Env), "state.db"),
-		limits:     wiring.OpenAccount(p, home).LimitsFile(),
-		projectEnv: p.EnvPath(),
-		sharedEnv:  p.SharedEnvPath(),
+	return []part{
+		{projectDB, filepath.Join(p.StateDir, "state.db"), database},
+		{"agents/state.db", filepath.Join(wiring.AgentsDir(p.Env), "state.db"), database},
+		{"account/limits.json", wiring.OpenAccount(p, home).LimitsFile(), record},
+		{"environment/project.env", p.EnvPath(), secrets},
+		{"environment/symphony.env", p.SharedEnvPath(), secrets},
 	}
 }
 
+// partCalled returns the part with a name in a backup.
+func partCalled(parts []part, name string) part {
+	return text.First(parts, func(f part) bool { return f.name == name })
+}
+
 // Write writes a backup of the project to a new file, while passes and workers continue.
-// Secrets adds the environment files.
+// withSecrets adds the environment files.
 func Write(
 	ctx context.Context,
 	p *wiring.Project,
 	path string,
-	secrets bool,
+	withSecrets bool,
 ) (m archive.Manifest, err error) {
 	m = archive.Manifest{Kind: kind, Version: wiring.Version(), MadeAt: p.Env.Now().UTC()}
-	places := placesOf(p)
-	for _, name := range names {
-		if filepath.Ext(name) == ".env" && !secrets {
+	for _, f := range partsOf(p) {
+		if f.content == secrets && !withSecrets {
 			continue
 		}
-		data, schema, err := readPlace(ctx, places[name])
+		data, schema, err := f.read(ctx)
 		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoState)
-		if missing && name != projectDB {
+		if missing && f.name != projectDB {
 			continue
 		}
 		if err != nil {
 			return m, wiring.NoState(p, err)
 		}
 		m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
-		m.Files = append(m.Files, archive.File{Name: name, Data: data})
+		m.Files = append(m.Files, archive.File{Name: f.name, Data: data})
 	}
 	return m, archive.Write(p.Env.Absolute(path), m)
 }
 
-// readPlace reads a file of a backup in its place. schema is the version of a database; 0 for
-// another file.
-func readPlace(ctx context.Context, path string) (data []byte, schema int, err error) {
-	if filepath.Base(path) == "state.db" {
-		return state.Backup(ctx, filepath.Dir(path))
+// read reads a part in its place. schema is the version of a database, 0 for another part.
+func (f part) read(ctx context.Context) (data []byte, schema int, err error) {
+	if f.content == database {
+		return state.Backup(ctx, filepath.Dir(f.place))
 	}
-	data, err = os.ReadFile(path)
+	data, err = os.ReadFile(f.place)
 	return data, 0, err
 }
 
@@ -104,6 +116,8 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 	if p.SourceErr != nil {
 		return out, p.SourceErr
 	}
+	parts := partsOf(p)
+	names := text.Map(parts, func(f part) string { return f.name })
 	m, err := archive.Read(p.Env.Absolute(path), kind, names)
 	if err != nil {
 		return out, err
@@ -111,7 +125,6 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 	if len(m.Files) == 0 || m.Files[0].Name != projectDB {
 		return out, archive.Invalid(path, kind, errors.New("it does not begin with the state of a project"))
 	}
-	places := placesOf(p)
 	release, err := wiring.LockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return out, err
@@ -128,6 +141,9 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 	}
 	// before anything is placed; symphony ignores limits that are damaged
 	for _, f := range m.Files {
+		if partCalled(parts, f.Name).content != database {
+			continue
+		}
 		if err := examine(ctx, p, path, stage, f); err != nil {
 			return out, err
 		}
@@ -137,7 +153,7 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 		return out, err
 	}
 	for _, f := range m.Files[1:] {
-		place := places[f.Name]
+		place := partCalled(parts, f.Name).place
 		if wiring.Exists(place) {
 			out.Kept = append(out.Kept, place)
 			continue
@@ -151,7 +167,7 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 		}
 	}
 	crash.At("restore.placed")
-	err = os.Rename(filepath.Join(stage, projectDB), places[projectDB])
+	err = os.Rename(filepath.Join(stage, projectDB), partCalled(parts, projectDB).place)
 	crash.At("restore.renamed")
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
@@ -180,9 +196,6 @@ func refuseState(ctx context.Context, p *wiring.Project) error {
 // examine puts a database of the backup at path into stage and migrates it there. It refuses a
 // database that is damaged or of a newer program.
 func examine(ctx context.Context, p *wiring.Project, path, stage string, f archive.File) error {
-	if filepath.Base(f.Name) != "state.db" {
-		return nil
-	}
 	staged := filepath.Join(stage, f.Name)
 	if err := os.MkdirAll(filepath.Dir(staged), 0o700); err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestRestoreExamines(t *testing.T) {
 		db := test.Must(state.Create(t.Context(), dir, time.Now()))
 		test.OK(t, db.Close())
 	}
-	account := filepath.Dir(placesOf(from)[limits])
+	account := filepath.Dir(placeOf(from, limits))
 	test.OK(t, os.MkdirAll(account, 0o700))
 	test.OK(
 		t,
@@ -101,5 +101,12 @@ func TestRestoreExamines(t *testing.T) {
 	}
 	to := machine(t)
 	out := test.Must(Restore(t.Context(), to, path))
-	test.Equal(t, "what was made", out.Made, []string{placesOf(to)[agentsDB], placesOf(to)[limits]})
+	test.Equal(t, "what was made", out.Made, []string{placeOf(to, agentsDB), placeOf(to, limits)})
 }
+
+const (
+	agentsDB = "agents/state.db"
+	limits   = "account/limits.json"
+)
+
+func placeOf(p *wiring.Project, name string) string { return partCalled(partsOf(p), name).place }
