@@ -209,12 +209,16 @@ func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 		LockTimeout: wiring.CommandPatience,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("run a pass that creates the state: %w", err)
 	}
 	if first.Holder != nil {
 		return nil, wiring.LockedError(first.Holder)
 	}
-	return state.Open(ctx, p.StateDir)
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the new state: %w", err)
+	}
+	return db, nil
 }
 
 // apply stores the command and runs a pass for it. If another pass holds the lock, the command
