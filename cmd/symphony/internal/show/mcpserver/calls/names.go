@@ -34,6 +34,9 @@ var otherNames = map[string][]string{
 	"worktree":       {"gitworktree", "isolation"},
 }
 
+// kindNames are names by which hosts ask spawn_agent for another agent than codex.
+var kindNames = []string{"kind", "agentkind", "agenttype"}
+
 // checkNames refuses a call with an argument that the tool does not have, or without one that
 // it needs, and says which one is meant: the SDK's error names only what is wrong.
 func (t *Tools) checkNames(tool string, arguments json.RawMessage) error {
@@ -79,6 +82,13 @@ func wrongName(tool string, schema *jsonschema.Schema, members map[string]json.R
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if schema.Properties[name] != nil {
 			continue
+		}
+		if tool == "spawn_agent" && slices.Contains(kindNames, plainName(name)) {
+			return reconcile.NewError(
+				agents.CodeInvalid,
+				"spawn_agent starts codex, and no other kind of agent yet",
+				"leave out "+name+"; another kind works on the issues of a project whose workflow names it (agent.kind)",
+			)
 		}
 		message := fmt.Sprintf("%s has no argument %q", tool, text.Within(name, maxID))
 		meant := meantBy(name, schema, members)
