@@ -142,6 +142,13 @@ func (o *Sandbox) way(c Config, env []string) (way, error) {
 		w.rules = append(w.rules, allowlist.Rule{Host: name})
 	}
 	keyed := ""
+	if o.Key != "" && service.Through == nil {
+		return w, reconcile.NewError(
+			"invalid_config",
+			"agent.key: symphony does not know how the provider of agent.model "+c.Model+" gets its key",
+			"put the key into agent.env, where the agent and its commands can read it",
+		)
+	}
 	if o.Key != "" {
 		keyed = service.BaseVar
 		model, err := o.keyedModel(c.Agent.Name, service, env)

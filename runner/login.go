@@ -94,6 +94,9 @@ func (s *shell) codex(ctx context.Context, command string) (q host.StartRequest,
 	}
 	own := confine.CleanEnv(s.site.Config.AgentEnv, withheld, s.site.Config.SecretValues, nil)
 	env = confine.WithVariables(env, own)
+	if box := s.site.Config.Sandbox; box != nil { // where ~ is another home
+		command = atHome(command, box.AccountHome)
+	}
 	started := command
 	if kind.Sandboxes {
 		started = s.site.Config.AtHome(command)
@@ -109,6 +112,15 @@ func (s *shell) codex(ctx context.Context, command string) (q host.StartRequest,
 		return host.StartRequest{Argv: []string{"bash", "-lc", path + script}, Env: env, Dir: "/"}, nil
 	}
 	return host.StartRequest{Argv: []string{"bash", "-c", umask(profile) + script}, Env: env, Dir: "/"}, nil
+}
+
+// atHome returns a shell command whose program is given below a home, without ~.
+func atHome(command, home string) string {
+	rest, found := strings.CutPrefix(strings.TrimSpace(command), "~/")
+	if !found {
+		return command
+	}
+	return text.ShellWord(home) + "/" + rest
 }
 
 // homeVars are variables that lead programs to directories of the account, which a sandbox of

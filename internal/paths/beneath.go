@@ -15,9 +15,6 @@ func WriteBeneath(dir *os.Root, name string, content []byte) error {
 		return nil
 	}
 	_ = dir.Remove(temporary) // if it was written
-	if err := dir.RemoveAll(name); err != nil {
-		return err
-	}
 	for above := filepath.Dir(name); above != "."; above = filepath.Dir(above) {
 		info, err := dir.Lstat(above)
 		if err != nil || info.IsDir() {
@@ -26,6 +23,9 @@ func WriteBeneath(dir *os.Root, name string, content []byte) error {
 		if err := dir.Remove(above); err != nil {
 			return err
 		}
+	}
+	if err := dir.RemoveAll(name); err != nil {
+		return err
 	}
 	return replace(dir, name, temporary, content)
 }

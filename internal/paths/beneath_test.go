@@ -1,0 +1,38 @@
+package paths_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// TestWriteBeneath: whatever an agent has left in its home, a file is written there and nowhere
+// else.
+func TestWriteBeneath(t *testing.T) {
+	for name, prepare := range map[string]func(home, outside string) error{
+		"nothing":   func(string, string) error { return nil },
+		"file":      func(home, _ string) error { return os.WriteFile(filepath.Join(home, "a"), nil, 0o600) },
+		"directory": func(home, _ string) error { return os.MkdirAll(filepath.Join(home, "a", "b", "c"), 0o700) },
+		"link out":  func(home, outside string) error { return os.Symlink(outside, filepath.Join(home, "a")) },
+		"link": func(home, outside string) error {
+			if err := os.Mkdir(filepath.Join(home, "a"), 0o700); err != nil {
+				return err
+			}
+			return os.Symlink(filepath.Join(outside, "b"), filepath.Join(home, "a", "b"))
+		},
+	} {
+		home := t.TempDir()
+		outside := t.TempDir()
+		test.OK(t, prepare(home, outside))
+		dir := test.Must(os.OpenRoot(home))
+		test.OK(t, paths.WriteBeneath(dir, "a/b", []byte(name)))
+		test.OK(t, dir.Close())
+		written := test.Must(os.ReadFile(filepath.Join(home, "a", "b")))
+		test.Equal(t, "written over "+name, string(written), name)
+		test.Equal(t, "files outside", len(test.Must(os.ReadDir(outside))), 0)
+		test.Equal(t, "files in a", len(test.Must(os.ReadDir(filepath.Join(home, "a")))), 1)
+	}
+}
