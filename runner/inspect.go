@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -51,6 +53,54 @@ func (c Config) Inspect(
 	return i, nil
 }
 
+// TryBox runs the program true in the sandbox in which symphony confines agents, with the whole
+// command line of a run. parent and env are as for Inspect. The error is sandbox_unavailable if
+// this machine can make no sandbox.
+func (c Config) TryBox(ctx context.Context, m host.Machine, env []string, parent string) error {
+	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
+	if err != nil {
+		return fmt.Errorf("temporary workspace for the agent: %w", err)
+	}
+	i := &Inspection{dir: dir}
+	err = i.prepare(c, m, env, "")
+	if err == nil {
+		err = i.job.tryBox(ctx)
+	}
+	return errors.Join(err, i.Close())
+}
+
+func (j *job) tryBox(ctx context.Context) error {
+	request, err := j.shell.codex(ctx, "true")
+	if err != nil {
+		return err
+	}
+	child, err := j.site.host.Start(ctx, request)
+	if err != nil {
+		return err
+	}
+	said := &text.Tail{Limit: lastWordsKept}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(said, child.Stderr()) // what it says until it ends
+	}()
+	waitErr := child.Wait(ctx)
+	awaitAll(outputBound, read)
+	exit, err := child.Close()
+	<-read
+	if waitErr != nil || err != nil {
+		return errors.Join(waitErr, err)
+	}
+	words, _ := said.Text()
+	if exit.NoSandbox {
+		return sandboxError(agent.LastWords(string(words)))
+	}
+	if exit.Code != 0 {
+		return fmt.Errorf("true ended with %s in the sandbox: %s", exit.Text, agent.LastWords(string(words)))
+	}
+	return nil
+}
+
 // start starts the agent in a workspace in the directory of the inspection.
 func (i *Inspection) start(
 	ctx context.Context,
@@ -59,6 +109,30 @@ func (i *Inspection) start(
 	env []string,
 	version string,
 ) error {
+	if err := i.prepare(c, m, env, version); err != nil {
+		return err
+	}
+	j := i.job
+	var err error
+	i.Policy, err = j.site.turnPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	options := func(*agentProcess) agent.Options { return agent.Options{OnApproval: agent.ApprovalDeny} }
+	i.process, err = j.agents.open(ctx, options, func(g *agentProcess) (err error) {
+		i.Session = g.session
+		i.Server, err = g.session.Initialize(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	i.process.environ = i.process.started // the process answered: see agentProcess.end
+	return nil
+}
+
+// prepare makes the workspace in the directory of the inspection, and the parts of a run.
+func (i *Inspection) prepare(c Config, m host.Machine, env []string, version string) error {
 	dir, err := filepath.EvalSymlinks(i.dir)
 	if err != nil {
 		return fmt.Errorf("temporary workspace for the agent: %w", err)
@@ -86,20 +160,6 @@ func (i *Inspection) start(
 	j := w.newJob(run, func(error) {})
 	j.site.space = space
 	i.job = j
-	i.Policy, err = j.site.turnPolicy(ctx)
-	if err != nil {
-		return err
-	}
-	options := func(*agentProcess) agent.Options { return agent.Options{OnApproval: agent.ApprovalDeny} }
-	i.process, err = j.agents.open(ctx, options, func(g *agentProcess) (err error) {
-		i.Session = g.session
-		i.Server, err = g.session.Initialize(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	i.process.environ = i.process.started // the process answered: see agentProcess.end
 	return nil
 }
 
@@ -145,6 +205,9 @@ func (i *Inspection) Close() (err error) {
 		// MCP servers, and programs that a login profile starts, are not in the process group.
 		left, killErr := i.process.site.host.Kill(ctx, host.KillRequest{})
 		err = i.process.processes.ended(left, killErr)
+	}
+	if i.job != nil {
+		i.job.boxes.close()
 	}
 	return errors.Join(err, os.RemoveAll(i.dir))
 }

@@ -285,6 +285,11 @@ func Inspect(
 	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
 }
 
+// TryBox runs a program in the sandbox of agents, in a temporary workspace below parent.
+func TryBox(ctx context.Context, p *Project, cfg *workflow.Config, parent string) error {
+	return RunnerConfig(p, cfg).TryBox(ctx, ThisMachine(), p.Environ(), parent)
+}
+
 // NewHolding returns a holding of an issue's workspace below root.
 func NewHolding(
 	p *Project,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -45,6 +46,10 @@ func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding 
 		path = ", " + path
 	}
 	i, err := e.agent()
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known != nil && known.Code == string(agent.CodeSandboxUnavailable) {
+		return nil // checkBox reports it
+	}
 	if err != nil {
 		return e.failAgent(kind, err)
 	}
@@ -67,6 +72,20 @@ func (e *environment) launcher(ctx context.Context) []finding {
 		return failWith(err)
 	}
 	return warn(wiring.LauncherWarning(kind, l), runner.LauncherHint(kind, l))
+}
+
+// checkBox runs a program in the sandbox that symphony makes for agents.
+func checkBox(ctx context.Context, e *environment) []finding {
+	if !e.config.Agent.Boxed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	err := wiring.TryBox(ctx, e.p, e.config, e.trialDir(ctx))
+	if err != nil {
+		return failWith(err)
+	}
+	return ok("works")
 }
 
 // failAgent turns an error of an agent into findings whose next step is about its kind.

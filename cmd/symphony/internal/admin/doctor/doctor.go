@@ -98,6 +98,7 @@ var checks = []check{
 	{"model", needsAgent, checkModel, "", ofCodex},
 	{"codex home", needsCodex, checkHome, "", ofCodex},
 	{"sandbox", needsAgent, checkSandbox, "", ofCodex},
+	{"sandbox", needsLogin, checkBox, "", ofOthers},
 	{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
 	{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
 	{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},

@@ -143,12 +143,17 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	// In the workspace root, where codex works later, or else in a temporary directory.
+	return wiring.Inspect(ctx, e.p, e.config, e.trialDir(ctx))
+}
+
+// trialDir is where agents are tried: in the workspace root, where they work later, or else in
+// a temporary directory.
+func (e *environment) trialDir(ctx context.Context) string {
 	dir := paths.Real(e.config.Workspace.Root)
 	if wiring.CheckRoot(ctx, e.p, e.config) != nil || !wiring.Exists(dir) {
-		dir = os.TempDir()
+		return os.TempDir()
 	}
-	return wiring.Inspect(ctx, e.p, e.config, dir)
+	return dir
 }
 
 // openConversation opens a conversation with the agent.
