@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -41,6 +42,9 @@ type Issue struct {
 	Agent *string `json:"agent"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure `json:"hook_failures"`
+	// RefusedHosts are the hosts that the sandbox of the newest run's agent has refused, each
+	// with the line of WORKFLOW.md that allows it.
+	RefusedHosts []agent.RefusedHost `json:"refused_hosts"`
 	// the last push; null if nothing was pushed
 	Delivered *reconcile.Delivered `json:"delivered"`
 	// Verification is how verify ended last in the runs listed here; null if it never ran.
@@ -189,6 +193,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 		GeneratedAt:  r.Now,
 		Runs:         []view.RunRow{},
 		HookFailures: []HookFailure{},
+		RefusedHosts: []agent.RefusedHost{},
 		Links:        []reconcile.Link{},
 		Requests:     []view.RequestRow{},
 		LookErrors:   []state.LookError{},
@@ -400,6 +405,11 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 	if err != nil {
 		return err
 	}
+	refused, err := eventlog.RefusedHosts(r.Project.StateDir, run.ID)
+	if err != nil {
+		return err
+	}
+	v.RefusedHosts = append(v.RefusedHosts, refused...)
 	v.Log = append(v.Log, tail.Lines...)
 	v.LastMessage = text.OrNull(tail.Message)
 	return nil

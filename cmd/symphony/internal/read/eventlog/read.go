@@ -157,6 +157,27 @@ func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	return end, err
 }
 
+// refusedWindow is how many bytes at the end of a log are searched for refused hosts.
+const refusedWindow = 4 << 20
+
+// RefusedHosts returns the hosts that the sandbox refused in a run, the oldest first.
+func RefusedHosts(stateDir, runID string) (list []agent.RefusedHost, err error) {
+	_, err = eachOfLast(Path(stateDir, runID), refusedWindow, func(data []byte) {
+		if !bytes.Contains(data, []byte(agent.EventHostRefused)) { // most lines need no decoding
+			return
+		}
+		var e agent.Event
+		if json.Unmarshal(data, &e) != nil || e.Name != agent.EventHostRefused {
+			return
+		}
+		var host agent.RefusedHost
+		if json.Unmarshal(e.Raw, &host) == nil {
+			list = append(list, host)
+		}
+	})
+	return list, err
+}
+
 // ofThread reports whether a line of a log is about a thread. A line without a thread is about
 // all of them.
 func ofThread(data []byte, thread string) bool {

@@ -186,6 +186,13 @@ func printNext(w *term.Env, v detail.Issue) {
 	if hint != "" {
 		printField(w, "hint", hint)
 	}
+	for i, refused := range v.RefusedHosts {
+		name := "network"
+		if i > 0 {
+			name = more(w, name)
+		}
+		printField(w, name, refused.String())
+	}
 	for _, verb := range v.Commands {
 		printField(w, "command", "the next pass applies "+verb)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Token is the secret by which the server knows an operator. It is kept in memory only: a file
@@ -251,6 +252,7 @@ func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
 		v.Log = []eventlog.Line{}
 		v.HookFailures = []detail.HookFailure{}
+		v.RefusedHosts = []agent.RefusedHost{}
 		v.Issue.Description = nil
 		v.Tracked.Description = nil
 	}
