@@ -149,9 +149,7 @@ func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(contex
 			case <-ctx.Done():
 				return
 			}
-			if _, err := n.Deliver(ctx); err != nil {
-				log.LogAttrs(ctx, slog.LevelWarn, "attention", slog.String("error", err.Error()))
-			}
+			n.deliver(ctx, log)
 		}
 	}()
 	wake = func(context.Context) {
@@ -165,4 +163,13 @@ func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(contex
 		<-done
 	}
 	return wake, stop
+}
+
+// deliver delivers the open notifications and logs an error. After the end of ctx it is none:
+// the next pass delivers what is left.
+func (n Notifier) deliver(ctx context.Context, log *slog.Logger) {
+	_, err := n.Deliver(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "attention", slog.String("error", err.Error()))
+	}
 }
