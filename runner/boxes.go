@@ -308,6 +308,7 @@ func (b *boxes) refuse(r proxy.Refusal) {
 		Host:   r.Host,
 		Port:   int(r.Port),
 		Reason: string(r.Reason),
+		Detail: r.Detail,
 		Add:    lineFor(allow, []proxy.Refusal{r}),
 	}
 	if b.events.file != nil { // doctor keeps no log

@@ -60,6 +60,8 @@ type RefusedHost struct {
 	Host   string `json:"host"`
 	Port   int    `json:"port"` // 0 for what is no host
 	Reason string `json:"reason"`
+	// Detail is what the proxy of the company did; empty if it had no part in the refusal.
+	Detail string `json:"detail,omitempty"`
 	// Add is the line of the workflow that allows the host; empty if none does.
 	Add string `json:"add"`
 }
@@ -71,6 +73,9 @@ func (r RefusedHost) String() string {
 		place = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
 	}
 	said := "the sandbox refused " + place + ": " + r.Reason
+	if r.Detail != "" {
+		said += " (" + r.Detail + ")"
+	}
 	if r.Add != "" {
 		said += "; to allow it: " + r.Add
 	}

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // dial connects to a target, within dialBound, and reports a target that can't be reached
@@ -29,7 +31,7 @@ func (p *Proxy) reach(ctx context.Context, t target) (net.Conn, error) {
 	if p.usesUpstream(t) {
 		conn, err := p.throughUpstream(ctx, t)
 		if err != nil {
-			return nil, t.refusal(Unreachable)
+			return nil, p.failedUpstream(t, err)
 		}
 		return conn, nil
 	}
@@ -44,6 +46,18 @@ func (p *Proxy) reach(ctx context.Context, t target) (net.Conn, error) {
 		}
 	}
 	return nil, t.refusal(Unreachable)
+}
+
+// failedUpstream is the refusal of a target that the proxy of the company did not reach, or
+// that was not reached because of that proxy.
+func (p *Proxy) failedUpstream(t target, err error) *refused {
+	// the error of a connection contains this machine's port, which is another each time
+	if ofConn, is := errors.AsType[*net.OpError](err); is {
+		err = ofConn.Err
+	}
+	r := t.refusal(Unreachable)
+	r.Detail = text.Short(text.Visible("the proxy "+withPort(p.config.Upstream)+": "+err.Error()), maxDetail)
+	return r
 }
 
 // try connects to one address of several, within tryBound.
@@ -124,7 +138,7 @@ func (p *Proxy) throughUpstream(ctx context.Context, t target) (net.Conn, error)
 	}
 	if answer.StatusCode != http.StatusOK {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%s: %s", upstream.Redacted(), answer.Status)
+		return nil, fmt.Errorf("%d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	}
 	return conn, nil
 }

@@ -46,11 +46,18 @@ type Refusal struct {
 	Host   string // in lower case; up to 80 bytes of what is no host, with a port
 	Port   uint16 // 0 for what is no host
 	Reason Reason
+	// Detail is what the proxy of the company did, such as "the proxy proxy.example:3128: 407
+	// Proxy Authentication Required"; empty if it had no part in the refusal.
+	Detail string
 }
 
 // String tells which host was not reached, and why: "example.com:443: not allowed".
 func (r Refusal) String() string {
-	return fmt.Sprintf("%s: %s", r.place(), r.Reason)
+	said := fmt.Sprintf("%s: %s", r.place(), r.Reason)
+	if r.Detail != "" {
+		said += " (" + r.Detail + ")"
+	}
+	return said
 }
 
 func (r Refusal) place() string {
@@ -121,6 +128,7 @@ const (
 	maxConnections = 200 // at once
 	maxHeader      = 16 << 10
 	maxPlace       = 80  // bytes of what is no host, in a report
+	maxDetail      = 200 // bytes of a Detail
 	maxRefusals    = 500 // that are reported: an agent could invent any number of hosts
 
 	headerBound = 10 * time.Second // for the header of a request, and the first bytes of a tunnel
@@ -204,7 +212,9 @@ type target struct {
 func (t target) String() string { return net.JoinHostPort(t.host, strconv.Itoa(int(t.port))) }
 
 // refusal returns a refusal of the target.
-func (t target) refusal(reason Reason) *refused { return &refused{Refusal{t.host, t.port, reason}} }
+func (t target) refusal(reason Reason) *refused {
+	return &refused{Refusal{Host: t.host, Port: t.port, Reason: reason}}
+}
 
 // refused is a refusal as an error.
 type refused struct{ Refusal }

@@ -300,7 +300,7 @@ func TestRebinding(t *testing.T) {
 	test.Equal(t, "status", status, http.StatusForbidden)
 	dialed, refusals := w.seen()
 	test.Equal(t, "dialed", dialed, []string{"93.184.216.34:443"})
-	test.Equal(t, "refusals", refusals, []Refusal{{"github.com", 443, NotPublic}})
+	test.Equal(t, "refusals", refusals, []Refusal{{Host: "github.com", Port: 443, Reason: NotPublic}})
 }
 
 // secureServer returns a server of HTTPS for every name.
@@ -382,7 +382,7 @@ func TestNoTLS(t *testing.T) {
 		test.Equal(t, "the answer", string(answer), "HTTP/1.1 200 Connection established\r\n\r\n")
 	}
 	_, refusals := w.seen()
-	test.Equal(t, "refusals", refusals, []Refusal{{"github.com", 443, NotTLS}})
+	test.Equal(t, "refusals", refusals, []Refusal{{Host: "github.com", Port: 443, Reason: NotTLS}})
 }
 
 // TestUnusedTunnel: clients open connections that they do not need, which is nothing to report.
@@ -430,7 +430,10 @@ func TestClientGivesUp(t *testing.T) {
 	})
 	_, refusals := w.seen()
 	slices.SortFunc(refusals, func(a, b Refusal) int { return int(a.Port) - int(b.Port) })
-	test.Equal(t, "refusals", refusals, []Refusal{{"github.com", 80, Unreachable}, {"github.com", 443, Unreachable}})
+	test.Equal(t, "refusals", refusals, []Refusal{
+		{Host: "github.com", Port: 80, Reason: Unreachable},
+		{Host: "github.com", Port: 443, Reason: Unreachable},
+	})
 }
 
 // plainServer returns a server of HTTP and a function for the requests that it got.
@@ -674,8 +677,8 @@ func TestModel(t *testing.T) {
 	}
 	dialed, refusals := w.seen()
 	test.Equal(t, "refusals", refusals, []Refusal{
-		{"other.invalid", 443, Unreachable},
-		{"inside.example.com", 443, NotPublic},
+		{Host: "other.invalid", Port: 443, Reason: Unreachable},
+		{Host: "inside.example.com", Port: 443, Reason: NotPublic},
 	})
 	test.Contains(t, "dialed", strings.Join(dialed, " "), "93.184.216.40:443", "10.1.2.4:8443")
 }
@@ -707,13 +710,13 @@ func TestRefusalSays(t *testing.T) {
 		refusal     Refusal
 		text, entry string
 	}{
-		{Refusal{"a.example", 443, NotListed}, "a.example:443: not allowed", "a.example"},
-		{Refusal{"a.example", 80, NotListed}, "a.example:80: not allowed", "a.example"},
-		{Refusal{"a.example", 22, NotListed}, "a.example:22: not allowed", "a.example:22"},
-		{Refusal{"::1", 22, NotListed}, "[::1]:22: not allowed", "[::1]:22"},
-		{Refusal{"a.example", 8443, PortNotNamed}, "a.example:8443: port not allowed", "a.example:8443"},
-		{Refusal{"a.example", 443, NotPublic}, "a.example:443: on a private net", "a.example=ADDRESS"},
-		{Refusal{"a.example", 443, Unreachable}, "a.example:443: can't be reached", ""},
+		{Refusal{Host: "a.example", Port: 443, Reason: NotListed}, "a.example:443: not allowed", "a.example"},
+		{Refusal{Host: "a.example", Port: 80, Reason: NotListed}, "a.example:80: not allowed", "a.example"},
+		{Refusal{Host: "a.example", Port: 22, Reason: NotListed}, "a.example:22: not allowed", "a.example:22"},
+		{Refusal{Host: "::1", Port: 22, Reason: NotListed}, "[::1]:22: not allowed", "[::1]:22"},
+		{Refusal{Host: "a.example", Port: 8443, Reason: PortNotNamed}, "a.example:8443: port not allowed", "a.example:8443"},
+		{Refusal{Host: "a.example", Port: 443, Reason: NotPublic}, "a.example:443: on a private net", "a.example=ADDRESS"},
+		{Refusal{Host: "a.example", Port: 443, Reason: Unreachable}, "a.example:443: can't be reached", ""},
 		{Refusal{Host: "a b", Reason: NotAHost}, "a b: not a host", ""},
 	} {
 		test.Equal(t, "text", c.refusal.String(), c.text)
@@ -765,6 +768,35 @@ func TestUpstream(t *testing.T) {
 	test.Equal(t, "asked", asked, []string{
 		"CONNECT github.com:443 Basic bWU6c2VjcmV0",
 		"GET http://github.com/ Basic bWU6c2VjcmV0",
+	})
+}
+
+// TestUpstreamRefuses: what the proxy of the company answers is the reason that people read.
+func TestUpstreamRefuses(t *testing.T) {
+	company := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusProxyAuthRequired)
+	}))
+	t.Cleanup(company.Close)
+	address := company.Listener.Addr().String()
+	w := start(t, "", func(c *Config) {
+		c.Upstream = test.Must(url.Parse("http://me:secret@" + address))
+		c.Dial = (&net.Dialer{}).DialContext
+	})
+	answer, err := w.browser(nil).Get("https://github.com/")
+	if err == nil {
+		answer.Body.Close()
+		t.Error("github.com was reached")
+	}
+	company.Close()
+	answer, err = w.browser(nil).Get("https://github.com/")
+	if err == nil {
+		answer.Body.Close()
+		t.Error("github.com was reached without the proxy")
+	}
+	_, refusals := w.seen()
+	test.Equal(t, "refusals", test.Map(refusals, Refusal.String), []string{
+		"github.com:443: can't be reached (the proxy " + address + ": 407 Proxy Authentication Required)",
+		"github.com:443: can't be reached (the proxy " + address + ": connect: connection refused)",
 	})
 }
 
