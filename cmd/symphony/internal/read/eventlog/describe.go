@@ -183,7 +183,6 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		message = "git configuration undone: " + message
 	case agent.EventMalformed, agent.EventOtherMessage:
 		message = "the agent sent what symphony does not understand: " + message
-		message = "codex sent what symphony does not understand: " + message
 	case agent.EventHostRefused:
 		kind = Fault
 	case agent.EventError:
