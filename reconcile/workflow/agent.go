@@ -36,8 +36,8 @@ func AgentKinds() []string {
 type agentKind struct {
 	name    string
 	command string // by default; "" if the workflow must name it
-	// where it keeps its login, below the home directory of the account
-	home string
+	// where it keeps its login, below the home directory of the account, and the file there
+	home, login string
 	// without agent.model it would take any
 	needsModel bool
 	// it does not report the tokens of a turn
@@ -47,16 +47,23 @@ type agentKind struct {
 }
 
 var agentKinds = []agentKind{
-	{name: agentClaude, command: "claude-agent-acp", home: ".claude", takesKey: true},
+	{
+		name:     agentClaude,
+		command:  "claude-agent-acp",
+		home:     ".claude",
+		login:    ".credentials.json",
+		takesKey: true,
+	},
 	{
 		name:           agentOpenCode,
 		command:        "opencode acp",
 		home:           ".local/share/opencode",
+		login:          "auth.json",
 		needsModel:     true,
 		countsNoTokens: true,
 		takesKey:       true,
 	},
-	{name: agentGemini, command: "gemini --acp", home: ".gemini", takesKey: true},
+	{name: agentGemini, command: "gemini --acp", home: ".gemini", login: "oauth_creds.json", takesKey: true},
 	{name: agentACP, home: ".config/acp"},
 }
 
@@ -85,6 +92,25 @@ type AgentChoice struct {
 	// Home is the directory of its login, "" for codex's own default.
 	Home                   string
 	Command, Model, Effort string
+}
+
+// LoginFile returns the name of the file with the login in the home, "" if it is not known.
+func (c AgentChoice) LoginFile() string {
+	if c.Kind == AgentCodex {
+		return "auth.json"
+	}
+	return kindNamed(c.Kind).login
+}
+
+// String names the settings that the choice has, such as "claude model opus".
+func (c AgentChoice) String() string {
+	line := c.Kind
+	for _, set := range [][2]string{{"command", c.Command}, {"model", c.Model}, {"effort", c.Effort}} {
+		if set[1] != "" {
+			line += " " + set[0] + " " + set[1]
+		}
+	}
+	return line
 }
 
 // The sandboxes of agents.
@@ -116,7 +142,7 @@ func (r *reader) agents() {
 	if !slices.Contains(AgentKinds(), own.Kind) {
 		return // it was refused
 	}
-	own.agents = r.choices(r.field("agent.kind"), AgentChoice{Kind: own.Kind})
+	r.order()
 	for i := range own.ByLabel {
 		row := &own.ByLabel[i]
 		if row.Kind != "" {
@@ -154,10 +180,87 @@ func (r *reader) agents() {
 	r.notYet(others[0])
 }
 
+// order finds out which agents usually work on issues: the one of agent.kind, or those of
+// agent.fallback in their order.
+func (r *reader) order() {
+	own := &r.cfg.Agent
+	f := r.field("agent.fallback")
+	if len(own.Fallback) == 0 {
+		own.agents = r.choices(r.field("agent.kind"), AgentChoice{Kind: own.Kind})
+		return
+	}
+	first := own.Fallback[0].Kind
+	if r.field("agent.kind").node != nil && own.Kind != first {
+		r.invalid(
+			f,
+			"begins with "+first+", but agent.kind is "+own.Kind,
+			"let it begin with the usual agent, or remove agent.kind",
+		)
+		return
+	}
+	own.Kind = first
+	for i, set := range own.Fallback {
+		own.agents = append(own.agents, r.choices(r.item(f, i), set)...)
+	}
+}
+
+// fallback reads agent.fallback.
+func (r *reader) fallback(f field) {
+	if f.node == nil {
+		return
+	}
+	if f.node.Kind != yaml.SequenceNode {
+		r.wrong(Key{Type: typeAgents}, f, fallbackHint)
+		return
+	}
+	for i := range f.node.Content {
+		choice, ok := r.fallbackEntry(r.item(f, i), deref(f.node.Content[i]))
+		if !ok {
+			continue
+		}
+		isSame := func(other AgentChoice) bool { return other.Kind == choice.Kind }
+		if slices.ContainsFunc(r.cfg.Agent.Fallback, isSame) {
+			r.invalid(
+				r.item(f, i),
+				choice.Kind+" is listed twice",
+				"remove one of them; for several accounts of codex write codex.home: [~/.codex, ~/.codex-2]",
+			)
+			continue
+		}
+		r.cfg.Agent.Fallback = append(r.cfg.Agent.Fallback, choice)
+	}
+}
+
+const fallbackHint = "write for instance [codex, claude], or [codex, {kind: claude, model: opus}]"
+
+// fallbackEntry reads an entry of agent.fallback: a kind, or a map with its settings.
+func (r *reader) fallbackEntry(at field, node *yaml.Node) (choice AgentChoice, ok bool) {
+	kind := key("kind", "", "", &choice.Kind, "").oneOf(AgentKinds()...)
+	if node.Kind == yaml.ScalarNode {
+		at.node = node
+		return choice, r.value(kind, at)
+	}
+	var entries map[string]yaml.Node
+	if node.Decode(&entries) != nil {
+		r.invalid(at, "an entry must be a kind, or a map without repeated keys", fallbackHint)
+		return choice, false
+	}
+	ok = r.entry(at, entries, fallbackHint, []Key{
+		kind,
+		key("command", "shell command", "", &choice.Command, ""),
+		key("model", typeString, "", &choice.Model, "").then((*reader).word),
+		key("effort", typeString, "", &choice.Effort, "").then((*reader).word),
+	})
+	if ok && choice.Kind == "" {
+		r.invalid(at, "an entry has no kind", fallbackHint)
+	}
+	return choice, ok && choice.Kind != ""
+}
+
 // kinds returns the kinds of the agents that may work on issues, each once: the usual ones
 // first.
 func (a *Agent) kinds() []string {
-	list := text.Map(a.agents, func(c AgentChoice) string { return c.Kind })
+	list := text.Map(a.Fallback, func(c AgentChoice) string { return c.Kind })
 	if len(list) == 0 {
 		list = []string{a.Kind}
 	}
@@ -181,14 +284,22 @@ func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
 	own := &r.cfg.Agent
 	if set.Kind == AgentCodex {
 		codex := &r.cfg.Codex
-		set.Home = codex.Home
 		set.Command = cmp.Or(set.Command, codex.Command)
 		set.Model = cmp.Or(set.Model, codex.Model)
 		set.Effort = cmp.Or(set.Effort, codex.Effort)
-		return []AgentChoice{set}
+		homes := codex.Homes
+		if len(homes) == 0 {
+			homes = []string{""} // codex's own default
+		}
+		return text.Map(homes, func(home string) AgentChoice {
+			one := set
+			one.Home = home
+			return one
+		})
 	}
 	kind := kindNamed(set.Kind)
-	if own.others()[0] == set.Kind {
+	isFirst := own.others()[0] == set.Kind // the one that the keys of agent are about
+	if isFirst {
 		set.Command = cmp.Or(set.Command, own.Command)
 		set.Model = cmp.Or(set.Model, own.Model)
 		set.Effort = cmp.Or(set.Effort, own.Effort)
@@ -196,13 +307,21 @@ func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
 	set.Home = filepath.Join(r.env.Home, kind.home)
 	set.Command = cmp.Or(set.Command, kind.command)
 	if set.Command == "" {
-		r.invalid(at, "acp needs agent.command", "write the command that starts the agent")
+		hint := "write the command that starts the agent"
+		if !isFirst {
+			hint = "write it there: {kind: acp, command: …}"
+		}
+		r.invalid(at, "acp needs agent.command", hint)
 	}
 	if set.Model == "" && kind.needsModel {
+		hint := "write for instance agent.model: anthropic/claude-opus-5"
+		if !isFirst {
+			hint = "write for instance {kind: " + kind.name + ", model: anthropic/claude-opus-5}"
+		}
 		r.invalid(
 			at,
 			kind.name+" needs agent.model, because it would choose a model itself, perhaps of another provider",
-			"write for instance agent.model: anthropic/claude-opus-5",
+			hint,
 		)
 	}
 	return []AgentChoice{set}
@@ -399,7 +518,10 @@ func (r *reader) notYet(kind string) {
 			refuse(f)
 		}
 	}
-	usual := text.Map(r.cfg.Agent.agents, func(c AgentChoice) string { return c.Kind })
+	usual := []string{r.cfg.Agent.Kind}
+	for _, entry := range r.cfg.Agent.Fallback {
+		usual = append(usual, entry.Kind)
+	}
 	for _, row := range r.cfg.Agent.ByLabel {
 		kinds := usual
 		if row.Kind != "" {
@@ -448,6 +570,15 @@ func (c *Config) AgentsFor(labels, byOperators []string) []AgentChoice {
 		}
 		return a
 	})
+}
+
+// AllAgents returns all agents that may work on issues.
+func (c *Config) AllAgents() []AgentChoice {
+	all := slices.Clone(c.Agent.agents)
+	for _, row := range c.Agent.ByLabel {
+		all = append(all, row.agents...)
+	}
+	return all
 }
 
 // AgentsOfRow returns the agents that a row of agent.by_label chooses, none if it chooses no

@@ -136,6 +136,7 @@ type Hooks struct {
 // Agent limits the time and the rights of an agent (specification 5.3.5, design 5 and 9).
 type Agent struct {
 	Kind                   string
+	Fallback               []AgentChoice     // as written: the usual agents in order
 	Command, Model, Effort string            // of a kind besides codex; "" for its default
 	Env                    map[string]string // the same
 	Sandbox                string            // "" for the default of the kind
@@ -170,8 +171,10 @@ const (
 // Codex configures how the agent is started and watched (specification 5.3.6). For a kind of
 // agent besides codex, the keys of agent say it.
 type Codex struct {
-	Command       string // as written
-	Home          string // empty for the home in the environment
+	Command string // as written
+	Home    string // empty for the home in the environment
+	// Homes are codex.home as written, in order. Home is the one of the agent that works.
+	Homes         []string
 	Model, Effort string // "" for the defaults of the codex home
 	Inherit       bool   // agents have that home itself, not only its login
 	// start Command even if files that an agent can write decide which program that is

@@ -105,6 +105,8 @@ const (
 	typeLabels   = "list of maps"
 	typeBudget   = "number of tokens or an amount of money"
 	typeCodex    = "codex value"
+	typeAgents   = "list of kinds"
+	typeHomes    = "path or list of paths"
 )
 
 // Keys lists every key with an effect, in the order in which they are documented.
@@ -447,6 +449,10 @@ func agentKeys(c *Config) []Key {
 		key("agent.kind", "", AgentCodex, &c.Agent.Kind,
 			"the agent; acp is any that speaks the Agent Client Protocol. See docs/agents.md for what works").
 			oneOf(AgentKinds()...),
+		key("agent.fallback", typeAgents, "[]", nil,
+			"the kinds of agents in order, the first instead of agent.kind: each takes over while the accounts before it "+
+				"are at their limits or need a login. See docs/agents.md").
+			naming(NamesScript).then((*reader).fallback),
 		key(
 			"agent.command",
 			"shell command",
@@ -606,9 +612,10 @@ func codexKeys(c *Config) []Key {
 			&c.Codex.TrustLauncher,
 			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it",
 		),
-		key("codex.home", typePath, "", &c.Codex.Home,
-			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex").
-			naming(NamesPaths),
+		key("codex.home", typeHomes, "", &c.Codex.Homes,
+			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex. Of several, "+
+				"each is used while the accounts before it can't be: see docs/agents.md").
+			naming(NamesPaths).then((*reader).homes),
 		key(
 			"codex.model",
 			typeString,

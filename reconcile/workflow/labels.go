@@ -184,7 +184,7 @@ func (r *reader) operatorsSet(row field) {
 }
 
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
-	for _, k := range []Key{
+	r.entry(at, entries, labelsHint, []Key{
 		key("label", typeString, "", &row.Label, ""),
 		key("kind", "", "", &row.Kind, "").oneOf(AgentKinds()...),
 		key("command", "shell command", "", &row.Command, ""),
@@ -198,22 +198,38 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 					"operators`, or leave it out")
 			}
 		}),
-	} {
-		node, given := entries[k.Name]
-		delete(entries, k.Name)
-		f := field{key: at.key + "." + k.Name, line: at.line, node: deref(&node)}
-		if given && !null(f.node) && r.value(k, f) && k.after != nil {
-			k.after(r, f)
-		}
-	}
+	})
 	if row.Command != "" && row.Kind == "" {
 		r.invalid(at, "an entry has a command, and no kind", "write the kind of the agent, too: {label: hard, kind: acp, …}")
 	}
 	if row.Sandbox != nil && row.Sandbox[0] != '{' {
 		row.Sandbox = nil // turnSandboxPolicy already refused it
 	}
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		r.invalid(at, "an entry has the unknown key "+name, labelsHint)
-	}
 	return row
+}
+
+// entry reads the keys of an entry of a list. It returns false if a value is invalid or a key
+// is unknown, which is reported.
+func (r *reader) entry(at field, entries map[string]yaml.Node, hint string, keys []Key) bool {
+	ok := true
+	for _, k := range keys {
+		node, given := entries[k.Name]
+		delete(entries, k.Name)
+		f := field{key: at.key + "." + k.Name, line: at.line, node: deref(&node)}
+		if !given || null(f.node) {
+			continue
+		}
+		if !r.value(k, f) {
+			ok = false
+			continue
+		}
+		if k.after != nil {
+			k.after(r, f)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		r.invalid(at, "an entry has the unknown key "+name, hint)
+		ok = false
+	}
+	return ok
 }

@@ -1,6 +1,10 @@
 package workflow
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
 
 // Naming is how the value of a key names files that a pass or a run reads, runs or writes.
 // Every such key must say so in the table of keys: agents beside the project must not change
@@ -55,15 +59,13 @@ func (c *Config) Named() []Named {
 
 // commands returns the commands in the entries of a list, which start agents in a workspace.
 func (k Key) commands(c *Config) (list []string) {
-	if k.Name != "agent.by_label" {
-		return nil
+	switch k.Name {
+	case "agent.by_label":
+		list = text.Map(c.Agent.ByLabel, func(row LabelRow) string { return row.Command })
+	case "agent.fallback":
+		list = text.Map(c.Agent.Fallback, func(a AgentChoice) string { return a.Command })
 	}
-	for _, row := range c.Agent.ByLabel {
-		if row.Command != "" {
-			list = append(list, row.Command)
-		}
-	}
-	return list
+	return text.Filter(list, func(command string) bool { return command != "" })
 }
 
 // named returns the values of a key in a configuration.

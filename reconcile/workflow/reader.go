@@ -162,7 +162,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 // written as such was.
 func (r *frontMatter) warnNull(f field, k Key) {
 	switch {
-	case f.node.Value == "~" && k.Type == typePath:
+	case f.node.Value == "~" && (k.Type == typePath || k.Type == typeHomes):
 		r.warn(
 			f,
 			`an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`,

@@ -300,6 +300,28 @@ func (r *reader) hookTimeout(f field) {
 	}
 }
 
+// homes makes the paths of codex.home absolute.
+func (r *reader) homes(f field) {
+	homes := []string{}
+	for i, written := range r.cfg.Codex.Homes {
+		at := f
+		if f.node.Kind == yaml.SequenceNode {
+			at = r.item(f, i)
+		}
+		if written == "" && f.node.Kind == yaml.SequenceNode {
+			continue // it was reported
+		}
+		path := r.path(at, written)
+		if slices.Contains(homes, path) {
+			r.invalid(at, path+" is listed twice", "remove one of them")
+		}
+		if path != "" {
+			homes = append(homes, path)
+		}
+	}
+	r.cfg.Codex.Homes = homes
+}
+
 // writableRoots refuses directories that would give an agent access to more: directories that
 // overlap the workspaces of other issues, that contain WORKFLOW.md, or that are inside another
 // root, where an agent could replace them with a link.

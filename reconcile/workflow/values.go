@@ -149,6 +149,9 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		}
 		return list, true
 	}
+	if k.Type == typeHomes && f.node.Kind == yaml.ScalarNode {
+		return []string{strings.TrimSpace(f.node.Value)}, true
+	}
 	if f.node.Kind != yaml.SequenceNode {
 		r.wrong(k, f, "write it in brackets, with commas between the items")
 		return list, false

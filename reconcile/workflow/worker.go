@@ -175,7 +175,7 @@ func (r *reader) onHosts() {
 		return // it is refused there
 	}
 	const unbuilt = "not built yet for agents on other machines"
-	if c.Codex.Home != "" {
+	if len(c.Codex.Homes) > 0 {
 		r.fail(
 			CodeUnsupportedKey,
 			r.field("codex.home"),

@@ -145,6 +145,13 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	}
 	account := OpenAccount(p, cfg.Codex.Home)
 	c.Unreadable = SecretFiles(p, account)
+	for _, choice := range cfg.AllAgents() {
+		login := filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile())
+		isOther := choice.Kind != cfg.Agent.Kind || choice.Home != cfg.Codex.Home
+		if isOther && choice.LoginFile() != "" && !slices.Contains(c.Unreadable, login) {
+			c.Unreadable = append(c.Unreadable, login)
+		}
+	}
 	if cfg.KeyFromGh {
 		c.Unreadable = append(c.Unreadable, p.ghFiles())
 	}

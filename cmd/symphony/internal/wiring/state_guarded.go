@@ -485,7 +485,10 @@ func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Gua
 		files = append(files, Guarded{Place: place})
 	}
 	g := guard{ctx: ctx, env: p.Env, seen: map[string]bool{}}
-	g.add(p.Path, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home)
+	g.add(p.Path, p.StateDir)
+	for _, a := range Accounts(p, PassPolicy(p, cfg)) {
+		g.add(a.Account.Home)
+	}
 	g.addConfig(p, cfg) // before the first pass no state names the workflow
 	return append(g.list, files...), g.failed
 }

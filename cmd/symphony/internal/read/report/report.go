@@ -45,7 +45,10 @@ type Report struct {
 	Totals      UseTotals             `json:"totals"`
 	Issues      []IssueUse            `json:"issues"` // by tokens used, the most first
 	Labels      []LabelUse            `json:"labels"` // by tokens used, the most first
-	Days        []DayUse              `json:"days"`
+	Agents      []AgentUse            `json:"agents"` // by tokens used, the most first
+	// Takeovers are the issues that another agent went on with.
+	Takeovers []TakeoverRow `json:"takeovers"`
+	Days      []DayUse      `json:"days"`
 	// the budget of today; null without agent.budget_per_day, and for a past period
 	Budget *view.BudgetRow `json:"budget"`
 
@@ -144,6 +147,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		Outages:     []OutageRow{},
 		Issues:      []IssueUse{},
 		Labels:      []LabelUse{},
+		Agents:      []AgentUse{},
 		Days:        []DayUse{},
 		Schedule:    s.Schedule,
 	}
@@ -165,6 +169,9 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, text.OrNull(o.Until)})
 	}
 	r.addUses(s.Runs, prices)
+	ended := text.Map(s.Runs, func(run state.EndedRun) reconcile.Run { return run.Run })
+	running := text.Map(r.Running, func(w view.RunningRow) reconcile.Run { return w.Run })
+	r.Takeovers = takeovers(slices.Concat(ended, running))
 	r.addDays(s.Days, prices)
 	return r
 }

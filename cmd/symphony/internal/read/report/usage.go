@@ -46,6 +46,25 @@ type LabelUse struct {
 	Use
 }
 
+// AgentUse is the sum of the runs of an agent: of a kind with an account.
+type AgentUse struct {
+	view.AgentRow
+	Issues int `json:"issues"`
+	Use
+}
+
+// TakeoverRow is an issue that another agent went on with.
+type TakeoverRow struct {
+	IssueID    string        `json:"issue_id"`
+	Identifier string        `json:"issue_identifier"`
+	Title      string        `json:"title"`
+	At         time.Time     `json:"at"`   // when the other agent began
+	From       view.AgentRow `json:"from"` // the agent that worked on it before
+	To         view.AgentRow `json:"to"`
+	// Error is why the last run of the agent before ended; null if that was no failure.
+	Error *string `json:"error"`
+}
+
 // DayUse is the use on a day of UTC, and how many issues of the period were handed over on it.
 type DayUse struct {
 	Date       string `json:"day"`
@@ -59,6 +78,7 @@ type modelUse struct {
 	IssueID, Identifier string
 	Title, URL          string
 	Labels              []string
+	Agent               reconcile.Agent
 	Runs                int // that have ended
 	Succeeded, Failed   int // the other runs were stopped
 	Running             int
@@ -66,16 +86,19 @@ type modelUse struct {
 	reconcile.ModelUse
 }
 
-// usesOf sums up ended runs by issue and model, in the order of their first runs.
+// usesOf sums up ended runs by issue, model and agent, in the order of their first runs.
 func usesOf(runs []state.EndedRun) []*modelUse {
-	type key struct{ issueID, model string }
+	type key struct {
+		issueID, model string
+		agent          reconcile.Agent
+	}
 	known := map[key]*modelUse{}
 	var uses []*modelUse
 	for _, run := range runs {
-		u := known[key{run.IssueID, run.Model}]
+		u := known[key{run.IssueID, run.Model, run.Agent}]
 		if u == nil {
-			u = &modelUse{IssueID: run.IssueID, ModelUse: reconcile.ModelUse{Model: run.Model}}
-			known[key{run.IssueID, run.Model}] = u
+			u = &modelUse{IssueID: run.IssueID, Agent: run.Agent, ModelUse: reconcile.ModelUse{Model: run.Model}}
+			known[key{run.IssueID, run.Model, run.Agent}] = u
 			uses = append(uses, u)
 		}
 		u.Identifier = run.Identifier
@@ -105,6 +128,7 @@ func useOf(w view.RunningRow, now time.Time) *modelUse {
 		Title:      w.Title,
 		URL:        text.OrEmpty(w.IssueURL),
 		Labels:     w.Run.Issue.Labels,
+		Agent:      w.Run.Agent,
 		Running:    1,
 		Runtime:    max(now.Sub(w.StartedAt), 0),
 		ModelUse:   reconcile.ModelUse{Model: w.Run.Model, Tokens: w.Run.Tokens},
@@ -129,6 +153,7 @@ func (r *Report) addUses(ended []state.EndedRun, prices reconcile.Prices) {
 	}
 	r.addIssues(uses, prices)
 	r.addLabels(uses, prices)
+	r.addAgents(uses, prices)
 	r.Totals.Spent = view.Spend(prices)
 	for _, u := range uses {
 		r.Totals.add(u, prices)
@@ -163,6 +188,65 @@ func (r *Report) addIssues(uses []*modelUse, prices reconcile.Prices) {
 			text.CompareNatural(a.Identifier, b.Identifier),
 		)
 	})
+}
+
+// addAgents adds up the runs by agent, the agent that used most tokens first.
+func (r *Report) addAgents(uses []*modelUse, prices reconcile.Prices) {
+	agents := map[reconcile.Agent]*AgentUse{}
+	counted := map[reconcile.Agent][]string{}
+	for _, u := range uses {
+		if u.Agent.Kind == "" {
+			continue
+		}
+		a := agents[u.Agent]
+		if a == nil {
+			a = &AgentUse{AgentRow: view.AgentRow(u.Agent), Use: Use{Spent: view.Spend(prices)}}
+			agents[u.Agent] = a
+		}
+		if !slices.Contains(counted[u.Agent], u.IssueID) {
+			counted[u.Agent] = append(counted[u.Agent], u.IssueID)
+			a.Issues++
+		}
+		a.add(u, prices)
+	}
+	for _, a := range agents {
+		r.Agents = append(r.Agents, *a)
+	}
+	slices.SortFunc(r.Agents, func(a, b AgentUse) int {
+		return cmp.Or(
+			cmp.Compare(b.Tokens.Total, a.Tokens.Total),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Home, b.Home),
+		)
+	})
+}
+
+// takeovers returns the issues whose agent changed from one run to the next, the latest first.
+// runs are in the order in which they started.
+func takeovers(runs []reconcile.Run) []TakeoverRow {
+	rows := []TakeoverRow{}
+	last := map[string]reconcile.Run{} // by the ids of the issues
+	for _, run := range runs {
+		if run.Agent.Kind == "" {
+			continue
+		}
+		before, known := last[run.IssueID]
+		last[run.IssueID] = run
+		if !known || before.Agent == run.Agent {
+			continue
+		}
+		rows = append(rows, TakeoverRow{
+			IssueID:    run.IssueID,
+			Identifier: run.Identifier,
+			Title:      run.Issue.Title,
+			At:         run.StartedAt,
+			From:       view.AgentRow(before.Agent),
+			To:         view.AgentRow(run.Agent),
+			Error:      view.ErrorText(before.ErrorCode, before.ErrorText),
+		})
+	}
+	slices.Reverse(rows)
+	return rows
 }
 
 // addLabels adds up the runs by label, the label that used most tokens first. The empty label

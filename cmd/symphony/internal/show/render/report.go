@@ -61,6 +61,7 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 		p.troubles()
 		p.interruptions()
 	}
+	p.agents()
 	p.used(o.By)
 	p.remarks(o.By)
 	if err := out.Flush(); err != nil {

@@ -41,6 +41,31 @@ func (p *reportPage) used(by string) {
 	}
 }
 
+// agents prints the usage by agent, if there were several, and the issues that another agent
+// went on with.
+func (p *reportPage) agents() {
+	if len(p.Agents) < 2 {
+		return
+	}
+	t := useTable("AGENT", "ISSUES")
+	t.Figures = append(t.Figures, 1)
+	for _, a := range p.Agents {
+		p.addUse(&t, a.Use, a.Kind+" of "+a.Home, strconv.Itoa(a.Issues))
+	}
+	p.table("AGENTS", t)
+	over := textTable("TITLE", "AT", "FROM", "TO", "ERROR")
+	for _, row := range p.Takeovers {
+		from := row.From.Kind
+		to := row.To.Kind
+		if from == to {
+			from = row.From.Home
+			to = row.To.Home
+		}
+		over.Add(row.Identifier, row.Title, p.ago(row.At), from, to, text.OrEmpty(row.Error))
+	}
+	p.table("TAKEN OVER", over)
+}
+
 // useTable is a table of the usage of runs. On a narrow terminal the title gives way, then the
 // parts of the tokens.
 func useTable(first, second string) term.Table {
