@@ -31,7 +31,7 @@ type Prompt struct {
 	file     string
 	template *liquid.Template
 	problems []Warning // see Check
-	lists    []Warning // about lists that are printed without separators
+	warnings []Warning // about lists without separators, and variables in single braces
 }
 
 // ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
@@ -72,7 +72,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
-	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
+	return &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings}, nil
 }
 
 // prepareTemplate returns a template with a tag in each loop that counts its passes, and with

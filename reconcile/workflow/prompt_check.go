@@ -20,7 +20,7 @@ type checker struct {
 	filters  dictionary
 	vars     map[string]*shape
 	problems []Warning
-	lists    []Warning // about lists that are printed without separators
+	warnings []Warning // about lists without separators, and variables in single braces
 
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
@@ -138,7 +138,7 @@ func (c *checker) nodes(list []render.Node) {
 				}
 				const listed = "%s is a list and is printed without separators; write {{ %[1]s | %s }}"
 				message := fmt.Sprintf(listed, strings.TrimSpace(n.Args), filters)
-				c.lists = append(c.lists, Warning{File: c.file, Line: c.line, Message: message})
+				c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: message})
 			}
 		case *render.TagNode:
 			c.tag(n)
@@ -177,11 +177,13 @@ func (c *checker) text(n *render.TextNode) {
 // singleBraces matches a name in single braces, such as { issue.title } or ${issue.title}.
 var singleBraces = text.Pattern(`\$?\{\s*([A-Za-z_][\w.]*)\s*\}`)
 
-// singleBraces reports variables in single braces, which the agent gets as they are written.
+// singleBraces warns about variables in single braces, which the agent gets as they are written.
 func (c *checker) singleBraces(line string, number int) {
 	for _, found := range singleBraces().FindAllStringSubmatch(line, -1) {
 		if c.isValue(found[1]) {
-			c.report(number, "%s is plain text for the agent; did you mean {{ %s }}?", found[0], found[1])
+			const plainText = "%s is plain text for the agent; did you mean {{ %s }}?"
+			message := fmt.Sprintf(plainText, found[0], found[1])
+			c.warnings = append(c.warnings, Warning{File: c.file, Line: number, Message: message})
 		}
 	}
 }

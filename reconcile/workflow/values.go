@@ -293,7 +293,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	if err == nil {
 		cfg.Prompt = prompt
-		r.warnings = append(r.warnings, prompt.lists...)
+		r.warnings = append(r.warnings, prompt.warnings...)
 		r.warnOfProjectDescription()
 	}
 	r.redact()
