@@ -189,7 +189,8 @@ func TestErrors(t *testing.T) {
 			"Bearer",
 			"API key",
 		},
-		"redirect": {307, "", "linear_api_status", "HTTP 307", "redirect"},
+		"wrong path": {404, "Not Found", "linear_api_status", "HTTP 404: Not Found", "check the path in tracker.endpoint"},
+		"redirect":   {307, "", "linear_api_status", "HTTP 307", "redirect"},
 		"many errors": {
 			200,
 			`{"errors":[{"message":"a"},{"message":"b"},{"message":"c"},{"message":"d"}]}`,

@@ -45,6 +45,16 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
 	out.OK = len(out.Errors) == 0
+	if cfg.KeyIsLiteral {
+		warning := workflow.Warning{
+			File: p.Path,
+			Line: cfg.Lines["tracker.api_key"],
+			Key:  "tracker.api_key",
+			Message: fmt.Sprintf("everyone who can read the file sees the key: write api_key: $%s, and put %[1]s=… into %s",
+				cfg.KeyVar, p.EnvPath()),
+		}
+		out.Warnings = append(out.Warnings, warning.String())
+	}
 	launcher := Launcher(ctx, p, cfg, p.Environ())
 	if launcher.Program != "" && !cfg.Codex.TrustLauncher {
 		kind, _ := AgentOf(cfg.Agent.Kind) // a run is refused without it
