@@ -122,6 +122,9 @@ func unknownCommand(app *cli.App, words []string) error {
 	if task, known := notOurs[strings.ToLower(name)]; known {
 		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), task)
 	}
+	if issueShaped(name) {
+		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
+	}
 	if strings.EqualFold(name, "issue") {
 		meant := issueTask(words[1:])
 		if meant != "" {

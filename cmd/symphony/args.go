@@ -265,9 +265,11 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
+	"issues":  "show",
 	"pause":   "hold",
 	"report":  "show",
 	"resume":  "retry",
+	"status":  "show",
 	"tick":    "run",
 	"unblock": "retry",
 }

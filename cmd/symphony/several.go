@@ -152,6 +152,9 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
+		if len(projects) == 1 && several && projects[0].SourceErr != nil && !projects[0].HasState() {
+			return projects[0].SourceErr // once, and not for each issue
+		}
 		command, err := order(c)
 		if err != nil {
 			return err

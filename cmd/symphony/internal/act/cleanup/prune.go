@@ -108,7 +108,7 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.refuseUnknown(found); err != nil {
+	if err := c.refuseUnknown(ctx, found); err != nil {
 		return nil, err
 	}
 	if !o.DryRun && o.Discard != nil {
@@ -380,15 +380,51 @@ func (c *pruner) wants(names ...string) bool {
 }
 
 // refuseUnknown returns an error for an issue of the command line of which nothing was found.
-func (c *pruner) refuseUnknown(f *PruneJSON) error {
+func (c *pruner) refuseUnknown(ctx context.Context, f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
-			return reconcile.NewError("issue_not_found",
-				"there is nothing of "+name+" to remove: it is unknown, claimed, or not in a final state",
-				"symphony show "+name+" shows what is known about it")
+			return c.whyKept(ctx, name)
 		}
 	}
 	return nil
+}
+
+// whyKept is the error that says why nothing of an issue is removed.
+func (c *pruner) whyKept(ctx context.Context, name string) error {
+	kept := func(why, hint string) error {
+		return reconcile.NewError("issue_not_found", "there is nothing of "+name+" to remove: "+why, hint)
+	}
+	db, err := wiring.OpenForReading(ctx, c.p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	id, _, known, err := db.Views.FindIssue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return kept("it is not known here", "symphony ps --all lists the known issues")
+	}
+	claim, claimed, err := db.Views.ClaimByIssue(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, hasRun, err := db.Runs.Last(ctx, id)
+	if err != nil {
+		return err
+	}
+	states := c.cfg.Policy.TerminalStates
+	final := fmt.Sprintf("prune removes what is left once the issue is in %q", states)
+	switch {
+	case claimed && claim.Status == reconcile.Running:
+		return kept("an agent is at work on it", "symphony stop "+name+" ends its run; "+final)
+	case !hasRun:
+		return kept("it has had no run", "symphony show "+name+" shows what is known about it")
+	case claimed:
+		return kept("symphony has not finished with it", "symphony show "+name+" says what it waits for; "+final)
+	}
+	return kept("it is not in a final state", final)
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that

@@ -85,12 +85,12 @@ func (Retry) waits() bool    { return false }
 
 func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
 	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
+	o.fresh = c.Fresh
 	err := o.carryOut(ctx, c.Issue, func() error {
 		if err := o.refuseWithoutAnswer(ctx); err != nil {
 			return err
 		}
 		if c.Fresh {
-			o.fresh = true
 			if err := o.db.Operator.EndThreads(ctx, o.command.IssueID); err != nil {
 				return err
 			}
@@ -100,8 +100,8 @@ func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (D
 	return Done{o.result, o.result.JSON()}, err
 }
 
-// refuseWithoutAnswer refuses to retry an issue whose agent needs help. Its hold would end, but
-// no agent works in the state in which it is.
+// refuseWithoutAnswer refuses to retry an issue whose agent needs help, or handed it over. No agent
+// works in the state in which it is.
 func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
@@ -110,7 +110,26 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 	if claimed && c.NeedsHelp() {
 		return needsHelp(&c)
 	}
-	return nil
+	if claimed || o.fresh {
+		return nil
+	}
+	inReview, err := isInReview(ctx, o.db, o.command.IssueID)
+	if err != nil || !inReview {
+		return err
+	}
+	name := o.command.Identifier
+	return reconcile.NewError("not_started", name+" was handed over and waits for your review", sendBackHint(name))
+}
+
+// isInReview reports whether an issue was handed over and waits for a person's review.
+func isInReview(ctx context.Context, db *state.DB, issueID string) (bool, error) {
+	last, err := db.Views.Releases(ctx, issueID, 1)
+	return len(last) > 0 && last[0].InReview, err
+}
+
+// sendBackHint is how an agent goes on with an issue that was handed over.
+func sendBackHint(name string) string {
+	return "symphony send-back " + name + " TEXT lets an agent go on with it"
 }
 
 // forgetLimits ends the waits after a fault of an account or a limit of the tracker.

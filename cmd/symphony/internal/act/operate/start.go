@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,7 +88,11 @@ func runInstead(
 		return "", err
 	}
 	if claim == nil || claim.Status != reconcile.Running {
-		return "", notStarted(issue, did, claim)
+		e := notStarted(issue, did, claim)
+		if claim == nil {
+			e = hintReview(ctx, p, issue, e)
+		}
+		return "", e
 	}
 	if c.Model != "" {
 		return "", reconcile.NewError(
@@ -97,6 +102,25 @@ func runInstead(
 		)
 	}
 	return claim.RunID, nil
+}
+
+// hintReview says how an agent goes on with an issue, which was not started, if it waits for a
+// review.
+func hintReview(ctx context.Context, p *wiring.Project, issue *reconcile.Issue, e error) error {
+	failed, ok := errors.AsType[*reconcile.Error](e)
+	if !ok {
+		return e
+	}
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return e
+	}
+	defer db.Close()
+	inReview, err := isInReview(ctx, db, issue.ID)
+	if err == nil && inReview {
+		failed.Hint = sendBackHint(issue.Identifier)
+	}
+	return failed
 }
 
 func startsRun(a reconcile.Applied) bool {

@@ -151,11 +151,18 @@ func (o *operation) mayRun(ctx context.Context) error {
 	if cfg.Policy.Active(issue.State) {
 		return nil
 	}
-	active := strings.Join(cfg.Policy.ActiveStates, " or ")
+	inReview, err := isInReview(ctx, o.db, issue.ID)
+	if err != nil {
+		return err
+	}
+	hint := "write it in the tracker, or move the issue to " + strings.Join(cfg.Policy.ActiveStates, " or ") + " first"
+	if inReview {
+		hint = sendBackHint(o.command.Identifier)
+	}
 	return reconcile.NewError(
 		"no_agent",
 		fmt.Sprintf("no agent works on %s in the state %q", o.command.Identifier, issue.State),
-		"write it in the tracker, or move the issue to "+active+" first",
+		hint,
 	)
 }
 

@@ -333,7 +333,8 @@ func (r Result) Outlook(now time.Time) (list []string) {
 		list = append(list, "other issues wait for other reasons: see symphony ps --all")
 	}
 	list = append(list, n.counts())
-	if n.Unscheduled && n.Running+n.Retrying > 0 {
+	paused := n.Obstacle != nil && n.Obstacle.Reason == reconcile.SkipPaused
+	if n.Unscheduled && !paused && n.Running+n.Retrying > 0 {
 		list = append(list, "no schedule is active: symphony tick starts the next runs; "+
 			"symphony schedule install sets up a schedule that does")
 	}
