@@ -277,6 +277,30 @@ func TestGraphQLAnswers(t *testing.T) {
 	}
 }
 
+// fullDisk is a memory that stores nothing.
+type fullDisk struct{ memory }
+
+func (*fullDisk) SetMeta(context.Context, string, string) error { return errors.New("disk full") }
+
+// A limit that can't be stored is still the error that people read.
+func TestLimitThatIsNotStored(t *testing.T) {
+	url := serving(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "90")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	var warnings []string
+	c := clientOf(t, url, func(o *Options) {
+		o.Repositories = []string{"acme/web-shop"}
+		o.Memory = &fullDisk{}
+		o.Warn = func(text string) { warnings = append(warnings, text) }
+	})
+	_, err := c.Candidates(t.Context(), []string{"open"})
+	wantCode(t, err, "tracker_rate_limited")
+	test.Equal(t, "warnings", warnings, []string{
+		"the end of GitHub's limit is not stored, so that other processes may reach it again: disk full",
+	})
+}
+
 // If GitHub limits one process, all processes that share its memory send no request until the
 // limit ends.
 func TestLimits(t *testing.T) {

@@ -44,8 +44,9 @@ func (c *Client) Verify(
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
 		return reconcile.SameUser(name, viewer.Login, "id:"+strconv.FormatInt(viewer.ID, 10))
 	})
-	c.CheckScopes(c.o.Project != "")
+	c.CheckIssueScope()
 	if c.o.Project != "" {
+		c.CheckBoardScope()
 		board, err := c.statusField(ctx)
 		if err != nil {
 			return found, err

@@ -53,7 +53,8 @@ func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 		ctx = context.WithoutCancel(ctx)
 		text := strconv.FormatInt(until.UnixMilli(), 10)
 		if err := c.memory.SetMeta(ctx, c.Prefix+LimitSuffix, text); err != nil {
-			return err
+			const warning = "the end of GitHub's limit is not stored, so that other processes may reach it again: "
+			c.WarnOnce(warning + err.Error())
 		}
 	}
 	return c.RateLimit(until)
@@ -150,24 +151,25 @@ func (c *Client) Budget() reconcile.Budget {
 	return b
 }
 
-// CheckScopes warns if a classic token lacks a scope. GitHub does not tell what a fine-grained
-// token may do.
-func (c *Client) CheckScopes(board bool) {
+// CheckIssueScope warns if a classic token may not change issues. GitHub does not tell what a
+// fine-grained token may do.
+func (c *Client) CheckIssueScope() {
+	c.checkScope("to change issues it needs repo, or public_repo for public repositories", "repo", "public_repo")
+}
+
+// CheckBoardScope warns if a classic token may not change boards.
+func (c *Client) CheckBoardScope() {
+	c.checkScope("to move issues on the board it needs project", "project")
+}
+
+// checkScope warns if a classic token has none of the scopes that something needs.
+func (c *Client) checkScope(need string, scopes ...string) {
 	c.mu.Lock()
-	scopes := c.scopes
+	has := c.scopes
 	classic := c.classic
 	c.mu.Unlock()
-	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
-	if !has("repo") && !has("public_repo") {
-		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, "+
-			"or public_repo for public repositories", scopes))
-	}
-	if board && !has("project") {
-		c.WarnOnce(
-			fmt.Sprintf(
-				"the GitHub token has the scopes %q: to move issues on the board it needs project",
-				scopes,
-			),
-		)
+	isThere := func(scope string) bool { return slices.Contains(has, scope) }
+	if classic && !slices.ContainsFunc(scopes, isThere) {
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: %s", has, need))
 	}
 }
