@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -168,7 +167,10 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 	if err != nil {
 		return out, err
 	}
-	limit := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead)
+	limit := defaultRead
+	if in.MaxBytes > 0 {
+		limit = min(in.MaxBytes, maxRead)
+	}
 	var used size
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
 	// take adds an event to the result, and reports whether another event may follow.
