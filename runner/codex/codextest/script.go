@@ -207,26 +207,25 @@ func parse(prompt string) ([]section, error) {
 	return sections, nil
 }
 
-func parseStep(line string) (step Step, err error) {
+// parseStep reads a line such as "patch FILE TEXT".
+func parseStep(line string) (Step, error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	fields, known := verbs[verb]
 	if !known {
 		return Step{}, fmt.Errorf("unknown directive %q", verb)
 	}
-	step.Verb = verb
+	step := Step{Verb: verb}
 	for field := range strings.FieldsSeq(fields) {
-		var word string
-		rest = strings.TrimSpace(rest)
-		if field, optional := strings.CutSuffix(field, "?"); field == "text" || field == "json" {
-			word = rest
-			rest = ""
-			if word == "" && optional {
-				continue
-			}
-		} else {
-			word, rest, _ = strings.Cut(rest, " ")
+		field, optional := strings.CutSuffix(field, "?")
+		word := strings.TrimSpace(rest)
+		rest = ""
+		if field != "text" && field != "json" { // these two are the rest of the line
+			word, rest, _ = strings.Cut(word, " ")
 		}
-		if err := step.set(strings.TrimSuffix(field, "?"), word); err != nil {
+		if word == "" && optional {
+			continue
+		}
+		if err := step.set(field, word); err != nil {
 			return Step{}, fmt.Errorf("%s: %w", verb, err)
 		}
 	}
@@ -236,7 +235,9 @@ func parseStep(line string) (step Step, err error) {
 	return step, nil
 }
 
-func (s *Step) set(field, word string) (err error) {
+// set stores an argument of the directive. field is its name in verbs.
+func (s *Step) set(field, word string) error {
+	var err error
 	switch field {
 	case "text":
 		s.Text = word
@@ -244,6 +245,9 @@ func (s *Step) set(field, word string) (err error) {
 		s.Name = word
 	case "json":
 		s.JSON = json.RawMessage(word)
+		if !json.Valid(s.JSON) {
+			err = errors.New("no JSON")
+		}
 	case "n":
 		s.N, err = strconv.Atoi(word)
 	case "m":
@@ -251,7 +255,7 @@ func (s *Step) set(field, word string) (err error) {
 	case "wait":
 		s.Wait, err = time.ParseDuration(word)
 	}
-	if word == "" || err != nil || field == "json" && !json.Valid([]byte(word)) {
+	if word == "" || err != nil {
 		return fmt.Errorf("%q is not a valid %s", word, field)
 	}
 	return nil
