@@ -43,6 +43,8 @@ type kind struct {
 	service func(model string) agent.Service
 	// the files of a home with its login
 	loginFiles []string
+	// the files with which a home of agents begins
+	homeFiles map[string]string
 	// the variables that lead it to another home
 	homeVars []string
 	// where it names a tool of an MCP server
@@ -154,10 +156,15 @@ var kinds = []*kind{
 		env:          opencodeEnv,
 		service:      opencodeService,
 		loginFiles:   []string{".local/share/opencode/auth.json"},
-		homeVars:     []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"},
-		tool:         toolName{in: inTitle, pattern: opencodeTool, isTitle: true},
-		usage:        unreported, // it reports only the last model call of a turn
-		faults:       byWords,
+		// else it asks npm's registry for a package that its plugins may need, in each start
+		homeFiles: map[string]string{
+			".config/opencode/package-lock.json":               `{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}`,
+			".config/opencode/node_modules/.package-lock.json": "{}",
+		},
+		homeVars: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"},
+		tool:     toolName{in: inTitle, pattern: opencodeTool, isTitle: true},
+		usage:    unreported, // it reports only the last model call of a turn
+		faults:   byWords,
 	},
 	{
 		name:       "gemini",
@@ -172,9 +179,13 @@ var kinds = []*kind{
 		noTerminal: "Gemini CLI does not find its earlier sessions",
 		env:        geminiEnv,
 		service:    geminiService,
-		homeVars:   []string{"GEMINI_CLI_HOME"},
-		tool:       toolName{in: inID, pattern: geminiTool},
-		usage:      quotaReported,
+		// else it sends statistics of its use to Google
+		homeFiles: map[string]string{
+			".gemini/settings.json": `{"general": {"enableAutoUpdate": false}, "privacy": {"usageStatisticsEnabled": false}}`,
+		},
+		homeVars: []string{"GEMINI_CLI_HOME"},
+		tool:     toolName{in: inID, pattern: geminiTool},
+		usage:    quotaReported,
 		faults: append([]fault{ // its codes are those of HTTP
 			{class: agent.CodeAgentAuth, codes: []int{401, 403}},
 			{class: agent.CodeAgentQuota, codes: []int{429}},

@@ -86,8 +86,9 @@ func opencodeService(model string) agent.Service {
 // maxLogin is more than any file with a login has.
 const maxLogin = 1 << 20
 
-// prepareHome copies the operator's login into the home of agents, if it is newer than theirs.
-// Agents write there, so that nothing there is followed.
+// prepareHome copies the operator's login into the home of agents, if it is newer than theirs, and
+// puts the files there with which their home begins. Agents write there, so that nothing there is
+// followed.
 func (k *kind) prepareHome(operators, agents string) error {
 	if err := os.MkdirAll(agents, 0o700); err != nil {
 		return fmt.Errorf("the home of agents: %w", err)
@@ -100,6 +101,15 @@ func (k *kind) prepareHome(operators, agents string) error {
 	for _, name := range k.loginFiles {
 		if err := copyLogin(filepath.Join(operators, name), dir, name); err != nil {
 			return fmt.Errorf("copy the login for agents: %w", err)
+		}
+	}
+	for name, content := range k.homeFiles {
+		_, err := dir.Lstat(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			continue // the agent has changed it, or does without
+		}
+		if err := paths.WriteBeneath(dir, name, []byte(content)); err != nil {
+			return fmt.Errorf("the home of agents: %w", err)
 		}
 	}
 	return nil

@@ -48,6 +48,19 @@ func TestPrepareHome(t *testing.T) {
 	test.Equal(t, "mode", info.Mode().Perm(), 0o600)
 }
 
+// TestHomeFiles: a home of agents begins with files of its kind, which the agents may change.
+func TestHomeFiles(t *testing.T) {
+	agents := t.TempDir()
+	opencode := kindOf(t, "opencode")
+	const name = ".config/opencode/package-lock.json"
+	path := filepath.Join(agents, name)
+	test.OK(t, opencode.prepareHome(t.TempDir(), agents))
+	test.Equal(t, "at first", string(test.Must(os.ReadFile(path))), opencode.homeFiles[name])
+	test.OK(t, os.WriteFile(path, []byte("changed"), 0o600))
+	test.OK(t, opencode.prepareHome(t.TempDir(), agents))
+	test.Equal(t, "later", string(test.Must(os.ReadFile(path))), "changed")
+}
+
 // TestServices: an agent without a key of its own reaches its model by another URL.
 func TestServices(t *testing.T) {
 	for name, want := range map[string]string{
