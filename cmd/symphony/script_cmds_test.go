@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -581,10 +580,11 @@ func dueCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// noSecretCmd fails if a file below the script's directory contains the tracker's key, except
+// noSecretCmd fails if a file below the script's directory contains the key of the tracker or of a
+// model, except
 // the named files and folders: no-secret [EXCEPT...]
 func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
-	secret := []byte("lin_api_secret")
+	secret := regexp.MustCompile("lin_api_secret|key_of_the_model")
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // not a file, or a worker has just removed it
@@ -597,8 +597,8 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 				return nil
 			}
 		}
-		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, secret) {
-			return fmt.Errorf("%s contains the tracker's key", path)
+		if data, err := os.ReadFile(path); err == nil && secret.Match(data) {
+			return fmt.Errorf("%s contains a key", path)
 		}
 		return nil
 	}))

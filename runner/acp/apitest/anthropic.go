@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -44,17 +43,6 @@ func readAnthropic(body []byte) (*modeltest.Request, error) {
 		}
 	}
 	return r, nil
-}
-
-// callClaude returns the call of a step by the tools of Claude Code.
-func callClaude(s *codextest.Step) (toolCall, bool) {
-	switch s.Verb {
-	case "sh":
-		return toolCall{name: "Bash", args: object{"command": s.Text, "description": "a step of the script"}}, true
-	case "patch":
-		return toolCall{name: "Write", args: object{"file_path": s.Name, "content": s.Text + "\n"}}, true
-	}
-	return toolStep(s)
 }
 
 // writeAnthropic streams a message.

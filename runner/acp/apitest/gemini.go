@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -46,17 +45,6 @@ func readGemini(body []byte) (*modeltest.Request, error) {
 		}
 	}
 	return r, nil
-}
-
-// callGemini returns the call of a step by the tools of Gemini CLI.
-func callGemini(s *codextest.Step) (toolCall, bool) {
-	switch s.Verb {
-	case "sh":
-		return toolCall{name: "run_shell_command", args: object{"command": s.Text}}, true
-	case "patch":
-		return toolCall{name: "write_file", args: object{"file_path": s.Name, "content": s.Text + "\n"}}, true
-	}
-	return toolStep(s)
 }
 
 // writeGemini streams content. Gemini CLI also asks, without tools and for one piece of JSON,

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -45,17 +44,6 @@ func readOpenAI(body []byte) (*modeltest.Request, error) {
 		}
 	}
 	return r, nil
-}
-
-// callOpenCode returns the call of a step by the tools of OpenCode.
-func callOpenCode(s *codextest.Step) (toolCall, bool) {
-	switch s.Verb {
-	case "sh":
-		return toolCall{name: "bash", args: object{"command": s.Text, "description": "a step of the script"}}, true
-	case "patch":
-		return toolCall{name: "write", args: object{"filePath": s.Name, "content": s.Text + "\n"}}, true
-	}
-	return toolStep(s)
 }
 
 // writeOpenAI streams a completion.

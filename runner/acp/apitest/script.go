@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
@@ -38,7 +39,7 @@ type toolCall struct {
 }
 
 // decide returns the reply to a request.
-func (s *Server) decide(r *modeltest.Request, a *api) (*reply, error) {
+func (s *Server) decide(r *modeltest.Request) (*reply, error) {
 	if len(r.Tools) == 0 {
 		return &reply{said: []said{{text: "A title"}}, in: 10, out: 5}, nil
 	}
@@ -52,13 +53,13 @@ func (s *Server) decide(r *modeltest.Request, a *api) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replyTo(next(steps, len(r.Outputs), a), r, a, try)
+	return replyTo(next(steps, len(r.Outputs)), r, try)
 }
 
 // next returns the steps after a number of calls.
-func next(steps []codextest.Step, answered int, a *api) []codextest.Step {
+func next(steps []codextest.Step, answered int) []codextest.Step {
 	for answered > 0 && len(steps) > 0 {
-		if _, is := a.call(&steps[0]); is {
+		if calls[steps[0].Verb] != nil {
 			answered--
 		}
 		steps = steps[1:]
@@ -67,13 +68,12 @@ func next(steps []codextest.Step, answered int, a *api) []codextest.Step {
 }
 
 // replyTo returns the reply of steps: up to the first call, or to the end.
-func replyTo(steps []codextest.Step, r *modeltest.Request, a *api, try int) (*reply, error) {
+func replyTo(steps []codextest.Step, r *modeltest.Request, try int) (*reply, error) {
 	out := &reply{in: 1000, out: 50}
 	for i := range steps {
 		step := &steps[i]
-		if call, is := a.call(step); is {
-			call.name = named(r, call.name)
-			out.call = &call
+		if call := calls[step.Verb]; call != nil {
+			out.call = call(step, r.Tools)
 			return out, nil
 		}
 		switch step.Verb {
@@ -134,25 +134,42 @@ func (r *reply) fail(word, message string, try int) error {
 	return nil
 }
 
-// named returns the whole name of a tool: agents put the server of a tool in front of it.
-func named(r *modeltest.Request, name string) string {
-	at := slices.IndexFunc(r.Tools, func(tool string) bool {
-		return tool == name || strings.HasSuffix(tool, "_"+name)
-	})
-	if at < 0 {
-		return name // the agent says that it has none of that name
-	}
-	return r.Tools[at]
+// calls maps the directives that end a response to the calls of an agent's tools, whose names
+// tell which agent it is: Bash is Claude's, bash is OpenCode's.
+var calls = map[string]func(s *codextest.Step, tools []string) *toolCall{
+	"sh": func(s *codextest.Step, tools []string) *toolCall {
+		return &toolCall{
+			name: firstOf(tools, "Bash", "bash", "run_shell_command"),
+			args: object{"command": s.Text, "description": "a step of the script"},
+		}
+	},
+	"patch": func(s *codextest.Step, tools []string) *toolCall {
+		call := &toolCall{
+			name: firstOf(tools, "Write", "write", "write_file"),
+			args: object{"content": s.Text + "\n"},
+		}
+		path := "file_path"
+		if call.name == "write" {
+			path = "filePath"
+		}
+		call.args[path] = s.Name
+		return call
+	},
+	"tool": func(s *codextest.Step, tools []string) *toolCall {
+		call := &toolCall{name: s.Name, args: object{}}
+		if s.JSON != nil {
+			_ = json.Unmarshal(s.JSON, &call.args) // it is valid, and a tool refuses what is no object
+		}
+		for _, tool := range tools { // agents put the server of a tool in front of its name
+			if strings.HasSuffix(tool, "_"+s.Name) {
+				call.name = tool
+			}
+		}
+		return call
+	},
 }
 
-// toolStep returns the call of a step that names its tool.
-func toolStep(s *codextest.Step) (toolCall, bool) {
-	if s.Verb != "tool" {
-		return toolCall{}, false
-	}
-	args := object{}
-	if s.JSON != nil {
-		_ = json.Unmarshal(s.JSON, &args) // it is valid, and a tool refuses what is no object
-	}
-	return toolCall{name: s.Name, args: args}, true
+// firstOf returns the first of the names that the agent has, "" for none.
+func firstOf(tools []string, names ...string) string {
+	return text.First(names, func(name string) bool { return slices.Contains(tools, name) })
 }

@@ -1,7 +1,7 @@
-// Package apitest is the model for tests with the real agents of package acp. On one port of the
-// loopback interface it has the services that they use: Anthropic's Messages for Claude Code,
-// OpenAI's chat completions for OpenCode, and Gemini's generateContent for Gemini CLI. It runs a
-// script from the prompt, which is written as for package codextest.
+// Package apitest is the model for tests with the real agents of package acp. It has the services
+// that they use: Anthropic's Messages for Claude Code, DeepSeek's chat completions, which are those
+// of OpenAI, for OpenCode, and Gemini's generateContent for Gemini CLI. It runs a script from the
+// prompt, which is written as for package codextest.
 //
 // The server keeps no state between requests: the number of results of tools after the last
 // prompt tells which step of the script is next. Each sh, patch and tool is a call that ends a
@@ -16,24 +16,33 @@
 //
 // The answer to any other directive is an HTTP 400 that names it.
 //
-// The server is also the proxy of the agents: it refuses every host, and tells in Others what
-// they have asked for besides their model.
+// The server is a proxy, as a company has one: behind it are the hosts of these services, with a
+// certificate of the test. It refuses every other host, and tells in Others what agents have asked
+// for besides their model.
 package apitest
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -41,10 +50,15 @@ type object map[string]any
 
 // Server is the model's side of the network.
 type Server struct {
-	URL string // such as http://127.0.0.1:4000
+	URL string // of the proxy, such as http://127.0.0.1:4000
+	// Certificate is what a client has to trust, in PEM.
+	Certificate []byte
+	// Key is what requests need to have in one of the headers with keys.
+	Key string
 
-	http *httptest.Server
-	quit chan struct{}
+	proxy *httptest.Server
+	hosts *httptest.Server // that are behind the proxy
+	quit  chan struct{}
 
 	mu       sync.Mutex
 	requests []modeltest.Request
@@ -54,18 +68,25 @@ type Server struct {
 }
 
 // New starts a server on the loopback interface.
-func New() *Server {
-	s := &Server{quit: make(chan struct{}), tries: make(map[string]int)}
-	s.http = httptest.NewServer(s)
-	s.URL = s.http.URL
+func New(key string) *Server {
+	s := &Server{Key: key, quit: make(chan struct{}), tries: make(map[string]int)}
+	certificate := certify(hosts)
+	s.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+	s.hosts = httptest.NewUnstartedServer(http.HandlerFunc(s.serveModel))
+	s.hosts.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	s.hosts.StartTLS()
+	s.proxy = httptest.NewServer(http.HandlerFunc(s.serveProxy))
+	s.URL = s.proxy.URL
 	return s
 }
 
 // Close ends the server and its connections.
 func (s *Server) Close() {
 	close(s.quit)
-	s.http.CloseClientConnections()
-	s.http.Close()
+	for _, server := range []*httptest.Server{s.proxy, s.hosts} {
+		server.CloseClientConnections()
+		server.Close()
+	}
 }
 
 // Requests returns the calls of agents at work so far. Others, such as those for the title of a
@@ -86,10 +107,8 @@ func (s *Server) Others() []string {
 
 // api is one of the services.
 type api struct {
-	path *regexp.Regexp
-	read func(body []byte) (*modeltest.Request, error)
-	// call returns the call of a tool for a step, false if the step is none
-	call  func(s *codextest.Step) (toolCall, bool)
+	path  *regexp.Regexp
+	read  func(body []byte) (*modeltest.Request, error)
 	write func(a *answer, r *reply)
 	// refusal is the body of an error
 	refusal func(status int, message string) object
@@ -100,54 +119,93 @@ var apis = []*api{
 	{
 		path:    regexp.MustCompile(`^/v1/messages$`),
 		read:    readAnthropic,
-		call:    callClaude,
 		write:   writeAnthropic,
 		refusal: refuseAnthropic,
 	},
 	{
-		path:    regexp.MustCompile(`^/v1/chat/completions$`),
+		path:    regexp.MustCompile(`^/chat/completions$`),
 		read:    readOpenAI,
-		call:    callOpenCode,
 		write:   writeOpenAI,
 		refusal: refuseOpenAI,
 	},
 	{
 		path:    regexp.MustCompile(`^/v1beta/models/[-.\w]+:(streamGenerateContent|generateContent)$`),
 		read:    readGemini,
-		call:    callGemini,
 		write:   writeGemini,
 		refusal: refuseGemini,
 	},
 }
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodHead && r.URL.Host == "" {
+// hosts are those of the services.
+var hosts = []string{"api.anthropic.com", "api.deepseek.com", "generativelanguage.googleapis.com"}
+
+// headers may have the key of a request.
+var headers = []string{"X-Api-Key", "Authorization", "X-Goog-Api-Key"}
+
+// serveProxy leads to the hosts of the services.
+func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request) {
+	host, port, _ := net.SplitHostPort(r.Host)
+	if r.Method != http.MethodConnect || port != "443" || !slices.Contains(hosts, host) {
+		s.refuse(w, r)
+		return
+	}
+	server, err := net.Dial("tcp", s.hosts.Listener.Addr().String())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer server.Close()
+	client, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer client.Close()
+	_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n") // a client that is gone sends nothing
+	go func() {
+		_, _ = io.Copy(server, client) // until one of them ends
+		server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// refuse refuses what is not for a model, and records it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.others = append(s.others, r.Method+" "+r.RequestURI)
+	s.mu.Unlock()
+	http.Error(w, "this is a model", http.StatusForbidden)
+}
+
+// serveModel answers a request to a service.
+func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
 		return // Claude Code looks whether its service is there
 	}
 	at := slices.IndexFunc(apis, func(a *api) bool {
-		return r.Method == http.MethodPost && r.URL.Host == "" && a.path.MatchString(r.URL.Path)
+		return r.Method == http.MethodPost && a.path.MatchString(r.URL.Path)
 	})
 	if at < 0 {
-		s.mu.Lock()
-		s.others = append(s.others, r.Method+" "+r.RequestURI)
-		s.mu.Unlock()
-		http.Error(w, "this is a model", http.StatusForbidden)
+		s.refuse(w, r)
 		return
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the agent is gone
 	}
-	a := &answer{api: apis[at], w: w, r: r}
+	a := &answer{api: apis[at], w: w, r: r, id: s.id()}
+	hasKey := func(header string) bool { return strings.TrimPrefix(r.Header.Get(header), "Bearer ") == s.Key }
+	if !slices.ContainsFunc(headers, hasKey) {
+		a.refuse(http.StatusUnauthorized, "invalid x-api-key")
+		return
+	}
 	request, err := a.read(body)
 	if err != nil {
 		a.refuse(http.StatusBadRequest, err.Error())
 		return
 	}
 	a.model = request.Model
-	a.id = s.id()
-	answered, err := s.decide(request, a.api)
+	answered, err := s.decide(request)
 	if err != nil {
 		a.refuse(http.StatusBadRequest, err.Error())
 		return
@@ -240,3 +298,24 @@ func addPrompt(r *modeltest.Request, said string) {
 
 // errNoStream is the error of a request for an answer in one piece, which no agent needs.
 var errNoStream = errors.New("this model only streams")
+
+// certify returns a certificate for hosts, with its key.
+func certify(hosts []string) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // the system has no random numbers
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		DNSNames:              hosts,
+		NotBefore:             time.Unix(0, 0),
+		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err) // the template is always the same
+	}
+	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
+}
