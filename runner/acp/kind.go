@@ -96,7 +96,7 @@ var (
 
 // Words of models' servers, which agents pass on.
 var (
-	loginWords = text.Pattern(`(?i)invalid x-api-key|invalid api key|unauthorized|authentication|status 40[13]`)
+	loginWords = text.Pattern(`(?i)invalid x-api-key|invalid api key|api key (not valid|is missing)|unauthorized|authentication|status 40[13]`)
 	quotaWords = text.Pattern(`(?i)rate.?limit|too many requests|quota|credit balance|usage limit|` +
 		`insufficient (balance|credits|funds)|You(['’]ve| have) (hit|reached) your|You['’]re out of|` +
 		`Your org is out of usage|Your seat type`)
