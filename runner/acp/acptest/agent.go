@@ -50,7 +50,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	a := &scripted{
 		out:      out,
 		errw:     errw,
-		faults:   map[string]string{},
+		faults:   codextest.Faults{},
 		sessions: map[string]*session{},
 		quit:     make(chan int, 1),
 	}
@@ -59,14 +59,14 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	flags.StringVar(&a.home, "home", "", "folder for sessions, so that a later process can resume them")
 	flags.StringVar(&a.name, "name", "scripted-acp", "agentInfo.name")
 	flags.StringVar(&a.version, "version", "1.0.0", "agentInfo.version")
-	flags.Func("fault", faults, a.addFault)
+	flags.Func("fault", faults, a.faults.Flag(faults))
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	if a.home != "" {
 		_ = os.MkdirAll(a.home, 0o700) // without it no session is known later
 	}
-	if _, exit := a.faults["exit"]; exit {
+	if a.faults.Has("exit") {
 		fmt.Fprintln(errw, "Error: --fault exit")
 		return 1
 	}
@@ -77,7 +77,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 type scripted struct {
 	home, name, version string
 
-	faults map[string]string
+	faults codextest.Faults
 	errw   io.Writer
 	quit   chan int // gets the exit status
 	deaf   atomic.Bool
@@ -91,15 +91,6 @@ type scripted struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-}
-
-func (a *scripted) addFault(text string) error {
-	name, value, _ := strings.Cut(text, "=")
-	if !strings.Contains(faults, "\n"+name+"=") && !strings.Contains(faults, "\n"+name+" ") {
-		return fmt.Errorf("unknown fault %q", name)
-	}
-	a.faults[name] = value
-	return nil
 }
 
 // session is a conversation, in memory and in the home.
@@ -254,7 +245,7 @@ func (a *scripted) serve(m *message) (object, error) {
 }
 
 func (a *scripted) initialize() (object, error) {
-	if _, silent := a.faults["silent"]; silent {
+	if a.faults.Has("silent") {
 		return nil, nil
 	}
 	version := json.RawMessage(cmp.Or(a.faults["version"], "1"))
@@ -272,7 +263,7 @@ func (a *scripted) initialize() (object, error) {
 }
 
 func (a *scripted) newSession(p *params) (object, error) {
-	if _, out := a.faults["not-logged-in"]; out {
+	if a.faults.Has("not-logged-in") {
 		return nil, &refusal{code: -32000, text: "Authentication required"}
 	}
 	return a.open(&session{ID: uuid.NewString()}, p)
@@ -321,8 +312,7 @@ func (a *scripted) open(s *session, p *params) (object, error) {
 	s.Cwd = p.Cwd
 	s.mode = "default"
 	s.model = cmp.Or(a.faults["model"], "scripted")
-	_, without := a.faults["no-tools"]
-	if len(p.McpServers) > 0 && !without {
+	if len(p.McpServers) > 0 && !a.faults.Has("no-tools") {
 		server := p.McpServers[0]
 		client := mcp.NewClient(&mcp.Implementation{Name: a.name, Version: a.version}, nil)
 		tools, err := client.Connect(
@@ -341,7 +331,7 @@ func (a *scripted) open(s *session, p *params) (object, error) {
 	a.mu.Lock()
 	a.sessions[s.ID] = s
 	a.mu.Unlock()
-	if _, out := a.faults["logged-out"]; out {
+	if a.faults.Has("logged-out") {
 		status := object{"authStatus": object{"kind": "none", "label": "Not logged in"}}
 		a.send(object{"method": "_auth/status_update", "params": status})
 	}

@@ -40,15 +40,6 @@ noise                   the first answer follows a window's title, a coloured no
 question                ask whether to install an update instead of answering, and wait
 logged-out              account/read reports that a login is needed and missing`
 
-func (s *server) addFault(text string) error {
-	name, value, _ := strings.Cut(text, "=")
-	if !strings.Contains(faults, "\n"+name+"=") && !strings.Contains(faults, "\n"+name+" ") {
-		return fmt.Errorf("unknown fault %q", name)
-	}
-	s.faults[name] = value
-	return nil
-}
-
 // Main is the main function of a scripted codex, with the arguments "app-server [flags]" or
 // "--version". It returns the exit status. CODEX_HOME is the default of the flag --home.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
@@ -66,7 +57,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	s := &server{
 		out:     out,
 		errw:    errw,
-		faults:  map[string]string{},
+		faults:  Faults{},
 		crashed: make(chan struct{}, 1),
 		quit:    make(chan struct{}),
 		threads: map[string]*thread{},
@@ -76,7 +67,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	flags.StringVar(&s.home, "home", os.Getenv("CODEX_HOME"), "folder for threads; must exist")
 	flags.DurationVar(&s.pace, "pace", 0, "wait before each directive")
 	flags.DurationVar(&s.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
-	flags.Func("fault", faults, s.addFault)
+	flags.Func("fault", faults, s.faults.Flag(faults))
 	flags.Func("c", "a setting, which a scripted codex needs not", func(string) error { return nil })
 	if err := flags.Parse(args[1:]); err != nil {
 		return 2
@@ -85,7 +76,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", s.home)
 		return 1
 	}
-	if _, exit := s.faults["exit"]; exit {
+	if s.faults.Has("exit") {
 		fmt.Fprintln(errw, "Error: --fault exit")
 		return 1
 	}
@@ -99,7 +90,7 @@ type server struct {
 	home    string
 	pace    time.Duration // before each directive, for demos
 	deafFor time.Duration
-	faults  map[string]string
+	faults  Faults
 	errw    io.Writer
 	crashed chan struct{} // receives when a turn runs crash
 	quit    chan struct{} // closed when the server ends
@@ -212,8 +203,7 @@ type message struct {
 
 // specified reports whether the server knows no more than the specification.
 func (s *server) specified() bool {
-	_, only := s.faults["specified"]
-	return only
+	return s.faults.Has("specified")
 }
 
 // accept returns why a server that knows no more than the specification ends at a line.
@@ -292,8 +282,7 @@ var handlers = map[string]func(*server, *params) reply{
 		}}
 	},
 	"account/read": func(s *server, _ *params) reply {
-		_, needed := s.faults["logged-out"]
-		return reply{result: object{"account": nil, "requiresOpenaiAuth": needed}}
+		return reply{result: object{"account": nil, "requiresOpenaiAuth": s.faults.Has("logged-out")}}
 	},
 }
 
@@ -352,14 +341,14 @@ func unknownVariant(word string, known []string) string {
 
 func (s *server) initialize(p *params) reply {
 	s.initialized = true
-	if _, silent := s.faults["silent-initialize"]; silent {
+	if s.faults.Has("silent-initialize") {
 		return reply{}
 	}
-	if _, asks := s.faults["question"]; asks {
+	if s.faults.Has("question") {
 		s.write([]byte("\x1b[33mUpdate available!\x1b[0m Install it now? [Y/n] "))
 		return reply{}
 	}
-	if _, noisy := s.faults["noise"]; noisy {
+	if s.faults.Has("noise") {
 		s.write([]byte("\x1b]0;codex\a\x1b[1mUpdate available: 9.0\x1b[0m\r\n\x1b[?25l> "))
 	}
 	if s.specified() {
@@ -391,7 +380,7 @@ var probe = []string{"/bin/sh", "-c", ":"}
 // it. A fault simulates a machine that can't sandbox.
 func (s *server) exec(p *params) reply {
 	text := s.faults["sandbox"]
-	if _, exit := s.faults["sandbox-exit"]; exit {
+	if s.faults.Has("sandbox-exit") {
 		os.Exit(1)
 	}
 	switch {
