@@ -21,10 +21,10 @@ const (
 	turnInterrupted = "interrupted"
 )
 
-// turn is a prompt and everything until its answer. Session.mu guards the clock and the fields
-// after the channels.
+// turn is a prompt and everything until its answer. Session.mu guards the fields after the
+// channels.
 type turn struct {
-	wire.Clock
+	*wire.TurnClock
 	ctx       context.Context // for requests and tools during the turn
 	cancel    context.CancelFunc
 	id        string
@@ -90,14 +90,13 @@ func (s *Session) beginTurn(prompt string) (*turn, string, error) {
 	}
 	s.turns++
 	t := &turn{
-		Clock:  wire.Clock{Silence: s.o.TurnTimeout, Stall: s.o.StallTimeout},
-		id:     fmt.Sprintf("%s-%d", s.prefix, s.turns),
-		failed: make(chan struct{}),
-		ended:  make(chan struct{}),
-		calls:  make(map[string]*call),
+		TurnClock: wire.NewTurnClock(&s.o),
+		id:        fmt.Sprintf("%s-%d", s.prefix, s.turns),
+		failed:    make(chan struct{}),
+		ended:     make(chan struct{}),
+		calls:     make(map[string]*call),
 	}
 	t.ctx, t.cancel = context.WithCancel(s.life)
-	t.SawProgress()
 	s.turn = t
 	denied := s.denied
 	s.denied = nil
@@ -140,19 +139,15 @@ func (s *Session) current() *turn {
 
 // heard resets the clock of silence after a line of the agent.
 func (s *Session) heard() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn != nil {
-		s.turn.SawLine()
+	if t := s.current(); t != nil {
+		t.SawLine()
 	}
 }
 
 // progressed resets both clocks of the turn after a line that shows progress.
 func (s *Session) progressed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn != nil {
-		s.turn.SawProgress()
+	if t := s.current(); t != nil {
+		t.SawProgress()
 	}
 }
 
@@ -199,21 +194,12 @@ func (s *Session) check(t *turn) (next time.Duration, err *agent.Error) {
 	if len(s.open) > 0 || s.o.Unheard != nil && s.o.Unheard() {
 		t.SawProgress()
 	}
-	isStalled := t.UntilStall() <= 0
-	isBusy := false
+	works := false
 	for _, c := range t.calls {
-		isBusy = isBusy || c.item.Kind == agent.ItemCommand || c.item.Kind == agent.ItemTool
+		works = works || c.item.Kind == agent.ItemCommand || c.item.Kind == agent.ItemTool
 	}
 	s.mu.Unlock()
-	if isStalled && !isBusy && s.o.Busy != nil {
-		isBusy = s.o.Busy() // it may take a while
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if isStalled && isBusy {
-		t.SawWork()
-	}
-	next, err = t.Check()
+	next, err = t.Check(func() bool { return works || s.o.Busy != nil && s.o.Busy() })
 	if err != nil && err.Code == agent.CodeStalled {
 		err.Message += ": the agent may be retrying its model, of which it says nothing"
 	}

@@ -187,8 +187,8 @@ func TestEndOfRequestIsProgress(t *testing.T) {
 		go p.rest()
 		time.Sleep(time.Minute - time.Second)
 		s.requests.finish(json.RawMessage("0"))
-		if time.Since(s.current().LastProgress) != 0 {
-			t.Errorf("the last progress was %v ago", time.Since(s.current().LastProgress))
+		if ago := s.current().SinceProgress(); ago != 0 {
+			t.Errorf("the last progress was %v ago", ago)
 		}
 		p.say(turnCompleted)
 		_, _ = wait()

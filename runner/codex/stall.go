@@ -16,32 +16,23 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	if asked > 0 || th.o.Unheard != nil && th.o.Unheard() {
 		t.sawProgress()
 	}
-	isStalled := t.UntilStall() <= 0
-	isBusy := requests+len(t.commands) > 0
+	works := requests+len(t.commands) > 0
 	th.mu.Unlock()
-	if isStalled && !isBusy && th.o.Busy != nil {
-		isBusy = th.o.Busy() // it may take a while
+	next, err = t.Check(func() bool { return works || th.o.Busy != nil && th.o.Busy() })
+	if err == nil || err.Code != agent.CodeStalled {
+		return next, err
 	}
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	if isStalled && isBusy {
-		t.SawWork()
+	if t.retry != nil {
+		err.Cause = t.retry.class()
+		err.Message = wire.Short(err.Message+": "+t.retry.Message, wire.ErrorLength)
 	}
-	return t.late()
+	return next, err
 }
 
 // sawProgress resets both clocks. A retry that worked does not explain a later stall.
 func (t *turn) sawProgress() {
 	t.SawProgress()
 	t.retry = nil
-}
-
-// late returns the error of a limit that was reached, or else when to check again.
-func (t *turn) late() (next time.Duration, err *agent.Error) {
-	next, err = t.Check()
-	if err != nil && err.Code == agent.CodeStalled && t.retry != nil {
-		err.Cause = t.retry.class()
-		err.Message = wire.Short(err.Message+": "+t.retry.Message, wire.ErrorLength)
-	}
-	return next, err
 }

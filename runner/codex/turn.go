@@ -30,10 +30,10 @@ type thread struct {
 	patches map[string][]agent.FileChange // unfinished file changes of the turn, by thread and item
 }
 
-// turn is a prompt and everything that follows until its end. thread.mu guards the clock and
-// the fields after the channels.
+// turn is a prompt and everything that follows until its end. thread.mu guards the fields after
+// the channels.
 type turn struct {
-	wire.Clock
+	*wire.TurnClock
 	ctx    context.Context // for tool calls and questions during the turn
 	cancel context.CancelFunc
 
@@ -87,10 +87,8 @@ func (th *thread) current() *turn {
 
 // heard resets the clock of silence after a line of the agent.
 func (th *thread) heard() {
-	th.mu.Lock()
-	defer th.mu.Unlock()
-	if th.turn != nil {
-		th.turn.SawLine()
+	if t := th.current(); t != nil {
+		t.SawLine()
 	}
 }
 
@@ -209,14 +207,13 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 		return nil, errors.New("turn/start: a turn is still running")
 	}
 	t := &turn{
-		answered: make(chan struct{}),
-		failed:   make(chan struct{}),
-		ended:    make(chan struct{}),
-		commands: make(map[string]bool),
+		TurnClock: wire.NewTurnClock(th.o),
+		answered:  make(chan struct{}),
+		failed:    make(chan struct{}),
+		ended:     make(chan struct{}),
+		commands:  make(map[string]bool),
 	}
 	t.ctx, t.cancel = context.WithCancel(th.life)
-	t.Clock = wire.Clock{Silence: th.o.TurnTimeout, Stall: th.o.StallTimeout}
-	t.sawProgress()
 	th.turn = t
 	th.params = p
 	th.patches = make(map[string][]agent.FileChange)
