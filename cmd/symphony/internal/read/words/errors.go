@@ -60,7 +60,8 @@ var runErrors = []RunError{
 	},
 	{
 		"sandbox_unavailable",
-		"allow the machine to sandbox commands, which codex tries before the first turn: permit " +
+		"for an agent besides codex, do what the message says and `symphony doctor` repeats: install bubblewrap " +
+			"0.8 or newer, for instance. For codex, which tries its sandbox before the first turn: permit " +
 			"unprivileged user namespaces (`sysctl user.max_user_namespaces=15000`; on some systems " +
 			"`kernel.unprivileged_userns_clone=1` or `kernel.apparmor_restrict_unprivileged_userns=0`), or " +
 			"let the container create namespaces (`--security-opt seccomp=unconfined --security-opt " +
