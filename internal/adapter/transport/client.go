@@ -104,9 +104,7 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 		o.Endpoint = strings.TrimRight(o.Endpoint, "/")
 	}
 	o.Endpoint = cmp.Or(o.Endpoint, s.Address)
-	u, err := url.Parse(o.Endpoint)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
-		s.Paths && (u.RawQuery != "" || u.Fragment != "") {
+	if !s.isEndpoint(o.Endpoint) {
 		// The value is not quoted: it may be a key that was pasted into the wrong place.
 		return nil, reconcile.NewError(
 			"tracker_endpoint_invalid",
@@ -115,10 +113,11 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 		)
 	}
 	if o.Transport == nil {
-		o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy)
+		t, err := newTransport(o.CAFile, o.IgnoreProxy)
 		if err != nil {
 			return nil, err
 		}
+		o.Transport = t
 	}
 	if o.KeySource != "" {
 		s.CheckKey += "; it comes from " + o.KeySource
@@ -142,6 +141,18 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+// isEndpoint reports whether a text is an address to which requests can go.
+func (s Service) isEndpoint(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil {
+		return false
+	}
+	if s.Paths && (u.RawQuery != "" || u.Fragment != "") {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http"
 }
 
 // Request is an HTTP request.

@@ -184,8 +184,9 @@ func Has(ctx context.Context, dir, commit string) bool {
 			return false
 		}
 	}
+	defer func() { _ = r.close() }() // a temporary directory
 	_, err = r.output(r.git(ctx, "cat-file", "-e", commit+"^{commit}"))
-	return errors.Join(err, r.close()) == nil
+	return err == nil
 }
 
 // openToCompare opens a repository whose references are files. Without a repository ok is
