@@ -391,6 +391,12 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		if err := r.ParseForm(); err != nil {
 			return p, badBody(err)
 		}
+		for name := range r.PostForm {
+			if strings.HasPrefix(strings.TrimSpace(name), "{") {
+				return p, badRequest("the body is JSON, but Content-Type says a form: " +
+					"send the header Content-Type: application/json (with curl -H)")
+			}
+		}
 		if r.PostForm.Has("back") {
 			p.Back = backTo(r)
 		}

@@ -52,6 +52,14 @@ func post(s *Server, path, body string) *httptest.ResponseRecorder {
 	return visit(s, "POST", path, body, "Authorization", "Bearer "+string(s.token), "Content-Type", kind)
 }
 
+// JSON that curl sends as a form, which it does without -H, is named.
+func TestJSONSentAsForm(t *testing.T) {
+	s := acting(t, nil, "one")
+	answer := visit(s, "POST", "/api/v1/ABC-1/tell", `{"text":"x"}`,
+		"Authorization", "Bearer "+string(s.token), "Content-Type", "application/x-www-form-urlencoded")
+	test.Contains(t, "the answer", answer.Body.String(), "send the header Content-Type: application/json")
+}
+
 // No request without the token changes anything, whatever route it takes.
 func TestActionsNeedToken(t *testing.T) {
 	s := acting(t, func(context.Context, *wiring.Project, order) (outcome, error) {
