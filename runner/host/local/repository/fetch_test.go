@@ -191,7 +191,7 @@ func TestFetchFails(t *testing.T) {
 		URL:  p.remote,
 		Base: "gone",
 	}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
-	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone"`)
+	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone", but "main": correct repository.base`)
 	p.sh("rm -r mirrors")
 	test.Must(p.fetch("one")) // makes the mirror again
 	p.sh("mv remote.git away")

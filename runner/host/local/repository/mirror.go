@@ -219,10 +219,20 @@ func (m writer) joinPacks(ctx context.Context) {
 func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
 	if m.commitOf(ctx, base) == "" {
-		err := fmt.Errorf("it has no branch %q", base)
+		err := fmt.Errorf("it has no branch %q%s", base, m.otherBase(ctx, base))
 		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", err)
 	}
 	return base, nil
+}
+
+// otherBase says which branch repository.base should name instead of one that does not exist, if
+// the remote has a default branch.
+func (m *Mirror) otherBase(ctx context.Context, base string) string {
+	head := m.headBranch()
+	if head == "" || head == base || m.commitOf(ctx, head) == "" {
+		return ""
+	}
+	return fmt.Sprintf(", but %q: correct repository.base", head)
 }
 
 // headBranch returns the default branch that readHead last found.

@@ -131,7 +131,7 @@ func TestCloneFails(t *testing.T) {
 		{host.Repository{
 			URL:  p.remote,
 			Base: "release",
-		}, "w", []string{`it has no branch "release"`}},
+		}, "w", []string{`it has no branch "release", but "main": correct repository.base`}},
 		{host.Repository{
 			URL:  p.remote,
 			Base: "main~0",
