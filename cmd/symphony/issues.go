@@ -99,9 +99,11 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	if err != nil {
 		return err
 	}
-	if len(issues) == 0 { // because a name in WORKFLOW.md is wrong?
+	if len(issues) == 0 || cfg.Tracker.Kind == "file" {
+		// None, because a name in WORKFLOW.md is wrong? In a folder, which files are no issues?
 		verified := wiring.VerifyNames(tracker, nil, cfg, p.Path, wiring.WarnOn(p.Env))
-		if _, err := verified.Candidates(c.Context, states); err != nil {
+		_, err := verified.Candidates(c.Context, states)
+		if err != nil && len(issues) == 0 {
 			return err
 		}
 	}

@@ -240,10 +240,20 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 			message := fmt.Sprintf("%s contains no issue %q: %s is none", t.Path, ref, name)
 			return nil, nil, gone(message+noFrontMatter, mendFront)
 		}
+		hint := "check the id; `symphony issues` lists what the folder contains"
+		var overlooked []string
+		for _, e := range all.others {
+			if why := t.notRead(e); why != "" {
+				overlooked = append(overlooked, why)
+			}
+		}
+		if overlooked != nil {
+			hint = strings.Join(overlooked, "; ")
+		}
 		ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 		return nil, nil, gone(
 			fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
-			"check the id; `symphony issues` lists what the folder contains",
+			hint,
 		)
 	}
 	if r.fault != nil {

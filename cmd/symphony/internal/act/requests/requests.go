@@ -217,9 +217,21 @@ func store(
 // notFound is the error for a reference to no open request. An issue that asks nothing may need
 // a person for another reason.
 func notFound(ctx context.Context, db *state.DB, ref string) error {
-	_, identifier, isIssue, err := db.Views.FindIssue(ctx, ref)
+	id, identifier, isIssue, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return err
+	}
+	last, err := db.Views.Releases(ctx, id, 1)
+	if err != nil {
+		return err
+	}
+	if len(last) > 0 && last[0].InReview {
+		return reconcile.NewError(
+			"request_not_found",
+			identifier+" asks for nothing: it was handed over, and its result waits for your review",
+			"symphony show "+identifier+" has the commands that take the result; "+
+				"symphony send-back "+identifier+" TEXT sends it back",
+		)
 	}
 	if isIssue {
 		return reconcile.NewError(

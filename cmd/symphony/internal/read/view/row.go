@@ -255,11 +255,17 @@ func (v Overview) runningRow(r RunningRow) Row {
 	return row
 }
 
-func (v Overview) retryingRow(r RetryingRow) Row {
-	why := cmp.Or(text.OrEmpty(r.Error), words.Waits[r.Kind].Short)
+// LastError is how the last run ended, empty if it succeeded: "stopped by an operator", for
+// example, after symphony stop --all.
+func (r RetryingRow) LastError() string {
 	if r.Kind == reconcile.Interrupted && r.Claim.ErrorCode == reconcile.StopAll {
-		why = words.Stopped(reconcile.StopAll)
+		return words.Stopped(reconcile.StopAll)
 	}
+	return text.OrEmpty(r.Error)
+}
+
+func (v Overview) retryingRow(r RetryingRow) Row {
+	why := cmp.Or(r.LastError(), words.Waits[r.Kind].Short)
 	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
 	row.Claimed = true
 	switch {

@@ -117,7 +117,7 @@ func waitError(r view.RetryingRow) string {
 	if r.Kind == reconcile.NoSlot {
 		return words.Waits[r.Kind].Short
 	}
-	return text.OrEmpty(r.Error)
+	return r.LastError()
 }
 
 func phaseOf(r view.RunningRow) string {
