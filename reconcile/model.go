@@ -443,7 +443,7 @@ type Run struct {
 	WorkspacePath, WorkspaceRoot string
 	WorkspaceID                  string // the random id of the workspace's record
 	ThreadID, TurnID             string
-	// Model is the model of the thread; empty if codex did not report it. If codex changed the
+	// Model is the model of the thread; empty if the agent did not report it. If it changed the
 	// model during the run, the names are joined by a plus.
 	Model     string
 	Turns     int // turns started
@@ -509,11 +509,11 @@ type LastSeen struct {
 	Base string
 }
 
-// Thread is a codex thread that worked on an issue.
+// Thread is a conversation of an agent that worked on an issue.
 type Thread struct {
 	ID          string // empty if there is no thread
 	WorkspaceID string // the random id of the record of the workspace that it worked in
-	// the directory in which codex keeps it, with links resolved; empty if unknown
+	// the directory in which the agent keeps it, with links resolved; empty if unknown
 	CodexHome string
 	Failed    int  // how many of its latest runs failed in a row
 	Ended     bool // an operator asked for a new thread

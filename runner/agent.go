@@ -160,7 +160,7 @@ func (l *launcher) launch(
 	options func(*agentProcess) agent.Options,
 ) (*agentProcess, error) {
 	config := l.site.Config
-	request, err := l.shell.codex(ctx, strings.TrimSpace(config.Command+" "+l.flags))
+	request, err := l.shell.agent(ctx, strings.TrimSpace(config.Command+" "+l.flags))
 	if err != nil {
 		return nil, err
 	}

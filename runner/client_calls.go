@@ -132,7 +132,7 @@ func (cc *clientCalls) refuse(call reconcile.Call) error {
 		}
 		return reconcile.NewError(
 			"too_many_conversations",
-			fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
+			fmt.Sprintf("the agent has %d conversations, each with a process of its own", maxConversations),
 			"spawn another agent",
 		)
 	}
@@ -328,7 +328,7 @@ func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
 	}
 }
 
-// steerStep is how often a steer checks whether codex began the turn.
+// steerStep is how often a steer checks whether the agent began the turn.
 const steerStep = 10 * time.Millisecond
 
 // steer adds input to the running turn of a conversation. If the turn is about to begin, it
@@ -361,7 +361,7 @@ var errNoTurn = reconcile.NewError(
 )
 
 // conversationFor returns the conversation of a call that needs no thread: c, or a
-// conversation whose codex is only started for such calls.
+// conversation whose agent is only started for such calls.
 func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
@@ -371,7 +371,7 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	return cmp.Or(c, cc.spare)
 }
 
-// end waits for the calls and ends all processes of codex.
+// end waits for the calls and ends the processes of all conversations.
 func (cc *clientCalls) end(ctx context.Context) {
 	cc.working.Wait()
 	var ending sync.WaitGroup

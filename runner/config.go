@@ -52,7 +52,7 @@ type Place struct {
 	StateDir string
 	// Env is the environment of hooks and agent, before secrets are removed.
 	Env []string
-	// Config contains the paths of that machine, such as /home/me/.codex for the codex home.
+	// Config contains the paths of that machine, such as the home of agents.
 	Config Config
 }
 

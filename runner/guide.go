@@ -168,7 +168,7 @@ func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.U
 	}
 }
 
-// tell adds the operators' messages to the running turn, once codex accepted it.
+// tell adds the operators' messages to the running turn, once the agent accepted it.
 func (g *guide) tell(ctx context.Context, session agent.Session) error {
 	if !g.memory.isAccepted() {
 		return nil

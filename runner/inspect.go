@@ -70,7 +70,7 @@ func (c Config) TryBox(ctx context.Context, m host.Machine, env []string, parent
 }
 
 func (j *job) tryBox(ctx context.Context) error {
-	request, err := j.shell.codex(ctx, "true")
+	request, err := j.shell.agent(ctx, "true")
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type listener struct {
 	log      *slog.Logger
 
 	used   agent.Usage // when an event last stored it
-	limits []byte      // codex's latest rate limits
+	limits []byte      // the latest limits of the account
 	// shared are the members of the limits that were stored last in the account.
 	shared map[string]json.RawMessage
 }

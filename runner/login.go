@@ -66,10 +66,10 @@ func (s *shell) login(ctx context.Context) (host.LoginAnswer, error) {
 	return s.profile, nil
 }
 
-// codex returns the request to start a command of the agent in the workspace, in the sandbox of
+// agent returns the request to start a command of the agent in the workspace, in the sandbox of
 // symphony if it has one. The command does not get symphony's secrets, even if a startup file
 // of the shell sets them.
-func (s *shell) codex(ctx context.Context, command string) (q host.StartRequest, err error) {
+func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest, err error) {
 	kind := s.site.Config.Agent
 	if kind.Start == nil {
 		return q, agent.UnknownKind(kind.Name)

@@ -42,13 +42,13 @@ func newSpace(path, dir string) (*host.Workspace, error) {
 		Path:     path,
 		TmpDir:   filepath.Join(dir, "tmp"),
 		CacheDir: filepath.Join(dir, "cache"),
-		Codex: host.Dirs{
+		Agent: host.Dirs{
 			Tmp:   filepath.Join(dir, "codex-tmp"),
 			Cache: filepath.Join(dir, "codex-cache"),
 		},
 	}
-	space.Hooks = space.Codex
-	for _, d := range []string{space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
+	space.Hooks = space.Agent
+	for _, d := range []string{space.TmpDir, space.CacheDir, space.Agent.Tmp, space.Agent.Cache} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	if err != nil {
 		return 0, err
 	}
-	request, err := h.job.shell.codex(ctx, command)
+	request, err := h.job.shell.agent(ctx, command)
 	if err != nil {
 		return 0, err
 	}

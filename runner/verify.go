@@ -323,7 +323,7 @@ func (v *verifier) execAlone(
 ) (reconcile.Verification, error) {
 	config := agents.site.Config
 	words := text.Map(config.Verify.words(), text.ShellWord)
-	request, err := agents.shell.codex(ctx, strings.Join(words, " "))
+	request, err := agents.shell.agent(ctx, strings.Join(words, " "))
 	if err != nil {
 		return result, err
 	}

@@ -1,7 +1,7 @@
 // Package runner carries out a single run: it prepares the issue's workspace, drives the agent
 // through its turns, and records how the run ended.
 //
-//	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex
+//	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, agent
 //	  ▲                                            │
 //	  └── workers.Local: Probe, Reap ◄── alive, procs, the run's row
 //
@@ -17,7 +17,7 @@
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the
 // last run ended, new text from people since then, and the prompt again if it changed. A
-// thread's knowledge of its issue is stored once codex accepts the turn; after a crash before
+// thread's knowledge of its issue is stored once the agent accepts the turn; after a crash before
 // that the next turn repeats it.
 package runner
 

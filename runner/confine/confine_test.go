@@ -167,7 +167,7 @@ var (
 		TmpDir:   "/work/tmp",
 		CacheDir: "/work/cache",
 		Hooks:    host.Dirs{Tmp: "/work/hooks/tmp", Cache: "/work/hooks/cache"},
-		Codex:    host.Dirs{Tmp: "/work/codex/tmp", Cache: "/work/codex/cache"},
+		Agent:    host.Dirs{Tmp: "/work/agent/tmp", Cache: "/work/agent/cache"},
 	}
 	testRepo = repository{dirs: host.GitDirs{
 		Writable: []string{"/ws/ABC-1/.git"},
@@ -270,9 +270,9 @@ func TestOwnDirectories(t *testing.T) {
 	codex := config.CodexEnv(env, "run-7", testSpace)
 	commands := config.commandVars("run-7", testSpace, false, codex)
 	for name, want := range map[string][3]string{ // hooks, codex, commands
-		"TMPDIR":           {"/work/hooks/tmp", "/work/codex/tmp", "/work/tmp"},
-		"XDG_CACHE_HOME":   {"/work/hooks/cache", "/work/codex/cache", "/work/cache"},
-		"GOMODCACHE":       {"/work/hooks/cache/go-mod", "/work/codex/cache/go-mod", "/work/cache/go-mod"},
+		"TMPDIR":           {"/work/hooks/tmp", "/work/agent/tmp", "/work/tmp"},
+		"XDG_CACHE_HOME":   {"/work/hooks/cache", "/work/agent/cache", "/work/cache"},
+		"GOMODCACHE":       {"/work/hooks/cache/go-mod", "/work/agent/cache/go-mod", "/work/cache/go-mod"},
 		"npm_config_cache": {"/operators", "/operators", ""}, // inherited from codex
 	} {
 		command, _ := commands[name].(string)

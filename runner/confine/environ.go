@@ -74,7 +74,7 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 // codex.command may be a launcher, such as npx, that executes files in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
-	return slices.DeleteFunc(c.env(env, runID, w.Codex), isSecret)
+	return slices.DeleteFunc(c.env(env, runID, w.Agent), isSecret)
 }
 
 // BoxEnv returns the environment with which an agent is started in a sandbox of symphony: as
@@ -258,7 +258,7 @@ func (c Config) commandVars(
 	codexEnv []string,
 ) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
-	codexsOwn := c.buildEnv(nil, w.Codex)
+	codexsOwn := c.buildEnv(nil, w.Agent)
 	isCodexs := func(entry string) bool { return slices.Contains(codexsOwn, entry) }
 	operators := slices.DeleteFunc(slices.Clone(codexEnv), isCodexs)
 	for _, entry := range c.buildEnv(operators, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {

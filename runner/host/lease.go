@@ -47,8 +47,8 @@ type Workspace struct {
 	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no
 	// program outside the sandbox may use them, because their files may have been planted.
 	TmpDir, CacheDir string
-	// Hooks and Codex are for hooks and for codex itself.
-	Hooks, Codex Dirs
+	// Hooks and Agent are for hooks and for the agent's own program.
+	Hooks, Agent Dirs
 	Root         string
 	// ID is random (32 hex digits) and new for every directory. A thread is resumed only in a
 	// workspace with the same ID.

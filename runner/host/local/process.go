@@ -309,7 +309,7 @@ func (r *run) RunInTerminal(
 			return 0, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, q.Argv[0], q.Argv[1:]...) //nolint:gosec // codex.command is the operator's
+	cmd := exec.CommandContext(ctx, q.Argv[0], q.Argv[1:]...) //nolint:gosec // the operator names it
 	cmd.Dir = q.Dir
 	cmd.Env = q.Env
 	cmd.Stdin = io.In

@@ -35,7 +35,7 @@ type Owner struct {
 	Worker      reconcile.Process
 	Descendants bool
 	// Folder is the workspace root, without symlinks. Members of the worker's session whose
-	// working directory is inside belong. That finds MCP servers, to which codex passes
+	// working directory is inside belong. That finds MCP servers, to which an agent passes
 	// neither environment nor descriptors, if the worker died before it could record them. The
 	// folder distinguishes the session from a later session whose leader got the same pid.
 	Folder string

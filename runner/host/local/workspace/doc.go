@@ -5,7 +5,7 @@
 //	<root>/.symphony/<key>.lock     the lease: a flock, inherited by hooks and agent
 //	<root>/.symphony/<key>.json     the record: the issue of the workspace, and its state
 //	<root>/.symphony/work/<key>/    tmp and cache (TMPDIR, XDG_CACHE_HOME) of the agent's
-//	                                commands, the same of hooks and codex, and the git settings
+//	                                commands, the same of hooks and agents, and the git settings
 //	                                from before the agent (package git)
 //	<root>/.symphony/trash/         removed workspaces, <key>-<time>, until they are purged
 //	<root>/.symphony/mirrors/       mirrors of remote repositories, whose objects workspaces

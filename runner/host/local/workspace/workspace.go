@@ -78,9 +78,9 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 				Tmp:   filepath.Join(work, "hooks", "tmp"),
 				Cache: filepath.Join(work, "hooks", "cache"),
 			},
-			Codex: host.Dirs{
-				Tmp:   filepath.Join(work, "codex", "tmp"),
-				Cache: filepath.Join(work, "codex", "cache"),
+			Agent: host.Dirs{
+				Tmp:   filepath.Join(work, "agent", "tmp"),
+				Cache: filepath.Join(work, "agent", "cache"),
 			},
 		},
 	}
@@ -243,7 +243,7 @@ func (w *Workspace) dispose(ctx context.Context, path string) error {
 func (w *Workspace) makeWork() error {
 	work := w.WorkDir()
 	dirs := []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir}
-	for _, own := range []host.Dirs{w.Hooks, w.Codex} {
+	for _, own := range []host.Dirs{w.Hooks, w.Agent} {
 		dirs = append(dirs, filepath.Dir(own.Tmp), own.Tmp, own.Cache)
 	}
 	for _, dir := range dirs {

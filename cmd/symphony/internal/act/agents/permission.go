@@ -27,7 +27,7 @@ const (
 
 // Permission is the question that a person answers before an agent starts: may it work in a
 // directory that the operator did not permit, such as /home/me/other? The worker turns it into
-// a request, like the questions of codex, and starts nothing of the agent before the answer.
+// a request, like the questions of the agent, and starts nothing of the agent before the answer.
 type Permission struct {
 	// Dir is without symlinks. For a worktree it is the repository that is cloned.
 	Dir string `json:"dir"`

@@ -37,7 +37,7 @@ type Options struct {
 	// about the project. Empty means all issues.
 	Only   []string
 	AtOnce bool
-	// Model is the model of the runs that this pass starts, such as "gpt-5-codex"; empty for the
+	// Model is the model of the runs that this pass starts, such as "opus"; empty for the
 	// workflow's.
 	Model string
 	// DB is the open database of the caller; nil lets the pass open and close its own.

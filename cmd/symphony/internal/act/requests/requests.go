@@ -35,7 +35,7 @@ type Decision struct {
 	Choices []int
 }
 
-// Approval allows the request; with forSession, also similar requests of codex later.
+// Approval allows the request; with forSession, also similar requests later.
 func Approval(forSession bool) Decision {
 	if forSession {
 		return Decision{How: reconcile.DecideForSession}

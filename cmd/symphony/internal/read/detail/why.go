@@ -157,8 +157,8 @@ func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 // activityOf is a run's present activity, such as "turn 2, the agent works".
 func activityOf(run reconcile.Run) string {
 	doing := map[reconcile.Phase]string{
-		reconcile.LaunchingAgent:      "starting codex",
-		reconcile.InitializingSession: "starting codex",
+		reconcile.LaunchingAgent:      "starting the agent",
+		reconcile.InitializingSession: "starting the agent",
 		reconcile.StreamingTurn:       "the agent works",
 	}[run.Phase]
 	doing = cmp.Or(run.Activity, doing, strings.ReplaceAll(string(run.Phase), "_", " "))

@@ -341,7 +341,7 @@ func (r *Reader) short(path string) string {
 	return strings.ReplaceAll(path, r.Workspace+string(filepath.Separator), "")
 }
 
-// AsDiff turns the text of an added or deleted file, which codex sends without signs, into a
+// AsDiff turns the text of an added or deleted file, which an agent sends without signs, into a
 // diff.
 func AsDiff(c agent.FileChange) string {
 	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]

@@ -19,7 +19,7 @@ type listRequestsOut struct {
 
 type approveIn struct {
 	RequestID  string `json:"requestId"`
-	ForSession bool   `json:"forSession,omitempty" jsonschema:"also later requests like it, as long as codex runs"`
+	ForSession bool   `json:"forSession,omitempty" jsonschema:"also later requests like it, as long as the agent runs"`
 }
 
 type denyIn struct {

@@ -29,7 +29,7 @@ func cutText(s string, bytes, tokens int, how string) string {
 	return kept + fmt.Sprintf("… (%d bytes more: %s)", cut, how)
 }
 
-// cutCaptured is cutText for output of which codex keeps only the beginning.
+// cutCaptured is cutText for output of which the agent keeps only the beginning.
 func cutCaptured(s string, bytes, tokens, captured int, how string) string {
 	kept := calls.Within(s, bytes, tokens)
 	cut := len(s) - len(kept)

@@ -116,7 +116,7 @@ func Add[In, Out any](t *Tools, tool Tool, do func(context.Context, In) (Out, er
 	})
 }
 
-// anyJSON is the schema of JSON that others have made, such as codex's rate limits. Its Go type is
+// anyJSON is the schema of JSON that others have made, such as the limits of an account. Its Go type is
 // a slice of bytes, but it may be an object.
 var anyJSON = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}}
 
