@@ -149,24 +149,25 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r)
 		return
 	}
-	server, err := net.Dial("tcp", s.hosts.Listener.Addr().String())
+	var dialer net.Dialer
+	server, err := dialer.DialContext(r.Context(), "tcp", s.hosts.Listener.Addr().String())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer server.Close()
 	client, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer client.Close()
-	_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n") // a client that is gone sends nothing
+	// A client that is gone gets nothing, and the end of one side is the end of the other.
+	_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
 	go func() {
-		_, _ = io.Copy(server, client) // until one of them ends
-		server.Close()
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
 	}()
 	_, _ = io.Copy(client, server)
+	_ = client.Close()
 }
 
 // refuse refuses what is not for a model, and records it.
