@@ -422,6 +422,12 @@ func (r *reader) boxed(kinds []string, trust string) {
 			"is the key of a single kind, and the agents may be "+strings.Join(kinds, " and "),
 			"put the keys into agent.env, where the agents and their commands can read them",
 		)
+	case len(r.cfg.providers()) > 1:
+		r.invalid(
+			f,
+			"is the key of a single provider, and the models are of "+strings.Join(r.cfg.providers(), " and "),
+			"name models of one provider, or put the keys into agent.env, where the agents can read them",
+		)
 	case !kind.takesKey:
 		r.fail(
 			CodeUnsupportedKey,
@@ -436,6 +442,31 @@ func (r *reader) boxed(kinds []string, trust string) {
 			"write agent.network: {allow: [HOSTS]}",
 		)
 	}
+}
+
+// providers returns the providers of the models with which OpenCode may work, sorted: those of
+// anthropic/claude-opus-5 and openai/gpt-9 are anthropic and openai.
+func (c *Config) providers() []string {
+	var all []string
+	for _, a := range c.AllAgents() {
+		if a.Kind != agentOpenCode {
+			continue
+		}
+		models := []string{a.Model}
+		for _, row := range c.Agent.ByLabel {
+			if row.Kind == "" {
+				models = append(models, row.Model)
+			}
+		}
+		for _, model := range models {
+			provider, _, _ := strings.Cut(model, "/")
+			if provider != "" {
+				all = append(all, provider)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // agentKey reads the key of the model, which the file does not contain itself.
