@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -455,4 +456,26 @@ func TestMovingToAnotherMachine(t *testing.T) {
 		"moving.txtar",
 	) + "-- old --\nset -ex\n" + stop + "-- archive --\nset -ex\ntar " + archive + "-- new --\nset -ex\n" + blocks[1]
 	runScripts(t, params(t, "script"), map[string]string{"moving": text})
+}
+
+// docs/agents.md has a row for each kind of agent besides codex, with its command and the
+// command that installs it.
+func TestDocumentedAgents(t *testing.T) {
+	text := document(t, "docs/agents.md")
+	for _, name := range workflow.AgentKinds() {
+		command := workflow.AgentCommand(name)
+		if name == workflow.AgentCodex || command == "" {
+			continue
+		}
+		kind, err := wiring.AgentOf(name)
+		test.OK(t, err)
+		install, _, _ := strings.Cut(kind.Install, ",")
+		isRow := func(cells []string) bool {
+			return len(cells) == 4 && cells[0] == "`"+name+"`" &&
+				strings.HasPrefix(cells[1], "`"+command+"` ") && cells[2] == "`"+install+"`"
+		}
+		if !slices.ContainsFunc(rows(text), isRow) {
+			t.Errorf("docs/agents.md has no row with %s, %s and %s", name, command, install)
+		}
+	}
 }
