@@ -51,13 +51,16 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if !ok || unknown.Code != "issue_not_found" || !text.IsNumber(number) {
 		return nil, err
 	}
-	names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
+	names, err := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
+	if err != nil {
+		return nil, err
+	}
 	switch len(names) {
 	case 0:
 		if cfg.Tracker.Kind != "file" { // a folder looks at its issues of any state
 			unknown.Hint = NumberHint
 		}
-		return nil, err
+		return nil, unknown
 	case 1:
 		return tracker.Find(ctx, names[0])
 	default:
@@ -124,17 +127,20 @@ func namesOf(
 	tracker reconcile.Tracker,
 	states []string,
 	number string,
-) (names []string) {
+) (names []string, err error) {
 	db, err := OpenForReading(ctx, p)
 	if err == nil {
 		names, _ = db.Views.Identifiers(ctx) // without them the candidates decide
 		_ = db.Close()
 	}
-	candidates, _ := tracker.Candidates(ctx, states)
+	candidates, err := tracker.Candidates(ctx, states)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range candidates {
 		names = append(names, c.Identifier)
 	}
-	return WithNumber(names, number)
+	return WithNumber(names, number), nil
 }
 
 // WithNumber returns the identifiers that end with a number, as WEB-7 does with 7, sorted and
