@@ -26,9 +26,10 @@ type Programs interface {
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// Start starts a command with pipes for its three streams.
 	Start(ctx context.Context, r StartRequest) (Process, error)
-	// RunInTerminal runs a command of a run that holds a workspace, and returns its exit code. The command inherits the terminal. observe runs concurrently until the
-	// command ends. If ctx ends, the command gets SIGTERM. If the command can't be started,
-	// the error wraps ErrNotStarted.
+	// RunInTerminal runs a command of a run that holds a workspace, and returns its exit code.
+	// The command inherits the terminal. observe runs concurrently until the command ends. If
+	// ctx ends, the command gets SIGTERM. If the command can't be started, the error wraps
+	// ErrNotStarted.
 	RunInTerminal(
 		ctx context.Context,
 		q StartRequest,
