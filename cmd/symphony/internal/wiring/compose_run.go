@@ -297,7 +297,20 @@ func TryBox(ctx context.Context, p *Project, cfg *workflow.Config, parent string
 	return RunnerConfig(p, cfg).TryBox(ctx, ThisMachine(), p.Environ(), parent)
 }
 
-// NewHolding returns a holding of an issue's workspace below root.
+// ConfigOf returns the configuration for an issue and the agent that worked on it last, the
+// first of its agents if the workflow has that one no more.
+func ConfigOf(
+	p *Project,
+	cfg *workflow.Config,
+	issue reconcile.Issue,
+	last reconcile.Agent,
+) *workflow.Config {
+	choice := ChoiceOf(p, cfg.AgentsFor(issue.Labels, nil), last)
+	return cfg.ForIssueBy(choice, issue.Labels, nil)
+}
+
+// NewHolding returns a holding of an issue's workspace below root, by the configuration for that
+// issue.
 func NewHolding(
 	p *Project,
 	cfg *workflow.Config,
@@ -310,7 +323,7 @@ func NewHolding(
 			Machine:  NewMachine(p.StateDir),
 			StateDir: p.StateDir,
 			Env:      p.Environ(),
-			Config:   RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")),
+			Config:   RunnerConfig(p, cfg),
 		},
 		HoldDir: workers.Hold,
 		ID:      NewRunID(p.Env.Now()),

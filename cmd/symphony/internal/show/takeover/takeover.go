@@ -85,10 +85,23 @@ func refuseKind(p *wiring.Project) error {
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	kind, err := wiring.AgentOf(cfg.Agent.Kind)
-	if err != nil {
-		return err
+	var refused error
+	for _, choice := range cfg.AllAgents() {
+		kind, err := wiring.AgentOf(choice.Kind)
+		if err != nil {
+			return err
+		}
+		err = refuseWithoutTerminal(kind)
+		if err == nil {
+			return nil // it depends on who worked on the issue
+		}
+		refused = err
 	}
+	return refused
+}
+
+// refuseWithoutTerminal refuses a kind of agent whose own terminal can't be opened.
+func refuseWithoutTerminal(kind agent.Kind) error {
 	if kind.NoTerminal == "" {
 		return nil
 	}
@@ -198,14 +211,6 @@ func openSession(
 	if err != nil {
 		return end, err
 	}
-	kind, err := wiring.AgentOf(cfg.Agent.Kind)
-	if err != nil {
-		return end, err
-	}
-	thread, delivered, err := leftBehind(ctx, p, c.IssueID, kind)
-	if err != nil {
-		return end, err
-	}
 	// An issue that was held before its first run is without a root and a record.
 	if c.WorkspaceRoot == "" {
 		c.WorkspaceRoot = wiring.Policy(cfg).WorkspaceRoot
@@ -217,12 +222,24 @@ func openSession(
 		}
 		c.Issue = *issue
 	}
+	cfg = wiring.ConfigOf(p, cfg, c.Issue, c.Agent)
+	kind, err := wiring.AgentOf(cfg.Agent.Kind)
+	if err != nil {
+		return end, err
+	}
+	if err := refuseWithoutTerminal(kind); err != nil {
+		return end, err
+	}
+	thread, delivered, err := leftBehind(ctx, p, c.IssueID, kind)
+	if err != nil {
+		return end, err
+	}
 	log := w.NewLog(slog.LevelWarn, term.TextLog)
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	holding := wiring.NewHolding(p, cfg, c.Issue, c.WorkspaceRoot, log)
 	holding.Delivered = delivered
-	holding.Here.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
+	holding.Here.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg)
 	if err != nil {
 		return end, err
 	}
