@@ -476,6 +476,7 @@ func (r *remover) sharers() ([]string, error) {
 // removal.
 var stateFiles = []string{
 	"runs",
+	"homes",
 	"attention.log",
 	"attention.tree",
 	"launch.lock",
