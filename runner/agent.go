@@ -452,7 +452,7 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	if notFound {
 		return reconcile.NewError(
 			string(kind.NotFound),
-			fmt.Sprintf("%s %q can't be run: %s", kind.CommandKey, g.site.Config.Command, words),
+			fmt.Sprintf("%s %q can't be run: %s; %s", kind.CommandKey, g.site.Config.Command, words, kind.Install),
 			kind.Install+", or give its path in "+kind.CommandKey,
 		)
 	}

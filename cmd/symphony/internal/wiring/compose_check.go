@@ -100,10 +100,10 @@ func checkNames(
 func (r *TrackerReport) String() string {
 	if len(r.Violations) > 0 {
 		return fmt.Sprintf(
-			"%s of the contract of trackers, which docs/trackers.md explains",
-			text.Plural(len(r.Violations), "violation"),
+			"%s in what the tracker answers; docs/trackers.md explains what it has to answer",
+			text.Plural(len(r.Violations), "fault"),
 		)
 	}
-	return fmt.Sprintf("the tracker keeps the contract: %s in the active states, longest call %s",
+	return fmt.Sprintf("the tracker answers as it has to: %s in the active states, longest call %s",
 		text.Plural(r.Issues, "issue"), text.Duration(r.Longest))
 }

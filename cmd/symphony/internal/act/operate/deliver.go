@@ -241,14 +241,11 @@ func (o *operation) refuseUnbegun(ctx context.Context, c reconcile.Claim) error 
 	if last.Host == "" && last.WorkspacePath != "" && wiring.Exists(last.WorkspacePath) {
 		return nil
 	}
-	why := string(last.Outcome)
-	if last.ErrorCode != "" {
-		why = last.ErrorCode + ": " + last.ErrorText
-	}
+	why := cmp.Or(last.ErrorCode, string(last.Outcome)) // its text may describe what is corrected by now
 	return reconcile.NewError(
 		"nothing_to_deliver",
 		"no agent has worked on "+c.Identifier+" yet: its last run ended before that, "+why,
-		"correct that; symphony retry "+c.Identifier+" then starts a run",
+		"symphony retry "+c.Identifier+" starts a run, which looks again",
 	)
 }
 

@@ -38,7 +38,7 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 		)
 	}
 	for _, text := range e.report.Warnings {
-		list = append(list, warn(text, "correct or remove it")...)
+		list = append(list, warn(text, "correct it, unless it is meant")...)
 	}
 	for _, fault := range e.report.Errors {
 		list = append(list, finding{

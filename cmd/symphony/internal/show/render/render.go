@@ -106,7 +106,9 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 			fmt.Fprintln(w.Stdout, text.Visible("  "+f.Hook+"| "+line))
 		}
 	}
-	if v := run.Delivery.Verification(); v != nil && run.Kind == reconcile.DeliveryRun {
+	v := run.Delivery.Verification()
+	isOwn := v != nil && !v.At.Before(run.StartedAt) // not of an earlier run, as after --unverified
+	if isOwn && run.Kind == reconcile.DeliveryRun {
 		for line := range strings.Lines(v.Output) {
 			fmt.Fprintln(w.Stdout, text.Visible("  verify| "+strings.TrimRight(line, "\n")))
 		}
