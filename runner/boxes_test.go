@@ -127,7 +127,8 @@ func ask(t *testing.T, socket, request string) string {
 	defer conn.Close()
 	_, err := io.WriteString(conn, request)
 	test.OK(t, err)
-	answer := test.Must(http.ReadResponse(bufio.NewReader(conn), nil))
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	test.OK(t, err)
 	defer answer.Body.Close()
 	return string(test.Must(io.ReadAll(answer.Body)))
 }

@@ -437,7 +437,8 @@ func unavailable(err error) *agent.Error {
 func SandboxHint() string {
 	hint := "run symphony outside another sandbox"
 	if runtime.GOOS == "linux" {
-		hint = "install bubblewrap 0.8 or newer if agent.kind is not codex, and allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they " +
+		hint = "install bubblewrap 0.8 or newer if agent.kind is not codex, and " +
+			"allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they " +
 			"exist kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), " +
 			"or install bubblewrap with its AppArmor profile; a container must be allowed to create " +
 			"namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
