@@ -54,20 +54,29 @@ func TestRealAgents(t *testing.T) {
 			t.Parallel()
 			p := params(t, "acp")
 			p.Setup = a.setup
-			p.Condition = func(name string) (bool, error) {
-				for _, other := range realAgents {
-					if name == other.kind {
-						return name == a.kind, nil
-					}
-				}
-				return condition(name)
-			}
+			p.Condition = a.condition
 			testscript.Run(t, p)
 		})
 	}
 }
 
-// setup gives a script the agent, installed and logged in.
+// condition evaluates a condition: [claude]: the script runs with this agent;
+// [installed-claude]: it is there.
+func (a *realAgent) condition(name string) (bool, error) {
+	kind, isInstalled := strings.CutPrefix(name, "installed-")
+	for _, other := range realAgents {
+		if kind != other.kind {
+			continue
+		}
+		if isInstalled {
+			return os.Getenv(other.variable) != "", nil
+		}
+		return kind == a.kind, nil
+	}
+	return condition(name)
+}
+
+// setup gives a script the agents that are there.
 func (a *realAgent) setup(env *testscript.Env) error {
 	model := apitest.New("key_of_the_model")
 	env.Defer(model.Close)
@@ -89,13 +98,19 @@ func (a *realAgent) setup(env *testscript.Env) error {
 			return err
 		}
 	}
-	if err := os.Symlink(os.Getenv(a.variable), filepath.Join(installed, a.command)); err != nil {
-		return err
+	for _, one := range realAgents {
+		program := os.Getenv(one.variable)
+		if program == "" {
+			continue
+		}
+		if err := os.Symlink(program, filepath.Join(installed, one.command)); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(roots, model.Certificate, 0o600); err != nil {
 		return err
 	}
-	// a login shell finds the agent
+	// a login shell finds the agents
 	profile := fmt.Sprintf("PATH=%s:%s\n", os.Getenv(toolsVar), installed)
 	if err := os.WriteFile(filepath.Join(home, ".profile"), []byte(profile), 0o600); err != nil {
 		return err

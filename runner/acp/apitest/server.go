@@ -183,6 +183,15 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return // Claude Code looks whether its service is there
 	}
+	switch r.URL.Path { // of the company of Claude's account, which has no rules
+	case "/api/claude_code/policy_limits":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"restrictions": {}}`)
+		return
+	case "/api/claude_code/settings":
+		http.NotFound(w, r)
+		return
+	}
 	at := slices.IndexFunc(apis, func(a *api) bool {
 		return r.Method == http.MethodPost && a.path.MatchString(r.URL.Path)
 	})
