@@ -352,16 +352,31 @@ func (s *starter) findRoot(context.Context) error {
 	return nil
 }
 
-// proposeRoot returns ~/symphony/PROJECT, with a number if that exists.
+// proposeRoot returns ~/symphony/PROJECT, with a number if that belongs to another project.
 func (s *starter) proposeRoot() string {
 	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
 	name = cmp.Or(name, s.project.Slug)
 	root := "~/" + wiring.RootsFolder + "/" + name
-	for n := 2; wiring.Exists(s.expand(root)); n++ {
+	for n := 2; wiring.Exists(s.expand(root)) || s.isAboves(root); n++ {
 		root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
 	}
 	return root
+}
+
+// isAboves reports whether the WORKFLOW.md of a folder around this one names the root. No pass of
+// it need have run yet, so that the root need not exist.
+func (s *starter) isAboves(root string) bool {
+	line := "\n  root: " + root + "\n"
+	dir := filepath.Dir(s.p.Path)
+	for filepath.Dir(dir) != dir {
+		dir = filepath.Dir(dir)
+		text, err := os.ReadFile(filepath.Join(dir, "WORKFLOW.md"))
+		if err == nil && strings.Contains(string(text), line) {
+			return true
+		}
+	}
+	return false
 }
 
 // render fills in an example and checks the result as symphony check does: a name with a brace
