@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // TailFile keeps the end of its input, without secrets. The output of a talkative program
@@ -105,8 +107,11 @@ func (t *TailFile) Close() error {
 // LastWords returns why an agent ended, as its stderr tells it, "" if that says nothing: the
 // last line that begins with "error:", and the line at the end if that names its cause;
 // without such a line the last one. The lines behind an error are often about --help. Log
-// records do not count, because a healthy agent logs errors too.
-func LastWords(stderr string) string {
+// records do not count, because a healthy agent logs errors too. Control characters are
+// escaped.
+func LastWords(stderr string) string { return text.Visible(lastWords(stderr)) }
+
+func lastWords(stderr string) string {
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
 	last := ""

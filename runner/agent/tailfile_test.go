@@ -47,6 +47,7 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	for stderr, want := range map[string]string{
 		"": "", "\n \n": "",
+		"a\x07\x1b]2;b": `a\x07\x1b]2;b`,
 		"bash: line 1: codex: command not found\n":                            "bash: line 1: codex: command not found",
 		"2026-11-20T08:00:00.1Z ERROR codex_core: no luck\n":                  "",
 		"Error: no auth\n2026-11-20T08:00:00.1Z  WARN codex_core: bye\n":      "Error: no auth",
