@@ -80,6 +80,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"turn_timeout, stalled", "codex.stall_timeout_ms", "codex/stalled", ""},
 	{"turn_timeout, stalled", "codex.turn_timeout_ms", "all/hints", ""},
 	{"turn_timeout, stalled", "symphony logs", "codex/stalled", ""},
+	{"sandbox_unavailable", "symphony doctor", "all/doctor_mistakes", ""},
 	{"verify_failed", "symphony deliver --unverified", "all/verify", ""},
 	{"verify_failed", "symphony retry", "all/verify", ""},
 	{"verify_failed", "symphony show", "all/verify_checkout", ""},
