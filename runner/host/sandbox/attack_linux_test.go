@@ -620,3 +620,18 @@ func TestLinkInWorkspace(t *testing.T) {
 		})
 	}
 }
+
+// TestLinksInTemp: an agent leaves links in its /tmp where bubblewrap makes the places of the
+// next sandbox, so that the home covers all workspaces and the workspace is a link of the home.
+func TestLinksInTemp(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp")
+	s := newScene(t)
+	planted := filepath.Join(s.box.Temp, strings.TrimPrefix(s.box.Home, "/tmp"))
+	test.OK(t, os.MkdirAll(filepath.Dir(planted), 0o700))
+	test.OK(t, os.Symlink("/oldroot"+filepath.Dir(s.box.Workspace), planted))
+	workspace := filepath.Join(s.box.Home, filepath.Base(s.box.Workspace))
+	test.OK(t, os.Symlink("/oldroot"+filepath.Join(s.dir, "outside"), workspace))
+	test.Write(t, filepath.Join(s.box.Workspace, "own"), "its own\n")
+	s.box.Command = []string{"sh", "-c", "cat own && ! cat secret && touch /tmp/it-writes"}
+	test.Contains(t, "what the agent read", test.Run(t, s.command()), "its own")
+}

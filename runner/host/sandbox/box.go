@@ -51,7 +51,7 @@ const InitCommand = "sandbox-init"
 type Box struct {
 	Workspace string   // the agent may write it
 	Home      string   // the agent's home in this project, which it may write
-	Temp      string   // a directory of this run; it is /tmp inside
+	Temp      string   // it is /tmp inside; if the box shows more below /tmp, that is in memory
 	Cache     string   // for the caches of builds in this workspace; empty for none
 	Writable  []string // more directories that it may write, such as those of the workflow
 	Readable  []string // directories of programs and of the workflow, such as /home/me/go/bin
@@ -138,8 +138,14 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		"--dir", "/var",
 		"--symlink", "../run", "/var/run",
 		"--tmpfs", "/var/tmp",
-		"--bind", b.Temp, "/tmp",
 	)
+	// Bubblewrap makes the places of other directories below /tmp, and follows links there. An
+	// agent may have left some in Temp: from a link to /oldroot it would get the whole machine.
+	if b.showsInTemp(l) {
+		args = append(args, "--tmpfs", "/tmp")
+	} else {
+		args = append(args, "--bind", b.Temp, "/tmp")
+	}
 	if b.Network == HostNetwork && l.Resolver != "" {
 		args = append(args, "--ro-bind", l.Resolver, l.Resolver)
 	}
@@ -173,6 +179,16 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	}
 	args = append(args, "--chdir", dir, "--")
 	return append(args, b.start()...), nil
+}
+
+// showsInTemp reports whether the box shows a directory below /tmp, such as a workspace in
+// /tmp/symphony_workspaces-1000.
+func (b Box) showsInTemp(l Layout) bool {
+	shown := slices.Concat(b.Readable, b.Shared, l.Empty, []string{b.Workspace, b.Home, b.Cache}, b.Writable)
+	for _, link := range l.Real {
+		shown = append(shown, link.To)
+	}
+	return slices.ContainsFunc(shown, func(path string) bool { return paths.Inside("/tmp", path) })
 }
 
 // namespaces returns the arguments about everything but files. The host name stays that of the

@@ -80,6 +80,31 @@ func TestArguments(t *testing.T) {
 `)
 }
 
+// TestTemp: /tmp is in memory if bubblewrap makes anything in it, and the agent's own otherwise.
+func TestTemp(t *testing.T) {
+	own := "--bind /home/me/.local/state/symphony/p/runs/1/tmp /tmp "
+	for name, c := range map[string]struct {
+		change func(b *Box)
+		layout Layout
+	}{
+		"workspace": {change: func(b *Box) { b.Workspace = "/tmp/symphony/ABC-1" }},
+		"home":      {change: func(b *Box) { b.Home = "/tmp/state/claude" }},
+		"cache":     {change: func(b *Box) { b.Cache = "/tmp/cache" }},
+		"writable":  {change: func(b *Box) { b.Writable = []string{"/tmp/out"} }},
+		"readable":  {change: func(b *Box) { b.Readable = []string{"/tmp/bin"} }},
+		"shared":    {change: func(b *Box) { b.Shared = []string{"/tmp/mirror.git"} }},
+		"target":    {change: func(*Box) {}, layout: Layout{Real: []Link{{"/home/me/node/bin", "/tmp/bin"}}}},
+	} {
+		b := sampleBox()
+		c.change(&b)
+		line := strings.Join(test.Must(b.Arguments(c.layout)), " ")
+		test.Contains(t, name, line, "--tmpfs /tmp ")
+		test.Lacks(t, name, line, own)
+	}
+	line := strings.Join(test.Must(sampleBox().Arguments(Layout{})), " ")
+	test.Contains(t, "nothing below /tmp", line, own)
+}
+
 // TestEmpty: a directory that is shown does not show those of agents and of symphony in it.
 func TestEmpty(t *testing.T) {
 	b := sampleBox()

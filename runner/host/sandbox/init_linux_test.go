@@ -414,7 +414,6 @@ func TestFiles(t *testing.T) {
 	}
 	test.Equal(t, "workspace", test.Read(t, filepath.Join(s.box.Workspace, "a")), "a\n")
 	test.Equal(t, "home", test.Read(t, filepath.Join(s.box.Home, "b")), "b\n")
-	test.Equal(t, "temporary", test.Read(t, filepath.Join(s.box.Temp, "c")), "c\n")
 	entries := test.Must(os.ReadDir(s.box.Workspace))
 	test.Equal(t, "files in the workspace", len(entries), 1)
 }
