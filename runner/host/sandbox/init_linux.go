@@ -146,6 +146,10 @@ func passOn(signals <-chan os.Signal, pid int) {
 	}
 }
 
+// exitOther stands for ExitInitFailed if the command itself ends with that: a command must not
+// be able to say that this machine has no sandbox, which stops the project.
+const exitOther = 1
+
 // reap reaps all that ends in the sandbox until the command does, and returns its exit code.
 func reap(command int) (code int, err error) {
 	for {
@@ -162,6 +166,9 @@ func reap(command int) (code int, err error) {
 		}
 		if status.Signaled() {
 			return 128 + int(status.Signal()), nil
+		}
+		if status.ExitStatus() == ExitInitFailed {
+			return exitOther, nil
 		}
 		return status.ExitStatus(), nil
 	}

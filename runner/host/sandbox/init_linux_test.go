@@ -136,6 +136,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		"success":           {[]string{"true"}, 0, ""},
 		"failure":           {[]string{"sh", "-c", "exit 7"}, 7, ""},
+		"the code of Init":  {[]string{"sh", "-c", "exit 125"}, exitOther, ""},
 		"a signal":          {program("kill"), 128 + 9, ""},
 		"no such program":   {[]string{"nothing-of-this-name"}, ExitNotFound, "nothing-of-this-name"},
 		"no program at all": {[]string{"/etc/passwd"}, ExitNotRun, "/etc/passwd"},
