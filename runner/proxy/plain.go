@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -70,12 +71,27 @@ func (h handler) model(w http.ResponseWriter, r *http.Request) {
 
 func (m Model) base() string { return modelPrefix + m.Kind }
 
-// serves reports whether a request is for the model. A path with .. could lead out of the URL
-// of the model on its server, and the answer to a TRACE would contain the key.
+// serves reports whether a request is for the model. The answer to a TRACE would contain the
+// key, and no model needs more than GET and POST.
 func (m Model) serves(r *http.Request) bool {
 	path, is := strings.CutPrefix(r.URL.Path, m.base()+"/")
-	parts := strings.FieldsFunc(path, func(c rune) bool { return c == '/' || c == '\\' })
-	return is && !slices.Contains(parts, "..") && r.Method != http.MethodTrace
+	return is && !climbs(path) && (r.Method == http.MethodGet || r.Method == http.MethodPost)
+}
+
+// climbs reports whether a path could lead out of the URL of a model on its server. Some servers
+// decode a path twice (%252e), and some take ..; for .. with an empty parameter.
+func climbs(path string) bool {
+	again, err := url.PathUnescape(path)
+	if err != nil {
+		again = path // it is not encoded twice
+	}
+	for part := range strings.FieldsFuncSeq(again, func(c rune) bool { return c == '/' || c == '\\' }) {
+		name, _, _ := strings.Cut(part, ";")
+		if name == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // rewrite turns the request of an agent into a request to the model.

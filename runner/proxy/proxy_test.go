@@ -3,8 +3,11 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -365,6 +368,41 @@ func TestNameInTLS(t *testing.T) {
 	}
 }
 
+// TestEncryptedName: a client that encrypts the name of another host gets no tunnel.
+func TestEncryptedName(t *testing.T) {
+	key := test.Must(ecdh.X25519().GenerateKey(rand.Reader)).PublicKey().Bytes()
+	server := secureServer(t, func(http.ResponseWriter, *http.Request) {})
+	w := start(t, server.Listener.Addr().String(), unchanged)
+	conn := w.connect(t)
+	status, _ := ask(t, conn, "CONNECT github.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+	test.Equal(t, "status", status, http.StatusOK)
+	client := tls.Client(conn, &tls.Config{
+		ServerName:                     "evil.com",
+		InsecureSkipVerify:             true,
+		MinVersion:                     tls.VersionTLS13,
+		EncryptedClientHelloConfigList: encryptedFor("github.com", key),
+	})
+	_ = client.Handshake() // it fails in any case: the server has no such key
+	_, refusals := w.seen()
+	reasons := test.Map(refusals, func(r Refusal) Reason { return r.Reason })
+	test.Equal(t, "reasons", reasons, []Reason{OtherName})
+}
+
+// encryptedFor returns a list with one configuration of encrypted hellos, as RFC 9849 has it.
+func encryptedFor(public string, key []byte) []byte {
+	prefixed := func(b []byte) []byte { return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...) }
+	contents := slices.Concat(
+		[]byte{1},                    // the number of the key
+		[]byte{0, 0x20},              // DHKEM(X25519)
+		prefixed(key),                //
+		prefixed([]byte{0, 1, 0, 1}), // HKDF-SHA256, AES-128-GCM
+		[]byte{32, byte(len(public))},
+		[]byte(public),
+		[]byte{0, 0}, // no extensions
+	)
+	return prefixed(append([]byte{0xfe, 0x0d}, prefixed(contents)...))
+}
+
 // TestNoTLS: nothing but TLS goes through a tunnel.
 func TestNoTLS(t *testing.T) {
 	w := start(t, silentServer(t), unchanged)
@@ -664,7 +702,13 @@ func TestModel(t *testing.T) {
 		{"GET /model/gateway/../admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/%2e%2e/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/a%2f..%2f..%2fadmin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/%252e%252e/admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/a%252f..%252fadmin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/..;/admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/..%3ba=b/admin HTTP/1.1\r\n", "404", "no page"},
 		// The answer would contain the key.
+		{"trace /model/claude/v1 HTTP/1.1\r\n", "404", "no page"},
+		{"PUT /model/claude/v1 HTTP/1.1\r\n", "404", "no page"},
 		{"TRACE /model/claude/v1 HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/nothing/v1 HTTP/1.1\r\n", "404", "no page /model/nothing/v1"},
 		{"GET /model/other/v1 HTTP/1.1\r\n", "502", "other.invalid:443: tls: failed to verify certificate"},

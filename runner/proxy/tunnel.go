@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,13 +71,17 @@ func (h handler) connect(w http.ResponseWriter, r *http.Request) {
 
 // hello is the first message of a client of TLS.
 type hello struct {
-	bytes []byte // as it was read, with what followed
-	name  string // the host that the client wants to speak to; empty if it names none
+	bytes  []byte // as it was read, with what followed
+	name   string // the host that the client wants to speak to; empty if it names none
+	hidden bool   // another name is encrypted
 }
 
 // meansHost reports whether a client wants to speak to a host. A server for many hosts, such as
 // a content delivery network, answers for the host of TLS and not for the host of CONNECT.
 func (h hello) meansHost(host string) bool {
+	if h.hidden {
+		return false
+	}
 	if h.name == "" {
 		_, err := netip.ParseAddr(host)
 		return err == nil // TLS has names of hosts, and no addresses
@@ -84,6 +89,9 @@ func (h hello) meansHost(host string) bool {
 	name, err := allowlist.Name(h.name)
 	return err == nil && name == host
 }
+
+// encryptedHello is the extension of TLS in which a client encrypts the name of the host.
+const encryptedHello = 0xfe0d
 
 // errRead ends a handshake once the first message was read.
 var errRead = errors.New("read")
@@ -100,6 +108,7 @@ func readHello(ctx context.Context, conn net.Conn, from io.Reader) (hello, error
 		MinVersion: tls.VersionTLS10, // the server decides
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			h.name = info.ServerName
+			h.hidden = slices.Contains(info.Extensions, encryptedHello)
 			return nil, errRead
 		},
 	})
