@@ -230,7 +230,7 @@ func trustRows() []trustRow {
 		),
 		writes(
 			"write the temporary and cache folders of hooks and codex",
-			"for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
+			"for d in hooks agent; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
 			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new "+
 				"ws/.symphony/work/ABC-1/agent/tmp/new ws/.symphony/work/ABC-1/agent/cache/new",
 		),

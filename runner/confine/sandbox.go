@@ -437,13 +437,12 @@ func unavailable(err error) *agent.Error {
 func SandboxHint() string {
 	hint := "run symphony outside another sandbox"
 	if runtime.GOOS == "linux" {
-		hint = "install bubblewrap 0.8 or newer if agent.kind is not codex, and " +
-			"allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they " +
+		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they " +
 			"exist kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), " +
 			"or install bubblewrap with its AppArmor profile; a container must be allowed to create " +
 			"namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
-	return hint + "; or, only in a dedicated container or virtual machine, " +
+	return hint + "; or, for codex and only in a dedicated container or virtual machine, " +
 		"set codex.turn_sandbox_policy: {type: externalSandbox}: codex then does not sandbox; " +
 		"or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
 }

@@ -118,7 +118,8 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 		return err
 	}
 	name := o.command.Identifier
-	return reconcile.NewError("not_started", name+" was handed over and waits for your review", sendBackHint(name))
+	hint := sendBackHint(name) + "; if it is active again, the next pass starts it: symphony tick"
+	return reconcile.NewError("not_started", name+" was handed over and waits for your review", hint)
 }
 
 // isInReview reports whether an issue was handed over and waits for a person's review.
