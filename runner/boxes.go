@@ -98,6 +98,7 @@ func (b *boxes) enclose(s *site, argv, env []string, command string) (host.Start
 		Temp:      s.space.TmpDir,
 		Cache:     s.space.CacheDir,
 		Writable:  c.WritableRoots,
+		Secret:    c.Unreadable,
 		Tools:     filepath.Join(b.dir, toolsFolder),
 		Program:   c.Program,
 	}

@@ -179,6 +179,9 @@ func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error
 		box.Shared = r.mirrors()
 	}
 	box.Private = realDirs(states)
+	if q.Box.AccountHome != "" {
+		box.Secret = append(slices.Clone(box.Secret), q.Box.AccountHome)
+	}
 	box.Agents = realDirs(roots)
 	path := valueOf(q.Env, "PATH")
 	programs := programFiles(q.Box.Programs, path)

@@ -635,3 +635,26 @@ func TestLinksInTemp(t *testing.T) {
 	s.box.Command = []string{"sh", "-c", "cat own && ! cat secret && touch /tmp/it-writes"}
 	test.Contains(t, "what the agent read", test.Run(t, s.command()), "its own")
 }
+
+// TestHomeInShown: the home of the account is hidden where a directory above it is shown.
+func TestHomeInShown(t *testing.T) {
+	needBubblewrap(t)
+	home, err := os.MkdirTemp("/opt", "symphony-test-")
+	if err != nil {
+		t.Skip("this account can't write /opt: ", err)
+	}
+	t.Cleanup(func() { test.OK(t, os.RemoveAll(home)) })
+	s := newScene(t)
+	test.Write(t, filepath.Join(home, "secret"), "the secret\n")
+	test.Write(t, filepath.Join(home, "bin", "tool"), "a tool\n")
+	test.OK(t, os.Chmod(home, 0o755))
+	s.box.Secret = []string{home, filepath.Join(home, "missing")}
+	s.box.Readable = test.Must(ProgramDirs(filepath.Join(home, "bin"), home))
+	s.box.Command = []string{"sh", "-c", "ls " + home + " && cat " + home + "/bin/tool && ! touch " + home + "/new"}
+	test.Contains(t, "what the agent sees", test.Run(t, s.command()), "bin\na tool")
+	s.box.Command = []string{"cat", filepath.Join(home, "secret")}
+	out, err := s.command().CombinedOutput()
+	if err == nil {
+		t.Errorf("the agent read %s", out)
+	}
+}

@@ -66,6 +66,10 @@ type Box struct {
 	// are empty inside, also if a directory above them is shown.
 	Private []string
 
+	// Secret are files and directories, such as the home of the account, that are empty inside
+	// also if they are below /usr or /opt. Readable may show directories in them.
+	Secret []string
+
 	Dir     string // where Command starts; Workspace if empty
 	Network Network
 	Socket  string // where the proxy of the run listens; empty if nothing leaves the sandbox
@@ -88,6 +92,7 @@ type Layout struct {
 	Hidden []Hidden // what is in /etc and not for everyone
 	Real   []Link   // where paths of Box.Readable lead, if links are among their directories
 	Empty  []string // those of Box.Agents and Box.Private that exist
+	Secret []Hidden // those of Box.Secret that exist
 	// Resolver is the file in /run to which /etc/resolv.conf leads, such as systemd-resolved's;
 	// empty if it leads elsewhere.
 	Resolver string
@@ -118,7 +123,8 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		args = append(args, "--symlink", link.To, link.Path)
 	}
 	args = append(args, "--ro-bind", "/etc", "/etc")
-	for _, hidden := range l.Hidden {
+	secret := l.shownSecrets()
+	for _, hidden := range slices.Concat(l.Hidden, secret) {
 		if hidden.Dir {
 			args = append(args, "--tmpfs", hidden.Path)
 		} else {
@@ -174,11 +180,27 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		dir = b.Workspace
 	}
 	// What is written elsewhere would be lost with the sandbox: it is refused.
+	for _, hidden := range secret {
+		if hidden.Dir {
+			empty = append(empty, hidden.Path)
+		}
+	}
 	for _, dir := range append(empty, "/") {
 		args = append(args, "--remount-ro", dir)
 	}
 	args = append(args, "--chdir", dir, "--")
 	return append(args, b.start()...), nil
+}
+
+// shownSecrets returns what is secret in the directories that every box shows.
+func (l Layout) shownSecrets() []Hidden {
+	var secrets []Hidden
+	for _, secret := range l.Secret {
+		if slices.ContainsFunc(l.Shown, func(shown string) bool { return paths.Inside(shown, secret.Path) }) {
+			secrets = append(secrets, secret)
+		}
+	}
+	return secrets
 }
 
 // showsInTemp reports whether the box shows a directory below /tmp, such as a workspace in

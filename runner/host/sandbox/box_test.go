@@ -123,6 +123,26 @@ func TestEmpty(t *testing.T) {
 	test.Lacks(t, "arguments", line, "--tmpfs /home")
 }
 
+// TestSecret: a home below a directory that every box shows is empty, but for programs in it.
+func TestSecret(t *testing.T) {
+	b := sampleBox()
+	b.Readable = []string{"/opt/me/bin"}
+	args, err := b.Arguments(Layout{
+		Shown:  []string{"/opt"},
+		Secret: []Hidden{{Path: "/home/you", Dir: true}, {Path: "/opt/key"}, {Path: "/opt/me", Dir: true}},
+	})
+	test.OK(t, err)
+	line := strings.Join(args, " ")
+	test.Contains(
+		t, "arguments", line,
+		"--ro-bind /etc /etc --ro-bind /dev/null /opt/key --tmpfs /opt/me --proc", "--remount-ro /opt/me --remount-ro / ",
+	)
+	test.Lacks(t, "arguments", line, "/home/you")
+	if strings.Index(line, "--tmpfs /opt/me ") > strings.Index(line, "/opt/me/bin") {
+		t.Error("the programs are hidden")
+	}
+}
+
 // TestOwnPlaces: symphony shows some of its own directories, also below those that are empty.
 func TestOwnPlaces(t *testing.T) {
 	b := sampleBox()

@@ -30,6 +30,10 @@ func Prepare(b Box) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.Secret, err = existingSecrets(b.Secret)
+	if err != nil {
+		return nil, err
+	}
 	l.Real, err = realPaths(b.Readable)
 	if err != nil {
 		return nil, err
@@ -85,6 +89,27 @@ func withoutLinks(dirs []string) ([]string, error) {
 		exist = append(exist, dir)
 	}
 	return exist, nil
+}
+
+// existingSecrets returns where secrets are without links, outer ones first.
+func existingSecrets(list []string) ([]Hidden, error) {
+	var secrets []Hidden
+	for _, path := range list {
+		real, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
+			continue // there is nothing, or the agent can't read it either
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a secret for the sandbox to hide: %w", err)
+		}
+		info, err := os.Stat(real)
+		if err != nil {
+			return nil, fmt.Errorf("a secret for the sandbox to hide: %w", err)
+		}
+		secrets = append(secrets, Hidden{Path: real, Dir: info.IsDir()})
+	}
+	slices.SortFunc(secrets, func(a, b Hidden) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(secrets), nil
 }
 
 // agentPlaces returns the directories in which agents write, first those of the box.
@@ -222,6 +247,8 @@ var besideBin = []string{"lib", "lib64", "libexec"}
 // of the programs lead. home is the home of the account, of which no directory above is shown.
 func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 	var dirs []string
+	// What is in the home is hidden, also below a directory that every box shows.
+	isOpen := func(dir string) bool { return isShown(dir) && !paths.Inside(home, dir) }
 	add := func(dir string) error {
 		real, err := filepath.EvalSymlinks(dir)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -232,9 +259,9 @@ func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 		}
 		switch {
 		case real == "/" || paths.Inside(real, home):
-		case !isShown(dir): // also if it leads into one that is: /home/me/.nix-profile/bin
+		case !isOpen(dir): // also if it leads into one that is: /home/me/.nix-profile/bin
 			dirs = append(dirs, dir)
-		case !isShown(real): // the link is there
+		case !isOpen(real): // the link is there
 			dirs = append(dirs, real)
 		}
 		return nil
