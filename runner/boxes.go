@@ -139,8 +139,10 @@ func (o *Sandbox) way(c Config, env []string) (way, error) {
 	if o.Open {
 		return w, nil
 	}
-	for _, name := range service.Hosts {
-		w.rules = append(w.rules, allowlist.Rule{Host: name})
+	if o.Key == "" { // with a key the agent reaches the model by the worker alone
+		for _, name := range service.Hosts {
+			w.rules = append(w.rules, allowlist.Rule{Host: name})
+		}
 	}
 	keyed := ""
 	if o.Key != "" && service.Through == nil {

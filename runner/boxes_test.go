@@ -66,6 +66,8 @@ func TestKeyStaysOutside(t *testing.T) {
 		"MODEL_KEY=none", "PATH=/bin", "SYMPHONY_RUN_ID=run-1", "TMPDIR=/tmp",
 	})
 	test.Equal(t, "programs", request.Box.Programs, []string{"mine"})
+	tunnel := ask(t, request.Box.Socket, "CONNECT api.model.example:443 HTTP/1.1\r\nHost: a\r\n\r\n")
+	test.Contains(t, "a tunnel to the model", tunnel, "not allowed")
 	answer := ask(t, request.Box.Socket, "GET /model/mine/v1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: none\r\n\r\n")
 	test.Equal(t, "what arrives", answer, "/gateway/v1 with key secret")
 }
