@@ -122,6 +122,26 @@ func (b *boxes) enclose(s *site, argv, env []string, command string) (host.Start
 	}, nil
 }
 
+// newHome makes an empty home for verify. Agents write in their own: a line there, such as
+// npm's script-shell=/bin/true, would make every test pass.
+func (b *boxes) newHome() (string, error) {
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return "", fmt.Errorf("the home of verify: %w", err)
+	}
+	home, err := os.MkdirTemp(b.dir, "verify-home-")
+	if err != nil {
+		return "", fmt.Errorf("the home of verify: %w", err)
+	}
+	return home, nil
+}
+
+// in returns the sandbox with another home.
+func (o *Sandbox) in(home string) *Sandbox {
+	other := *o
+	other.Home = home
+	return &other
+}
+
 // way is the way of a sandbox to its network.
 type way struct {
 	rules     []allowlist.Rule // hosts that the kind and the environment of the agent name

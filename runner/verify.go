@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -214,7 +215,16 @@ func (v *verifier) runVerify(
 	in host.Workspace,
 	result reconcile.Verification,
 ) (reconcile.Verification, error) {
-	agents := v.agents.in(v.siteOf(in))
+	there := v.siteOf(in)
+	if there.Config.Sandbox != nil {
+		home, err := v.shell.boxes.newHome()
+		if err != nil {
+			return result, err
+		}
+		defer os.RemoveAll(home)
+		there.Config.Sandbox = there.Config.Sandbox.in(home)
+	}
+	agents := v.agents.in(there)
 	if !agents.site.Config.Agent.Sandboxes {
 		return v.execAlone(ctx, agents, result)
 	}
