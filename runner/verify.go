@@ -221,7 +221,7 @@ func (v *verifier) runVerify(
 		if err != nil {
 			return result, err
 		}
-		defer os.RemoveAll(home)
+		defer func() { warn(v.log, "remove the home of verify", os.RemoveAll(home)) }()
 		there.Config.Sandbox = there.Config.Sandbox.in(home)
 	}
 	agents := v.agents.in(there)
