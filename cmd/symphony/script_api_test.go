@@ -120,7 +120,7 @@ func answerLike(ts *testscript.TestScript, path string, command ...string) []byt
 // a second is of the clock that is not stopped. It also matches the addresses of logs, which
 // only the server has.
 var changing = regexp.MustCompile(
-	`"(generated_at|heartbeat_at)": ?("[^"]*"|null),|T[\d:]+\.\d+Z|,\s*"url": ?("/issues/[^"]*/log\?[^"]*"|null)`,
+	`"(generated_at|heartbeat_at|expires_at)": ?("[^"]*"|null),|T[\d:]+\.\d+Z|,\s*"url": ?("/issues/[^"]*/log\?[^"]*"|null)`,
 )
 
 // comparableLines are the lines of a JSON document without what changes.
