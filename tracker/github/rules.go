@@ -176,11 +176,14 @@ func secret(rest []string) bool {
 	switch rest[0] {
 	case "hooks", "secret-scanning":
 		return true
-	case "actions", "codespaces", "dependabot", "environments":
-		return slices.Contains(rest, "secrets") || slices.Contains(rest, "variables")
+	case "actions", "agents", "codespaces", "dependabot", "environments":
+		return slices.ContainsFunc(rest, func(part string) bool { return slices.Contains(secretLists, part) })
 	}
 	return false
 }
+
+// secretLists are the lists of secrets and variables in paths such as actions/variables.
+var secretLists = []string{"secrets", "variables", "organization-secrets", "organization-variables"}
 
 // splitPath returns the decoded parts of a path. It refuses a path that two programs may
 // understand in different ways, such as /repos/acme/app/issues/%2e%2e/hooks.

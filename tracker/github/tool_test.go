@@ -108,6 +108,8 @@ func TestToolRefuses(t *testing.T) {
 		// Secrets.
 		"GET REPO/hooks", "GET REPO/HOOKS/1", "GET REPO/hooks%2F1", "GET REPO/secret-scanning/alerts",
 		"GET REPO/actions/variables", "GET REPO/environments/x/secrets",
+		"GET REPO/actions/organization-secrets", "GET REPO/actions/organization-variables",
+		"GET REPO/agents/variables", "GET REPO/Agents/organization-variables",
 		// What reaches beyond issues.
 		"PATCH REPO",
 		"DELETE REPO",
