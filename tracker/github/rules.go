@@ -65,9 +65,11 @@ const itemRule = "items/#"
 // target is a path that the rules allow.
 type target struct {
 	path     string // begins with /repos/OWNER/NAME, or with the path of the board
+	below    string // the rest of path, such as issues/12/labels
 	escaped  string // path as it is sent, with the present name of the repository
 	repo     string // OWNER/NAME in the workflow; empty on a board
 	now      string // OWNER/NAME in escaped: repo, unless it was renamed
+	issue    int    // the number of the run's issue
 	rule     string // the path of the rule that allows a change
 	text     string // as in rule
 	creates  string // as in rule
@@ -81,53 +83,72 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 	if err != nil {
 		return target{}, err
 	}
-	repo, _, err := n.issueOf(issue.ID)
+	repo, number, err := n.issueOf(issue.ID)
 	if err != nil {
 		return target{}, err
 	}
 	now := n.present(repo) // its name after a rename
-	board := boardOf(n.o.Project)
-	for _, base := range []struct {
-		path  string
-		sent  string // instead of path
-		rules []rule
-	}{
-		{path: "/repos/" + repo, sent: "/repos/" + now, rules: changes},
-		{path: "/repos/" + now, sent: "/repos/" + now, rules: changes},
-		{path: board, sent: board, rules: onBoard},
-	} {
-		root := strings.Split(base.path, "/")[1:]
-		if len(root) == 0 || len(parts) < len(root) ||
-			!strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
-			continue
-		}
-		rest := parts[len(root):]
-		t := target{
-			path:    strings.Join(append([]string{base.path}, rest...), "/"),
-			escaped: base.sent,
-		}
-		if root[0] == "repos" {
+	for _, name := range []string{repo, now} {
+		rest, isBelow := partsBelow("/repos/"+name, parts)
+		if isBelow {
+			t := newTarget("/repos/"+name, "/repos/"+now, rest)
 			t.repo = repo
 			t.now = now
+			t.issue = number
+			return t.allowed(method, rest, changes)
 		}
-		for _, part := range rest {
-			t.escaped += "/" + url.PathEscape(part)
-		}
-		t, err = t.allowed(method, rest, base.rules)
-		own := fmt.Sprint("items/", issue.NativeRef["item"])
-		if t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
-			return t, agenttool.Refusal(
-				"path_refused",
-				"on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
-					" are allowed, the item of this run's issue",
-			)
-		}
-		return t, err
 	}
-	return target{}, agenttool.Refusal(
-		"path_refused",
-		"only paths below /repos/"+now+" are allowed, the repository of this run's issue",
-	)
+	board := boardOf(n.o.Project)
+	rest, isBelow := partsBelow(board, parts)
+	if !isBelow {
+		return target{}, agenttool.Refusal(
+			"path_refused",
+			"only paths below /repos/"+now+" are allowed, the repository of this run's issue",
+		)
+	}
+	t, err := newTarget(board, board, rest).allowed(method, rest, onBoard)
+	own := fmt.Sprint("items/", issue.NativeRef["item"])
+	if err != nil || t.rule == itemRule && t.below != own {
+		return t, agenttool.Refusal(
+			"path_refused",
+			"on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
+				" are allowed, the item of this run's issue",
+		)
+	}
+	return t, nil
+}
+
+// partsBelow returns the parts of a path below a base such as /repos/acme/shop. It is false for
+// a path elsewhere, and for an empty base.
+func partsBelow(base string, parts []string) (rest []string, isBelow bool) {
+	top := strings.Split(base, "/")[1:]
+	if len(top) == 0 || len(parts) < len(top) || !slices.EqualFunc(top, parts[:len(top)], strings.EqualFold) {
+		return nil, false
+	}
+	return parts[len(top):], true
+}
+
+// newTarget returns the target with these parts below a base. The request is sent to the same
+// parts below another base, which differs after a rename.
+func newTarget(base, sent string, rest []string) target {
+	t := target{
+		path:    strings.Join(append([]string{base}, rest...), "/"),
+		below:   strings.Join(rest, "/"),
+		escaped: sent,
+	}
+	for _, part := range rest {
+		t.escaped += "/" + url.PathEscape(part)
+	}
+	return t
+}
+
+// belowIssue returns the part of the path below the run's issue: "labels" for issues/12/labels
+// and the issue 12. It is false for the path of something else.
+func (t target) belowIssue() (below string, ofIssue bool) {
+	first, rest, _ := strings.Cut(t.below, "/")
+	digits, below, _ := strings.Cut(rest, "/")
+	number, err := strconv.Atoi(digits)
+	return below, t.repo != "" && first == "issues" && err == nil && number == t.issue
 }
 
 // allowed completes the target with the rule for it.
@@ -215,8 +236,7 @@ func splitPath(path string) ([]string, error) {
 	return parts, nil
 }
 
-// isAmbiguous reports whether two programs may understand a decoded part of a path in different
-// ways.
+// isAmbiguous reports whether two programs may understand a decoded part of a path differently.
 func isAmbiguous(part string) bool {
 	again, err := url.PathUnescape(part)
 	if err == nil && again != part { // it was escaped twice

@@ -255,24 +255,38 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 	if strings.EqualFold(strings.TrimSpace(written.Method), http.MethodGet) {
 		return false
 	}
-	if strings.Contains(written.Path, "/comments") || strings.Contains(written.Path, "/reactions") {
+	parts, err := splitPath(strings.TrimSpace(written.Path))
+	if err != nil || len(parts) < 3 {
 		return false
 	}
-	return strings.Contains(written.Path, "/issues") || strings.Contains(written.Path, "/projectsV2/")
+	if !strings.EqualFold(parts[0], "repos") { // /orgs/acme/projectsV2/4
+		return strings.EqualFold(parts[2], "projectsV2")
+	}
+	return changesIssueAt(parts[3:])
+}
+
+// changesIssueAt reports whether a change of a path below a repository, such as issues, 12 and
+// labels, changes an issue itself.
+func changesIssueAt(rest []string) bool {
+	if len(rest) == 0 || rest[0] != "issues" {
+		return false
+	}
+	isComment := len(rest) > 1 && rest[1] == "comments"
+	isBelow := len(rest) > 2 && (rest[2] == "comments" || rest[2] == "reactions")
+	return !isComment && !isBelow
 }
 
 // describes reports whether a call may change the description of issue.
 func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 	in, err := t.c.readCall(issue, args)
-	if err != nil {
+	if err != nil || in.method != http.MethodPatch {
 		return false
 	}
-	path, err := t.c.issuePath(issue.ID)
-	if err != nil {
-		return false
-	}
-	isIssue := in.target.rule == "issues/#" && in.target.path == path
-	return isIssue && in.method == http.MethodPatch && bytes.Contains(in.body, []byte(`"body"`))
+	var body map[string]json.RawMessage
+	_ = json.Unmarshal(in.body, &body) // GitHub refuses any other form
+	_, isGiven := body["body"]
+	below, ofIssue := in.target.belowIssue()
+	return isGiven && ofIssue && below == ""
 }
 
 // answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -24,11 +23,7 @@ func (c *Client) statesAfter(ctx context.Context, issue reconcile.Issue, in tool
 	if in.target.rule == itemRule {
 		return c.columnsIn(ctx, body["fields"])
 	}
-	_, number, err := c.issueOf(issue.ID)
-	if err != nil {
-		return c.renamedState(in, body), err
-	}
-	below, ofIssue := belowIssue(in.target.path, number)
+	below, ofIssue := in.target.belowIssue()
 	if !ofIssue {
 		return c.renamedState(in, body), nil
 	}
@@ -40,15 +35,6 @@ func (c *Client) statesAfter(ctx context.Context, issue reconcile.Issue, in tool
 		return nil, nil
 	}
 	return c.labelledState(ctx, issue.ID, in, below, body["labels"])
-}
-
-// belowIssue returns the part of a path below an issue: labels for
-// /repos/acme/shop/issues/12/labels and 12. ok is false for the path of something else.
-func belowIssue(path string, number int) (below string, ok bool) {
-	_, rest, ofIssue := strings.Cut(path, "/issues/")
-	first, below, _ := strings.Cut(rest, "/")
-	n, err := strconv.Atoi(first)
-	return below, ofIssue && err == nil && n == number
 }
 
 // labelledState returns the state of the issue after a change of its labels. given are the
@@ -87,12 +73,15 @@ func (c *Client) labelledState(
 	return []string{cmp.Or(text.First(c.o.StateLabels, has), "open")}, nil
 }
 
-// renamedState returns the new name of a label that is a state.
+// renamedState returns the new name of a label if its old or its new name is a state: the issue
+// may have the label.
 func (c *Client) renamedState(in toolCall, body map[string]json.RawMessage) []string {
-	_, label, ofLabel := strings.Cut(in.target.path, "/labels/")
-	isIt := func(l string) bool { return reconcile.SameState(l, label) }
+	label, ofLabel := strings.CutPrefix(in.target.below, "labels/")
 	name := textOf(body["new_name"])
-	if !ofLabel || name == "" || !slices.ContainsFunc(c.o.StateLabels, isIt) {
+	isState := func(l string) bool {
+		return reconcile.SameState(l, label) || reconcile.SameState(l, name)
+	}
+	if !ofLabel || name == "" || !slices.ContainsFunc(c.o.StateLabels, isState) {
 		return nil
 	}
 	return []string{name}

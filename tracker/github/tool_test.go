@@ -278,11 +278,14 @@ func TestToolRecords(t *testing.T) {
 	a, _ = use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop"}`)
 	test.Equal(t, "no JSON", a.Text, `{"status":502,"body":"no JSON [token]"}`)
 	for args, want := range map[string][2]bool{ // changes the issue, describes it
-		`{"method": "GET", "path": "/repos/acme/web-shop/issues/12"}`:                               {false, false},
-		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state":"closed"}}`: {true, false},
-		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"body":"x"}}`:       {true, true},
-		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/13", "body": {"body":"x"}}`:       {true, false},
-		`{"method": "POST", "path": "/repos/acme/web-shop/issues/12/labels", "body": ["x"]}`:        {true, false},
+		`{"method": "GET", "path": "/repos/acme/web-shop/issues/12"}`:                                 {false, false},
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state":"closed"}}`:   {true, false},
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"body":"x"}}`:         {true, true},
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/012", "body": {"b\u006fdy":"x"}}`:   {true, true},
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"title":"\"body\""}}`: {true, false},
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/13", "body": {"body":"x"}}`:         {true, false},
+		`{"method": "DELETE", "path": "/repos/acme/web-shop/issues/12/labels/comments"}`:              {true, false},
+		`{"method": "POST", "path": "/repos/acme/web-shop/issues/12/labels", "body": ["x"]}`:          {true, false},
 		comment: {false, false},
 		`[]`:    {false, false},
 	} {
@@ -469,6 +472,34 @@ func TestToolPlaces(t *testing.T) {
 		json.RawMessage(`{"method": "GET", "path": "/repos/acme/web-shop"}`),
 	); a.Success {
 		t.Error("an id without its repository was accepted")
+	}
+}
+
+// A repository may be called as a part of a path is. A change of its issues is still seen.
+func TestToolInRepositoryCalledIssues(t *testing.T) {
+	for name, want := range map[string]struct {
+		changes bool
+		moves   []string
+	}{
+		`"PATCH", "path": "REPO/issues/12", "body": {"state": "closed"}`:             {true, []string{"closed"}},
+		`"PATCH", "path": "REPO/issues/13", "body": {"state": "closed"}`:             {true, nil},
+		`"POST", "path": "REPO/issues/12/comments", "body": {"body": "x"}`:           {false, nil},
+		`"POST", "path": "REPO/issues/comments/12/reactions"`:                        {false, nil},
+		`"POST", "path": "REPO/labels", "body": {"name": "x"}`:                       {false, nil},
+		`"PATCH", "path": "REPO/labels/x", "body": {"new_name": "Human Review"}`:     {false, []string{"Human Review"}},
+		`"PATCH", "path": "REPO/labels/todo", "body": {"new_name": "Later"}`:         {false, []string{"Later"}},
+		`"PATCH", "path": "REPO/labels/x", "body": {"new_name": "y"}`:                {false, nil},
+		`"PATCH", "path": "REPO/labels/human%20review", "body": {"color": "ffffff"}`: {false, nil},
+	} {
+		for _, repo := range []string{"acme/web-shop", "acme/issues", "acme/labels", "acme/comments", "repos/reactions"} {
+			_, tool := toolOf(t, func(o *Options) {
+				o.Repositories = []string{repo}
+				o.StateLabels = []string{"Todo", "Human Review"}
+			})
+			args := json.RawMessage(`{"method": ` + strings.ReplaceAll(name, "REPO", "/repos/"+repo) + "}")
+			moves := test.Must(tool.MovesTo(t.Context(), runIssue, args))
+			test.Equal(t, string(args), []any{tool.ChangesIssue(args), moves}, []any{want.changes, want.moves})
+		}
 	}
 }
 
