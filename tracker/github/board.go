@@ -55,7 +55,10 @@ func (c *Client) board(ctx context.Context) (listed, error) {
 		if data.Owner.Project == nil {
 			return nodes[json.RawMessage]{}, c.noBoard()
 		}
-		found.me = c.me(data.Viewer)
+		found.me, err = c.me(data.Viewer)
+		if err != nil {
+			return nodes[json.RawMessage]{}, err
+		}
 		for _, raw := range data.Owner.Project.Items.Nodes {
 			r, ours := c.onBoard(raw)
 			at := ref{r.Repo, r.Number}

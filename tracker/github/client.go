@@ -44,12 +44,20 @@ func connect(o Options) (*Client, error) {
 	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
 }
 
-// me returns the login of the token's account, if the workflow asks for it.
-func (c *Client) me(viewer account) string {
-	if strings.EqualFold(c.o.Assignee, "me") {
-		return viewer.Login
+// me returns the login of the token's account if the workflow asks for it, and else nothing. An
+// answer without the login is an error: no issue would be the account's.
+func (c *Client) me(viewer account) (string, error) {
+	if !strings.EqualFold(c.o.Assignee, "me") {
+		return "", nil
 	}
-	return ""
+	if viewer.Login == "" {
+		return "", c.unknownViewer()
+	}
+	return viewer.Login, nil
+}
+
+func (c *Client) unknownViewer() error {
+	return c.Fail("github_unknown_payload", "the answer does not say whose the token is")
 }
 
 // noRepository returns the error of a repository whose issues the token does not see. said is

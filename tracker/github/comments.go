@@ -55,8 +55,8 @@ func (c comments) comment(w wireComment) reconcile.Comment {
 }
 
 // read reads the first 500 comments that were made after since, and returns the newest of them
-// first: GitHub lists the oldest first. The code of the error is issue_not_found if the issue is
-// not visible.
+// first: GitHub lists the oldest first. The code of the error is issue_not_found if the issue
+// is not visible.
 func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {

@@ -94,7 +94,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	}
 	build := func() (string, map[string]any) { return document("issues") + c.issueFields(), vars }
 	me := ""
-	records := map[int]record{} // an issue that changes between two requests is on both pages
+	var records recordSet // an issue that changes between two requests is on both pages
 	err := transport.Pages(c.api, "issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
 		data, _, err := queryIssues[struct {
 			Viewer     account `json:"viewer"`
@@ -112,25 +112,48 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 		if data.Repository == nil {
 			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
 		}
-		me = c.me(data.Viewer)
+		me, err = c.me(data.Viewer)
+		if err != nil {
+			return nodes[json.RawMessage]{}, err
+		}
 		c.rename(repo, data.Repository.Name)
-		for i, raw := range data.Repository.Issues.Nodes {
-			r := fromGraphQL(repo, "", raw)
-			records[cmp.Or(r.Number, -1-len(records)-i)] = r
+		for _, raw := range data.Repository.Issues.Nodes {
+			records.put(fromGraphQL(repo, "", raw))
 		}
 		return data.Repository.Issues, nil
 	})
 	if err != nil {
 		return listed{}, err
 	}
-	return listed{records: sorted(records), me: me}, nil
+	return listed{records: records.sorted(), me: me}, nil
+}
+
+// recordSet is a set of records, each issue once. Malformed records without a number are all
+// different.
+type recordSet struct {
+	numbered   map[int]record
+	unnumbered []record
+}
+
+// put adds a record, or replaces the record with its number.
+func (s *recordSet) put(r record) {
+	if r.Number == 0 {
+		s.unnumbered = append(s.unnumbered, r)
+		return
+	}
+	if s.numbered == nil {
+		s.numbered = map[int]record{}
+	}
+	s.numbered[r.Number] = r
 }
 
 // sorted returns the records by their numbers.
-func sorted(records map[int]record) []record {
-	return slices.SortedFunc(maps.Values(records), func(a, b record) int {
+func (s *recordSet) sorted() []record {
+	all := slices.AppendSeq(slices.Clone(s.unnumbered), maps.Values(s.numbered))
+	slices.SortFunc(all, func(a, b record) int {
 		return cmp.Or(a.Number-b.Number, strings.Compare(a.Malformed, b.Malformed))
 	})
+	return all
 }
 
 // changed brings the list in Memory up to date, by a conditional request for each repository,
@@ -175,7 +198,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 	return listed{records: records, me: l.Me}, nil
 }
 
-// login asks for the login of the token's account.
+// login asks for the login of the token's account, as me returns it.
 func (c *Client) login(ctx context.Context) (string, error) {
 	data, _, err := graphQL[struct {
 		Viewer account `json:"viewer"`
@@ -183,7 +206,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return data.Viewer.Login, nil
+	return c.me(data.Viewer)
 }
 
 // settings are the settings on which the list in Memory depends.
@@ -261,23 +284,22 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 // merge returns the records with the changes, the later the more recent, without issues that
 // are no candidates for the states.
 func (c *Client) merge(records, changes []record, wanted map[string]bool) []record {
-	byNumber := map[int]record{}
+	var merged recordSet
 	for _, r := range records {
-		byNumber[r.Number] = r
+		if r.Number != 0 { // else the changes contain it again, or it was mended
+			merged.put(r)
+		}
 	}
-	delete(byNumber, 0) // of malformed records; their numbers are unknown
 	for _, r := range changes {
 		switch {
 		case r.pull:
-		case r.Number == 0:
-			byNumber[-1-len(byNumber)] = r
-		case c.in(wanted, r):
-			byNumber[r.Number] = r
+		case r.Number == 0 || c.in(wanted, r):
+			merged.put(r)
 		default:
-			delete(byNumber, r.Number)
+			delete(merged.numbered, r.Number)
 		}
 	}
-	return sorted(byNumber)
+	return merged.sorted()
 }
 
 // mayBeBlocked reports whether an open or unknown issue blocks the issue.
@@ -295,7 +317,12 @@ func (c *Client) elsewhere(r record) bool {
 
 // blockersOf reads the issues for which due is true again, with their blockers: the list
 // contains only their number.
-func (c *Client) blockersOf(ctx context.Context, repo string, p *storedPart, due func(record) bool) (*storedPart, error) {
+func (c *Client) blockersOf(
+	ctx context.Context,
+	repo string,
+	p *storedPart,
+	due func(record) bool,
+) (*storedPart, error) {
 	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
 	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })
 	if len(refs) == 0 {

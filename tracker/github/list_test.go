@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
@@ -435,4 +436,34 @@ func TestRenamedRepository(t *testing.T) {
 	issues := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
 	test.Equal(t, "repository for prompts", issues[0].NativeRef["repo"], any("acme/shop"))
 	test.Equal(t, "project", issues[0].Project, testRepo)
+
+	test.OK(t, s.Rename("acme/shop", testRepo))
+	s.later()
+	test.Must(s.Comment("1", "", "Hello again."))
+	s.want("with its old name", "1")
+	issues = test.Must(s.client().Candidates(t.Context(), []string{"open"}))
+	test.Equal(t, "repository for prompts", issues[0].NativeRef["repo"], any(testRepo))
+}
+
+// Every malformed record is reported, also those whose number is not known.
+func TestMalformedRecordsWithoutNumber(t *testing.T) {
+	c := newScene(t).client()
+	closed := record{Repo: testRepo, Number: 5, Closed: true}
+	changes := []record{{Malformed: "a"}, closed, {Malformed: "b"}}
+	merged := c.merge([]record{{Repo: testRepo, Number: 5}}, changes, map[string]bool{"open": true})
+	test.Equal(t, "records", text.Map(merged, func(r record) string { return r.Malformed }), []string{"a", "b"})
+}
+
+// Without the login of the token's account no issue would be assigned to it.
+func TestAnswerWithoutLogin(t *testing.T) {
+	s := &recorder{answers: slices.Repeat([]recorded{{200, `{"data": {"viewer": null, "repository": {"nameWithOwner": ` +
+		`"acme/web-shop", "issues": {"nodes": []}}}}`, ""}}, 2)}
+	change := func(o *Options) {
+		ofTestRepo(o)
+		o.Assignee = "me"
+	}
+	c := clientOf(t, serving(t, s.ServeHTTP), change)
+	wantCode(t, test.Err(c.Candidates(t.Context(), []string{"open"})), "github_unknown_payload")
+	s.answers = []recorded{{200, `{"data": {"r0": {"nameWithOwner": "acme/web-shop", "i0": null}}}`, ""}}
+	wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"12"})), "github_unknown_payload")
 }

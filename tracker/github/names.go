@@ -14,8 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// names translates the names of issues and repositories: of GitHub, the workflow and people. It
-// sends nothing.
+// names translates the names of issues and repositories between GitHub, the workflow and
+// people. It sends nothing.
 type names struct {
 	api *transport.Client
 	o   Options
@@ -125,12 +125,19 @@ func (n *names) present(repo string) string {
 // rename records the present name of a repository, and warns once if the workflow uses another
 // name.
 func (n *names) rename(repo, name string) {
-	if name == "" || strings.EqualFold(repo, name) {
+	if name == "" {
 		return
 	}
+	former := strings.ToLower(repo)
 	n.mu.Lock()
-	n.renamed[strings.ToLower(repo)] = name
+	n.renamed[former] = name
+	if strings.EqualFold(repo, name) { // it has its name back
+		delete(n.renamed, former)
+	}
 	n.mu.Unlock()
+	if strings.EqualFold(repo, name) {
+		return
+	}
 	n.api.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))
 }
 

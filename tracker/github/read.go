@@ -106,8 +106,11 @@ func (c *Client) readBatch(
 		return err
 	}
 	var viewer account
-	_ = json.Unmarshal((*data)["viewer"], &viewer)
-	me := c.me(viewer)
+	_ = json.Unmarshal((*data)["viewer"], &viewer) // me refuses an answer without it
+	me, err := c.me(viewer)
+	if err != nil {
+		return err
+	}
 	answers, err := c.repositoriesIn(*data, repos)
 	if err != nil {
 		return err

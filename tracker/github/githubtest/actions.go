@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Check is a check of a commit: a job of GitHub Actions if Workflow is set, a check of another
@@ -171,10 +169,11 @@ func (d *data) jobs(is func(Check) bool) (found []*Check) {
 
 // job returns the job with a number; nil if there is none.
 func (d *data) job(number string) *Check {
-	return text.First(
-		d.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }),
-		func(*Check) bool { return true },
-	)
+	found := d.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number })
+	if len(found) == 0 {
+		return nil
+	}
+	return found[0]
 }
 
 // jobLog redirects to the log of a job, on a host that must not get the token.
@@ -202,7 +201,6 @@ type logHost struct{ *Server }
 func (s logHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	job := s.job(strings.TrimPrefix(r.URL.Path, "/logs/"))
-	_ = s.storage
 	if r.Header.Get("Authorization") != "" {
 		s.Errorf("the token was sent to the host of a log")
 	}

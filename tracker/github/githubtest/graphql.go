@@ -304,7 +304,10 @@ func (r *repository) timelineNodes(i *Issue, args map[string]any) connection {
 // ordered sorts nodes by the argument orderBy; by creation, the oldest first, by default.
 func ordered(list connection, args map[string]any) connection {
 	order, _ := args["orderBy"].(map[string]any)
-	by := cmp.Or(map[any]string{"UPDATED_AT": "updatedAt"}[order["field"]], "createdAt")
+	by := "createdAt"
+	if order["field"] == "UPDATED_AT" {
+		by = "updatedAt"
+	}
 	slices.SortStableFunc(list, func(a, b node) int { return a[by].(time.Time).Compare(b[by].(time.Time)) })
 	if order["direction"] == "DESC" {
 		slices.Reverse(list)
@@ -382,7 +385,7 @@ func (x *execution) closingNodes(i *Issue, closed bool) connection {
 				continue
 			}
 			author := node{
-				"__typename": map[bool]string{true: "Bot", false: "User"}[p.Bot],
+				"__typename": accountType(p.Bot),
 				"login":      p.issue.Author,
 			}
 			if p.issue.Author == "ghost" {
@@ -401,6 +404,13 @@ func (x *execution) closingNodes(i *Issue, closed bool) connection {
 		}
 	}
 	return list
+}
+
+func accountType(isBot bool) string {
+	if isBot {
+		return "Bot"
+	}
+	return "User"
 }
 
 func (x *execution) pullNodes(r *repository, args map[string]any) connection {
@@ -524,7 +534,7 @@ func (r Review) node(id int64) node {
 	lines := connection{}
 	if r.Author != "" {
 		author = node{
-			"__typename": map[bool]string{true: "Bot", false: "User"}[r.Bot],
+			"__typename": accountType(r.Bot),
 			"login":      r.Author,
 		}
 	}
