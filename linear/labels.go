@@ -46,7 +46,9 @@ type wireChange struct {
 // with which the issue was created.
 func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
 	vars := map[string]any{"id": issueID, "first": historyPage}
-	var labels []wireLabel
+	// A label that is set while the pages are read has its change on none of them, so that an
+	// older change would count for it.
+	var present []wireLabel
 	var changes []wireChange
 	err := transport.Pages(c.Client, "changes of the issue", vars, func() (page list[wireChange], err error) {
 		data, err := ask[struct {
@@ -61,7 +63,9 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 		if err != nil {
 			return page, err
 		}
-		labels = data.Issue.Labels.Nodes
+		if vars["after"] == nil {
+			present = data.Issue.Labels.Nodes
+		}
 		page = data.Issue.History
 		changes = append(changes, page.Nodes...)
 		page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(changes) < maxHistory
@@ -70,7 +74,7 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 	if err != nil {
 		return nil, err
 	}
-	return text.Map(labels, func(l wireLabel) reconcile.LabelSet { return c.labelSet(l, changes) }), nil
+	return text.Map(present, func(l wireLabel) reconcile.LabelSet { return c.labelSet(l, changes) }), nil
 }
 
 // labelSet returns who set a label, by the changes of its issue.
@@ -104,7 +108,10 @@ func (c *Client) labelSet(l wireLabel, changes []wireChange) reconcile.LabelSet 
 		}
 	}
 	if last.Bot != nil {
-		set.By = c.Scrub(text.OrEmpty(last.Bot).Name)
+		set.By = c.Scrub(last.Bot.Name)
+		return set
+	}
+	if last.Actor == nil {
 		return set
 	}
 	set.By = c.Scrub(strings.TrimSpace(last.Actor.Name))

@@ -2,6 +2,10 @@ package linear_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +131,11 @@ func TestLabelsOfOverlappingChanges(t *testing.T) {
 		},
 		"a bot in kim's name": {entry("bot", "05", "05", adds), "2026-03-01T10:00:00.000Z", "Slack"},
 		"an automation":       {entry("nobody", "05", "05", adds), "2026-03-01T10:00:00.000Z", ""},
+		"an automation, of unknown end": {
+			strings.Replace(entry("nobody", "05", "05", adds), `"updatedAt"`, `"was"`, 1),
+			"2026-03-01T10:00:00.000Z",
+			"",
+		},
 		"another label": {
 			entry("kim", "05", "05", `"addedLabelIds": ["l2"]`),
 			"2026-03-01T10:00:00.000Z",
@@ -143,4 +152,32 @@ func TestLabelsOfOverlappingChanges(t *testing.T) {
 			t.Error("a program counts as an operator")
 		}
 	}
+}
+
+// A label that is set while the pages of the history are read has its change on none of them.
+// It is nobody's, and not the person's who set it long ago.
+func TestLabelSetBetweenPages(t *testing.T) {
+	const label = `{"id": %q, "name": %[1]q, "createdAt": "2026-03-01T10:00:00.000Z", ` +
+		`"updatedAt": "2026-03-01T10:00:00.000Z"}`
+	const change = `{"addedLabelIds": [%q], "createdAt": "2026-03-01T12:00:00.000Z", ` +
+		`"updatedAt": "2026-03-01T12:00:00.000Z", "actor": {"id": "k", "name": "kim"}}`
+	const answer = `{"data": {"issue": {"labels": {"nodes": [%s]}, ` +
+		`"history": {"nodes": [%s], "pageInfo": {"hasNextPage": %t, "endCursor": "c"}}}}}`
+	bug := fmt.Sprintf(label, "bug")
+	wide := fmt.Sprintf(label, "wide")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		page := fmt.Sprintf(answer, bug, fmt.Sprintf(change, "bug"), true)
+		if strings.Contains(string(body), `"after":"c"`) {
+			page = fmt.Sprintf(answer, bug+","+wide, fmt.Sprintf(change, "wide"), false)
+		}
+		_, _ = io.WriteString(w, page)
+	}))
+	t.Cleanup(srv.Close)
+	sets := test.Must(clientOf(srv.URL).LabelsSet(t.Context(), "i"))
+	test.Equal(t, "labels", test.Map(sets, func(l reconcile.LabelSet) string { return l.Label + " " + l.By }),
+		[]string{"bug kim"})
 }

@@ -50,7 +50,9 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 	}
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name, "number": number, "before": nil}
-	var issue *labelsOf
+	// A label that is set while the pages are read has its event on none of them, so that an
+	// older event would count for it.
+	var present *labelsOf
 	var me string
 	last := map[string]labelEvent{} // by the id of the label
 	for range maxEventPages {
@@ -64,25 +66,28 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 			return nil, err
 		}
 		me = data.Viewer.Login
-		issue = data.Repository.Issue
-		if issue == nil {
+		page := data.Repository.Issue
+		if page == nil {
 			return nil, c.missing(issueID)
 		}
 		if me == "" {
-			return nil, c.Fail("github_unknown_payload", "the answer does not say whose the token is")
+			return nil, c.unknownViewer()
 		}
-		for _, event := range slices.Backward(issue.Events.Nodes) {
+		if present == nil {
+			present = page
+		}
+		for _, event := range slices.Backward(page.Events.Nodes) {
 			if _, later := last[event.Label.ID]; !later {
 				last[event.Label.ID] = event
 			}
 		}
-		if !issue.Events.PageInfo.HasPreviousPage {
+		if !page.Events.PageInfo.HasPreviousPage {
 			break
 		}
-		vars["before"] = issue.Events.PageInfo.StartCursor
+		vars["before"] = page.Events.PageInfo.StartCursor
 	}
 	var sets []reconcile.LabelSet
-	for _, label := range issue.Labels.Nodes {
+	for _, label := range present.Labels.Nodes {
 		set := reconcile.LabelSet{Label: c.Scrub(strings.ToLower(label.Name))}
 		if label.UpdatedAt != nil && (label.CreatedAt == nil || !label.UpdatedAt.Equal(*label.CreatedAt)) {
 			set.ChangedAt = label.UpdatedAt.UTC()

@@ -2,10 +2,12 @@ package github
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
@@ -82,6 +84,26 @@ func TestLabelsSet(t *testing.T) {
 	for _, id := range []string{"2", "x"} {
 		wantCode(t, test.Err(c.LabelsSet(t.Context(), id)), "issue_not_found")
 	}
+}
+
+// A label that is set while the pages of the timeline are read has its event on none of them. It
+// is nobody's, and not the person's who set it long ago.
+func TestLabelSetBetweenPages(t *testing.T) {
+	const answer = `{"data": {"viewer": {"login": "ann"}, "repository": {"issue": {
+		"labels": {"nodes": [%s]},
+		"timelineItems": {"nodes": [%s], "pageInfo": {"hasPreviousPage": true, "startCursor": "c"}}}}}}`
+	const bug, wide = `{"id": "l1", "name": "bug"}`, `{"id": "l2", "name": "wide"}`
+	event := func(label string) string {
+		return fmt.Sprintf(`{"createdAt": "2026-03-01T12:00:00Z", "label": {"id": %q},
+			"actor": {"__typename": "User", "login": "kim", "databaseId": 5}}`, label)
+	}
+	s := &recorder{answers: []recorded{
+		{200, fmt.Sprintf(answer, bug, event("l1")), ""},
+		{200, strings.Replace(fmt.Sprintf(answer, bug+","+wide, event("l2")), "true", "false", 1), ""},
+	}}
+	sets := test.Must(clientOf(t, serving(t, s.ServeHTTP), ofTestRepo).LabelsSet(t.Context(), "12"))
+	test.Equal(t, "labels", text.Map(sets, func(l reconcile.LabelSet) string { return l.Label + " " + l.By }),
+		[]string{"bug kim"})
 }
 
 func ofTestRepo(o *Options) { o.Repositories = []string{testRepo} }
