@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -80,11 +79,10 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	isNamed := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	if !isNamed(issue.ID) && !isNamed(issue.Identifier) { // it changes other issues
+	if !in.names(issue.ID) && !in.names(issue.Identifier) { // it changes other issues
 		return nil, nil
 	}
-	leaves := takenAway().FindString(in.query + string(in.variables))
+	leaves := takenAway().FindString(in.unescaped())
 	states := text.Filter(append(fields, leaves), func(f string) bool {
 		return f != "" && !strings.HasSuffix(f, "Update")
 	})

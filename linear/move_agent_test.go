@@ -7,7 +7,31 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// However an agent writes the identifier of its issue, the call is about that issue.
+func TestMovesToFindsTheIssue(t *testing.T) {
+	tool := &tool{}
+	issue := reconcile.Issue{ID: "1f0c", Identifier: "ABC-1"}
+	archive := func(id string) string {
+		return `{"query": "mutation { issueArchive(id: \"` + id + `\") { success } }"}`
+	}
+	for args, want := range map[string]string{
+		archive("ABC-1"):       "[issueArchive]",
+		archive("abc-1"):       "[issueArchive]",
+		archive(`\u0041BC-1`):  "[issueArchive]",
+		archive(`\\u0041BC-1`): "[issueArchive]",
+		archive("ABC-2"):       "[]",
+		`{"query": "mutation($i: String!) { issueArchive(id: $i) { success } }", ` +
+			`"variables": {"i": "\u0041BC-1"}}`: "[issueArchive]",
+		`{"query": "mutation($in: X!) { issueUpdate(id: \"ABC-1\", input: $in) { success } }", ` +
+			`"variables": {"in": {"team\u0049d": "t"}}}`: "[teamId]",
+	} {
+		states := test.Must(tool.movesTo(t.Context(), issue, json.RawMessage(args)))
+		test.Equal(t, args, fmt.Sprint(states), want)
+	}
+}
 
 // TestStateIDs finds the states that a mutation of an agent names, or that it may name others.
 func TestStateIDs(t *testing.T) {

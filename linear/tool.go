@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -132,10 +133,13 @@ func summary(args json.RawMessage) string {
 
 // describes reports whether the call may change the description of issue.
 func describes(issue reconcile.Issue, args json.RawMessage) bool {
-	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	updates := has("issueUpdate") || has("issueBatchUpdate")
-	isNamed := has(issue.ID) || has(issue.Identifier)
-	return has("description") && updates && isNamed
+	in, err := readInput(args)
+	if err != nil || !in.mutates() {
+		return false
+	}
+	isUpdate := func(field string) bool { return field == "issueUpdate" || field == "issueBatchUpdate" }
+	isNamed := in.names(issue.ID) || in.names(issue.Identifier)
+	return isNamed && in.names("description") && slices.ContainsFunc(in.rootFields(), isUpdate)
 }
 
 // executed is Linear's answer to a document.
@@ -194,14 +198,34 @@ type input struct {
 	doc       *ast.QueryDocument
 }
 
+// names reports whether the query or the variables contain a word, such as ABC-1, in letters of
+// any case.
+func (in input) names(word string) bool {
+	return word != "" && strings.Contains(strings.ToLower(in.unescaped()), strings.ToLower(word))
+}
+
+// unescaped returns the query and the variables without escapes of letters: ABC-1 is written
+// "\u0041BC-1", too.
+func (in input) unescaped() string {
+	var variables any
+	_ = json.Unmarshal(in.variables, &variables) // an object, or nothing
+	query := escape().ReplaceAllStringFunc(in.query, func(escaped string) string {
+		code, _ := strconv.ParseUint(escaped[2:], 16, 16) // four digits, by the pattern
+		return string(rune(code))
+	})
+	return query + string(text.JSON(variables))
+}
+
+var escape = text.Pattern(`\\u[0-9A-Fa-f]{4}`)
+
 func (in input) mutates() bool { return in.doc.Operations[0].Operation == ast.Mutation }
 
 func (in input) rootFields() []string {
 	return text.Map(in.fields(in.doc.Operations[0].SelectionSet), func(f *ast.Field) string { return f.Name })
 }
 
-// fields lists the fields of a selection set and of its fragments. Each fragment is
-// included once, even if it contains itself.
+// fields lists the fields of a selection set and of its fragments. Each fragment is included
+// once, even if it contains itself.
 func (in input) fields(set ast.SelectionSet) (fields []*ast.Field) {
 	entered := map[string]bool{}
 	var collect func(ast.SelectionSet)

@@ -464,6 +464,8 @@ func TestToolDescribes(t *testing.T) {
 		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {stateId: \"s\"}) { success } }"}`:                    false,
 		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`:      false,
 		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:            false,
+		`{"query":"mutation { issueUpdate(id: \"abc-1\", input: {d\u0065scription: \"Two.\"}) { success } }"}`:       true,
+		`{"query":"query { issue(id: \"id-1\") { description } } # issueUpdate"}`:                                    false,
 	} {
 		test.Equal(t, args, tool.Describes(issue, json.RawMessage(args)), want)
 	}
