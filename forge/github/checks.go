@@ -28,8 +28,8 @@ type commit struct {
 	} `json:"statusCheckRollup"`
 }
 
-// check is a CheckRun or a StatusContext, in GitHub's words. A CheckRun with a workflow belongs
-// to GitHub Actions.
+// check is a CheckRun or a StatusContext, in GitHub's words. A CheckRun with a workflow
+// belongs to GitHub Actions.
 type check struct {
 	Name       string `json:"name"`
 	URL        string `json:"url"`
@@ -207,11 +207,10 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	if p.Base == nil {
 		return nil, nil
 	}
-	names := p.Base.checks()
-	names = names[:min(len(names), reconcile.MaxChecks)]
-	names = text.Map(names, func(name string) string { return text.Short(name, maxName) })
+	names := text.Map(p.Base.checks(), func(name string) string { return text.Short(name, maxName) })
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	names = slices.Compact(names)
+	return names[:min(len(names), reconcile.MaxChecks)], nil
 }
 
 // branchRules are a branch with its classic protection and its rulesets, as far as they

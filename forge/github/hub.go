@@ -167,12 +167,16 @@ func (h hub) noPull(right string, number int) error {
 
 // number implements reconcile.Forge: 12 for https://github.com/acme/shop/pull/12.
 func (h hub) number(address string) (number int, here bool) {
-	repository, digits, _ := strings.Cut(address, "/pull/")
-	n, err := strconv.Atoi(digits)
+	const before = "/pull/" // also the end of a repository that is called pull
+	at := strings.LastIndex(address, before)
+	if at < 0 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(address[at+len(before):])
 	if err != nil || n < 1 {
 		return 0, false
 	}
-	u, err := url.Parse(repository)
+	u, err := url.Parse(address[:at])
 	if err != nil || !strings.EqualFold(u.Path, "/"+h.o.Repository) {
 		return n, false
 	}

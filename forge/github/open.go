@@ -11,53 +11,62 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// open implements reconcile.Forge. It asks for the pull requests of the branch first.
+// open implements reconcile.Forge.
 func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
+	opened, err := h.findOrCreate(ctx, n)
+	if refuses(err, "pull request already exists") {
+		// Somebody else just opened it, so the list contains it now.
+		return h.findOrCreate(ctx, n)
+	}
+	return opened, err
+}
+
+// findOrCreate asks for the pull requests of the branch, and creates one if there is none.
+func (h hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
 	opened := reconcile.OpenedPull{By: h.o.By}
-	for isRepeated := false; ; isRepeated = true {
-		known, err := h.find(ctx, n)
+	known, err := h.find(ctx, n)
+	if err != nil {
+		return opened, err
+	}
+	if known.URL != "" {
+		opened.URL = known.URL
+		opened.ID = known.ID
+		return opened, nil
+	}
+	if n.Base == "" { // the default branch may be renamed since the work began
+		n.Base, err = h.defaultBranch(ctx)
 		if err != nil {
 			return opened, err
 		}
-		if known.URL != "" {
-			opened.URL = known.URL
-			opened.ID = known.ID
-			return opened, nil
-		}
-		if n.Base == "" { // the default branch may be renamed since the work began
-			n.Base, err = h.defaultBranch(ctx)
-			if err != nil {
-				return opened, err
-			}
-		}
-		made, err := send[struct {
-			URL string `json:"html_url"`
-			ID  string `json:"node_id"`
-		}](ctx, h, http.MethodPost, "/pulls", map[string]string{
-			"title": n.Title,
-			"body":  n.Body,
-			"head":  n.Branch,
-			"base":  n.Base,
-		})
-		if err == nil {
-			opened.URL = made.URL
-			opened.ID = made.ID
-			opened.Opened = true
-			return opened, nil
-		}
-		refused := func(reason string) bool {
-			return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
-		}
-		switch {
-		case refused("No commits between"):
-			return opened, nil
-		case refused("head invalid"):
-			return opened, errors.Join(err, reconcile.ErrNoBranch)
-		case !refused("pull request already exists") || isRepeated:
-			return opened, err
-		}
-		// Somebody else just opened it, so the list contains it now.
 	}
+	made, err := send[struct {
+		URL string `json:"html_url"`
+		ID  string `json:"node_id"`
+	}](ctx, h, http.MethodPost, "/pulls", map[string]string{
+		"title": n.Title,
+		"body":  n.Body,
+		"head":  n.Branch,
+		"base":  n.Base,
+	})
+	switch {
+	case refuses(err, "No commits between"):
+		return opened, nil
+	case refuses(err, "head invalid"):
+		return opened, errors.Join(err, reconcile.ErrNoBranch)
+	case err != nil:
+		return opened, err
+	case made.URL == "":
+		return opened, h.Fail("forge_unknown_payload", "the new pull request has no address")
+	}
+	opened.URL = made.URL
+	opened.ID = made.ID
+	opened.Opened = true
+	return opened, nil
+}
+
+// refuses reports whether GitHub did not make a change for a reason, such as "head invalid".
+func refuses(err error, reason string) bool {
+	return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
 }
 
 // defaultBranch returns the default branch of the repository.

@@ -3,6 +3,9 @@ package github
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -337,6 +340,33 @@ func TestNumberAtAnotherHost(t *testing.T) {
 		number, here := forge.Number(c.address)
 		test.Equal(t, c.api+" "+c.address, fmt.Sprint(number, here), c.want)
 	}
+}
+
+// The name of a repository may be a part of the addresses of pull requests.
+func TestNumberInRepositoryCalledPull(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.connect(func(o *Options) { o.Repository = "pull/pull" })
+	number, here := p.Number("https://github.com/pull/pull/pull/12")
+	test.Equal(t, "number", fmt.Sprint(number, here), "12 true")
+}
+
+// A pull request without an address is none that was opened.
+func TestOpenedWithoutAddress(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := "{}"
+		if r.URL.Path == "/graphql" {
+			answer = `{"data": {"repository": {"nameWithOwner": "team/repo", "pullRequests": {"nodes": []}}}}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(srv.Close)
+	p := newPlace(t)
+	p.connect(func(o *Options) { o.Endpoint = srv.URL })
+	opened, err := p.Open(t.Context(), reconcile.NewPull{Branch: "work", Base: "main", Title: "Work"})
+	wantError(t, err, "forge_unknown_payload", "no address")
+	test.Equal(t, "opened", opened.Opened, false)
 }
 
 func TestComment(t *testing.T) {
