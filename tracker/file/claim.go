@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,9 +25,9 @@ const (
 // directory of its projects' states. Projects of the same account know of each other's runs;
 // another account is refused for a day after the last pass of this account. dryRun only
 // checks. A folder that the account cannot write gets no record.
-func Claim(folder, account string, now time.Time, dryRun bool) error {
+func Claim(ctx context.Context, folder, account string, now time.Time, dryRun bool) error {
 	t := &tracker{Options: Options{Path: folder}}
-	unlock, err := t.lock()
+	unlock, err := t.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (t *tracker) Create(ctx context.Context, n reconcile.NewIssue) (*reconcile.
 	if n.State == "" && len(t.Active) > 0 {
 		n.State = t.Active[0]
 	}
-	unlock, err := t.lock()
+	unlock, err := t.lock(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // tries is how often a change is repeated if the file changes meanwhile.
@@ -23,7 +25,7 @@ const tries = 20
 // change edits the file of an issue. edit gets the file's record and content, and returns the
 // new content. If another program changes the file meanwhile, edit is called again.
 func (t *tracker) change(ctx context.Context, id string, edit func(*record, []byte) ([]byte, error)) error {
-	unlock, err := t.lock()
+	unlock, err := t.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,21 +96,35 @@ func (t *tracker) edit(
 	return true, nil
 }
 
-// lock keeps other processes of symphony from changing files in the folder.
-func (t *tracker) lock() (unlock func(), err error) {
+// longestLock is how long a change waits for other processes of symphony. Each holds the lock
+// for a few milliseconds, unless it was stopped.
+const longestLock = 30 * time.Second
+
+// lock keeps other processes of symphony from changing files in the folder. It waits for them
+// until ctx ends, longestLock at most.
+func (t *tracker) lock(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(t.Path)
 	if err != nil {
 		return nil, folderError(t.Path, err)
 	}
-	err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX)
-	for errors.Is(err, syscall.EINTR) {
-		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX)
+	for began := time.Now(); ; {
+		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { dir.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			dir.Close()
+			return nil, t.unwritable("", "it cannot be locked: "+err.Error())
+		}
+		if time.Since(began) > longestLock || !sleep(ctx) {
+			dir.Close()
+			return nil, reconcile.NewError(
+				"file_write",
+				t.Path+" was not changed: another process of symphony has locked it",
+				"wait for that process, or end it if it was stopped: fuser "+text.ShellQuote(t.Path)+" names it",
+			)
+		}
 	}
-	if err != nil {
-		dir.Close()
-		return nil, t.unwritable("", "it cannot be locked: "+err.Error())
-	}
-	return func() { dir.Close() }, nil
 }
 
 // tempName is the file with the new content, until it is exchanged. A process that is killed

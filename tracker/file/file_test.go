@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -274,6 +275,40 @@ func TestFindFileWithoutFrontMatter(t *testing.T) {
 	_, err := a.Find(t.Context(), "Footer")
 	test.Equal(t, "the error", fmt.Sprint(err), "issue_not_found: "+dir+
 		` contains no issue "Footer": footer.md is none, because it has no front matter`)
+}
+
+// The files beside finished issues are not meant as issues of the folder.
+func TestFindBesideFinishedIssues(t *testing.T) {
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	write(t, filepath.Dir(dir), map[string]string{
+		"completed/b.md":      issueFile("B"),
+		"completed/footer.md": "Make it blue.\n",
+		"completed/notes.txt": "To do.\n",
+	})
+	err := test.Err(a.Find(t.Context(), "Footer"))
+	test.Equal(t, "the error", fmt.Sprint(err), "issue_not_found: "+dir+` contains no issue "Footer"`)
+	known, _ := errors.AsType[*reconcile.Error](err)
+	test.Equal(t, "the hint", known.Hint, "check the id; `symphony issues` lists what the folder contains")
+}
+
+// A number names an issue also where ids have zeros before theirs.
+func TestFindByNumber(t *testing.T) {
+	a, _ := folder(t, map[string]string{"a.md": issueFile("TASK-004"), "b.md": issueFile("TASK-014")})
+	for _, name := range []string{"4", "#4", "004", "task-004"} {
+		test.Equal(t, name, test.Must(a.Find(t.Context(), name)).ID, "TASK-004")
+	}
+}
+
+// A change of a folder that another process has locked ends with its context.
+func TestLockedFolder(t *testing.T) {
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	lock := test.Must(os.Open(dir))
+	defer lock.Close()
+	test.OK(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	test.Equal(t, "the error", fmt.Sprint(test.Err(a.Post(ctx, "A", "May I?"))),
+		"file_write: "+dir+" was not changed: another process of symphony has locked it")
 }
 
 // The status of an issue that lacks its title is seen as YAML reads it.
@@ -640,6 +675,17 @@ func TestCreate(t *testing.T) {
 		State: "Inbox",
 	}))
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"SHOP-042", "Next", "Inbox"})
+}
+
+// A prefix in a configuration does not lead out of the folder.
+func TestCreateWithOtherPrefix(t *testing.T) {
+	a, dir := folder(t, map[string]string{"x.md": issueFile("ISSUE-7")})
+	write(t, filepath.Dir(dir), map[string]string{"config.yml": "task_prefix: ../x\nzero_padded_ids: -1\n"})
+	made, err := adapter(t, dir).Create(t.Context(), reconcile.NewIssue{Title: "Next"})
+	test.OK(t, err)
+	test.Equal(t, "the id", made.ID, "ISSUE-8")
+	test.Equal(t, "files", len(test.Must(os.ReadDir(filepath.Dir(dir)))), 2)
+	test.Equal(t, "issues", len(test.Must(a.Candidates(t.Context(), states))), 2)
 }
 
 // A file that has the name of the next issue, and is none, stays as it is.

@@ -82,9 +82,14 @@ func (t *tracker) readFinished(f *folder) map[string]*record {
 		return found
 	}
 	for _, name := range finishedFolders {
-		records, err := t.readDir(filepath.Join(filepath.Dir(t.Path), name), f)
+		dir := filepath.Join(filepath.Dir(t.Path), name)
+		moved := &folder{} // its other files are not meant as issues
+		records, err := t.readDir(dir, moved)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			f.unreadable = unreadable(filepath.Join(filepath.Dir(t.Path), name), err)
+			moved.unreadable = unreadable(dir, err)
+		}
+		if moved.unreadable != nil {
+			f.unreadable = moved.unreadable
 		}
 		for _, r := range records {
 			if r.fault != nil || found[key(r.issue.ID)] != nil {
@@ -194,8 +199,8 @@ func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
 	return content, info, err
 }
 
-// byFile returns the record of a file, given its name with or without the extension .md, in any
-// case; nil if there is none.
+// byFile returns the record of a file, given its name with or without the extension .md, in
+// any case; nil if there is none.
 func (f *folder) byFile(ref string) *record {
 	base := filepath.Base(ref)
 	return text.First(f.records, func(r *record) bool { return namesFile(base, r.name) })
@@ -213,8 +218,8 @@ const (
 	mendFront     = "begin it with the lines ---, title: …, status: … and ---"
 )
 
-// plainFile returns the name of a file without front matter, given its name with or without the
-// extension .md, in any case; empty if there is none.
+// plainFile returns the name of a file without front matter, given its name with or without
+// the extension .md, in any case; empty if there is none.
 func (f *folder) plainFile(ref string) string {
 	return text.First(f.plain, func(name string) bool { return namesFile(ref, name) })
 }
@@ -236,28 +241,32 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		r = all.byFile(ref)
 	}
 	if r == nil {
-		if name := all.plainFile(ref); name != "" {
-			message := fmt.Sprintf("%s contains no issue %q: %s is none", t.Path, ref, name)
-			return nil, nil, gone(message+noFrontMatter, mendFront)
-		}
-		hint := "check the id; `symphony issues` lists what the folder contains"
-		var overlooked []string
-		for _, e := range all.others {
-			if why := t.notRead(e); why != "" {
-				overlooked = append(overlooked, why)
-			}
-		}
-		if overlooked != nil {
-			hint = strings.Join(overlooked, "; ")
-		}
-		ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
-		return nil, nil, gone(
-			fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
-			hint,
-		)
+		return nil, nil, t.notFound(all, ref)
 	}
 	if r.fault != nil {
 		return nil, nil, t.malformed(r)
 	}
 	return all, r, nil
+}
+
+// notFound returns the error of a name that no issue of the folder has. It names the files that
+// may be meant.
+func (t *tracker) notFound(all *folder, ref string) error {
+	message := fmt.Sprintf("%s contains no issue %q", t.Path, ref)
+	plain := all.plainFile(ref)
+	if plain != "" {
+		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
+	}
+	hint := "check the id; `symphony issues` lists what the folder contains"
+	var overlooked []string
+	for _, e := range all.others {
+		if why := t.notRead(e); why != "" {
+			overlooked = append(overlooked, why)
+		}
+	}
+	if overlooked != nil {
+		hint = strings.Join(overlooked, "; ")
+	}
+	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
+	return gone(message+text.DidYouMean(ref, ids, "%s"), hint)
 }

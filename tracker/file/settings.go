@@ -16,9 +16,14 @@ import (
 type settings struct {
 	Statuses      []string `yaml:"statuses"`
 	DefaultStatus string   `yaml:"default_status"`
-	Prefix        string   `yaml:"task_prefix"`
-	Digits        int      `yaml:"zero_padded_ids"`
+	Prefix        string   `yaml:"task_prefix"`     // letters, such as TASK
+	Digits        int      `yaml:"zero_padded_ids"` // 3 for TASK-004; 0 for TASK-4
 }
+
+// mostDigits bounds the digits of ids, which are in names of files.
+const mostDigits = 9
+
+var prefix = text.Pattern(`^[A-Za-z]*$`)
 
 // settingsFiles are the places of Backlog.md's configuration: beside the folder tasks, or in a
 // directory above. The first that exists counts. A folder of another name gets none.
@@ -69,6 +74,11 @@ func readSettings(path string) settings {
 		if yaml.Unmarshal(content, &s) != nil {
 			return settings{}
 		}
+		// Names of files begin with the prefix, which must not lead out of the folder.
+		if !prefix().MatchString(s.Prefix) {
+			s.Prefix = ""
+		}
+		s.Digits = min(max(s.Digits, 0), mostDigits)
 		return s
 	}
 	return settings{}

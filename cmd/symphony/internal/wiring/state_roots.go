@@ -92,7 +92,7 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if folder == "" || !Exists(folder) {
 		return nil
 	}
-	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
+	return file.Claim(ctx, folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
 }
 
 // issueFolder returns the folder of the issues without links, empty if the tracker is none. It
