@@ -52,14 +52,14 @@ func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 // DayEnd returns when the day of UTC ends.
 func DayEnd(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour) }
 
-// clockOf is a time of day in the time zone of now, with the date unless it is today.
+// clockOf is a time of day in the time zone of now, with the date unless that is today: 15:04,
+// 2 Jan 15:04.
 func clockOf(at, now time.Time) string {
 	at = at.In(now.Location())
-	layout := "15:04"
-	if y, m, d := now.Date(); !at.Before(time.Date(y, m, d+1, 0, 0, 0, 0, now.Location())) {
-		layout = "2 Jan 15:04"
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format("15:04")
 	}
-	return at.Format(layout)
+	return at.Format("2 Jan 15:04")
 }
 
 // ModelUse is the use of a model. Model is empty if it is unknown; several models of a run are

@@ -42,6 +42,20 @@ func TestDailyBudget(t *testing.T) {
 	}.Text(now), "budget of 20 EUR a day used up until 09:00")
 }
 
+// TestClock checks that a time of day has its date unless that is today, before or after now.
+func TestClock(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{
+		0:                                "12:00",
+		-12 * time.Hour:                  "00:00",
+		-12*time.Hour - time.Minute:      "1 Mar 23:59",
+		12*time.Hour - time.Minute:       "23:59",
+		12 * time.Hour:                   "3 Mar 00:00",
+		365*24*time.Hour + 1*time.Minute: "2 Mar 12:01",
+	} {
+		equal(t, ahead.String(), clockOf(noon.Add(ahead), noon), want)
+	}
+}
+
 func TestPricesOfModels(t *testing.T) {
 	p := Prices{Models: map[string]Price{
 		"a":      {Input: 2, Cached: 0.5, Output: 10},
