@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -159,8 +160,10 @@ const (
 	PullMerged    = "merged"
 	PullClosed    = "closed"
 	pullConflicts = "conflicting"
-	reviewChanges = "changes_requested"
-	reviewComment = "commented"
+
+	reviewChanges  = "changes_requested"
+	reviewApproved = "approved"
+	reviewComment  = "commented"
 )
 
 const (
@@ -428,7 +431,7 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	if p.State == PullMerged || p.State == PullClosed {
 		w.note(Observation{now, p.Head, p.State})
 	}
-	if slices.ContainsFunc(p.Checks.all(), func(c Check) bool { return c.State == CheckPending }) {
+	if w.pending() {
 		w.RerunAt = time.Time{} // the forge shows that jobs run again
 	}
 }
@@ -513,14 +516,27 @@ func (p Pull) Summary() *PullRequest {
 		CheckFailure: "failed",
 		CheckSuccess: "passed",
 	}
-	s := &PullRequest{URL: p.URL, State: p.State, Checks: words[p.Checks.State]}
-	if p.State == "open" && p.Draft {
+	s := &PullRequest{URL: p.URL, State: p.State, Checks: words[p.Checks.State], Review: p.verdict()}
+	if p.State == pullOpen && p.Draft {
 		s.State = "draft"
 	}
+	return s
+}
+
+// verdict sums up the reviews of those who may push: changes_requested if anyone's last verdict
+// is that, else approved if anyone's is; empty without a verdict. A comment changes no verdict.
+func (p Pull) verdict() string {
+	last := map[string]string{} // by author
 	for _, r := range p.Reviews {
-		if r.Writer && (r.State == reviewChanges || r.State == "approved") {
-			s.Review = r.State
+		if r.Writer && r.State != reviewComment {
+			last[r.Author] = r.State
 		}
 	}
-	return s
+	verdicts := slices.Collect(maps.Values(last))
+	for _, state := range []string{reviewChanges, reviewApproved} {
+		if slices.Contains(verdicts, state) {
+			return state
+		}
+	}
+	return ""
 }

@@ -470,6 +470,28 @@ func TestSummary(t *testing.T) {
 	})
 }
 
+// TestVerdict checks that a request for changes counts until its author gives another verdict,
+// whoever else approves.
+func TestVerdict(t *testing.T) {
+	by := func(author, state string) Review { return Review{Author: author, State: state, Writer: true} }
+	for _, row := range []struct {
+		reviews []Review
+		want    string
+	}{
+		{nil, ""},
+		{[]Review{by("kim", "commented")}, ""},
+		{[]Review{by("kim", "approved"), by("kim", "commented")}, "approved"},
+		{[]Review{by("kim", "changes_requested"), by("lee", "approved")}, "changes_requested"},
+		{[]Review{by("kim", "changes_requested"), by("lee", "approved"), by("kim", "approved")}, "approved"},
+		{[]Review{by("kim", "approved"), by("lee", "changes_requested")}, "changes_requested"},
+		{[]Review{by("kim", "dismissed"), by("lee", "approved")}, "approved"},
+		{[]Review{by("kim", "approved"), by("kim", "dismissed")}, ""},
+		{[]Review{{Author: "mallory", State: "approved"}}, ""},
+	} {
+		equal(t, fmt.Sprint(row.reviews), Pull{Reviews: row.reviews}.Summary().Review, row.want)
+	}
+}
+
 // TestFirstChecks checks that only the checks of the first commit tell whether a pull request
 // was green at once.
 func TestFirstChecks(t *testing.T) {

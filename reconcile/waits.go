@@ -81,7 +81,7 @@ func (w *Watch) waitsForPerson() *Waits {
 		code = WaitsReviewOrMerge
 		text = "a review or a merge"
 	}
-	if w.Pull.Summary().Review == "approved" {
+	if w.Pull.verdict() == reviewApproved {
 		code = WaitsMerge
 		text = "a merge"
 	}
