@@ -35,7 +35,7 @@ func (p *planner) ended() {
 		if !p.s.concerns(r.IssueID) || p.s.working(*r, live) {
 			continue
 		}
-		if r.Outcome == "" || len(live.Left) > 0 || live.Alive && r.Remote != "" {
+		if r.Outcome == "" || len(live.Left) > 0 || live.Alive {
 			p.reap(r, live)
 		}
 		if r.Remote == RemoteBegun {

@@ -291,6 +291,10 @@ func TestWhichRunsAreSettled(t *testing.T) {
 			Alive:  true,
 			Frozen: true,
 		}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
+		{"frozen after it has recorded its outcome", Liveness{
+			Alive:  true,
+			Frozen: true,
+		}, Succeeded, Instant{}, 0, "reap A-1; settle A-1 succeeded"},
 		{"stopping", alive, "", asked(10 * time.Second), 0, ""},
 		{"stopping for too long", alive, "", asked(11 * time.Second), 0, "reap A-1 inactive; settle A-1 canceled"},
 		{"stopping with after_run", alive, "", asked(11 * time.Second), time.Minute, ""},
