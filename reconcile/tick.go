@@ -270,7 +270,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
 	if !slices.ContainsFunc(plan.Actions, Action.starts) {
-		if s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.all() {
+		isCurrent := s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.all()
+		if isCurrent && t.foundBlock == nil {
 			t.setMachineBlock(ctx, nil) // there is nothing to start
 		}
 		return true

@@ -53,6 +53,17 @@ func TestWorkersWouldDie(t *testing.T) {
 	equal(t, "over", w.hostBlock == nil, true)
 }
 
+// The block that a delivery found stays, although the tracker then has nothing to start.
+func TestBlockOfADelivery(t *testing.T) {
+	one := issueNo(1)
+	ended := func(_ *Claim, r *Run) { r.Outcome = Failed }
+	s := delivers(newScene().claim(one, undelivered(0)).running(issueNo(2), ended).same().candidates())
+	w := worldOf(s.Snapshot)
+	r, _ := tickOnMachine(t, w, s.Policy, Options{}, errWouldDie)
+	equal(t, "errors", codes(r), CodeWorkersWouldDie)
+	equal(t, "block", w.hostBlock.Code, CodeWorkersWouldDie)
+}
+
 // Removals of workspaces wait, too, because their processes would end with the pass.
 func TestRemovalsWouldDie(t *testing.T) {
 	done := issueNo(1, inState("Done"))
