@@ -291,6 +291,7 @@ func TestUndelivered(t *testing.T) {
 	one := issueNo(1)
 	done := issueNo(1, inState("Done"))
 	review := issueNo(1, inState("Human Review"))
+	unreadable := Issue{ID: one.ID, Identifier: one.Identifier, Malformed: "no title"}
 	later := func(c *Claim) { undelivered(1)(c); c.DueAt = noon.Add(time.Minute) }
 	busy := func(c *Claim, r *Run) {
 		c.Kind = Delivering
@@ -327,6 +328,7 @@ func TestUndelivered(t *testing.T) {
 		},
 		{"behind, active", newScene().claim(one, behind).answer(one), "dispatch A-1 continuation"},
 		{"behind, without the tracker", newScene().claim(one, behind), ""},
+		{"behind, with a record that can't be read", newScene().claim(one, behind).answer(unreadable), ""},
 		{"behind, handed over by a person", newScene().claim(one, behind).answer(review), "deliver A-1 delivering"},
 		{"behind, terminal", newScene().claim(one, behind).workspace(one).answer(done), "deliver A-1 delivering"},
 		{

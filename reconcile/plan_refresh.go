@@ -27,7 +27,7 @@ func (p *planner) refreshClaim(c *Claim) {
 		reason = StopStates
 		message = "its state " + issue.State + " is no longer in tracker.active_states"
 	}
-	if reason != "" && c.Delivery.WaitsForAgent && c.Status != Running {
+	if reason != "" && issue.Malformed == "" && c.Delivery.WaitsForAgent && c.Status != Running {
 		p.update(p.put(p.s.deliverAnyway(*c)))
 		c = p.claims[c.IssueID]
 	}
