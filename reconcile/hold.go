@@ -189,6 +189,7 @@ func (s *Snapshot) hold(c Claim, reason, message string) Claim {
 	c.HoldMessage = message
 	c.HeldAt = s.Now
 	c.HoldNext = false
+	c.Wanted = false
 	c.HoldCommentAt = time.Time{}
 	if at := c.Issue.LastCommentAt; at != nil {
 		c.HoldCommentAt = *at

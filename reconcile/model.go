@@ -182,6 +182,9 @@ type Claim struct {
 	Kind                    RetryKind
 	DueAt                   time.Time
 	ErrorCode, ErrorMessage string
+	// Wanted: a person wants the next run now, by symphony retry or by ending a hold, for example
+	// with a comment. Unlike Kind it stays while the run waits for a slot.
+	Wanted bool
 
 	HoldReason, HoldMessage string
 	HeldAt                  time.Time

@@ -238,6 +238,7 @@ func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool
 	case c.Status == Running:
 		next = s.freshStart(*c, c.Kind)
 		next.Status = Running
+		next.Wanted = false
 		return next, "counters cleared, its run continues", true
 	}
 	return s.freshStart(*c, Requested), "", true

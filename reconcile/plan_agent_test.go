@@ -99,14 +99,14 @@ func TestChooseAgent(t *testing.T) {
 			"what a person wants goes to an agent that can",
 			[]Account{blocked(first, time.Minute)},
 			issueNo(1),
-			func(c *Claim) { c.Kind = Requested },
+			func(c *Claim) { c.Wanted = true },
 			"codex of /h/.codex-2 in place of codex of /h/.codex: codex of /h/.codex: agent_auth: log in",
 		},
 		{
 			"and tests a block if none can",
 			[]Account{usedUp(first), blocked(second, time.Minute), blocked(claude, time.Minute)},
 			issueNo(1),
-			func(c *Claim) { c.Kind = Requested },
+			func(c *Claim) { c.Wanted = true },
 			"codex of /h/.codex-2 in place of codex of /h/.codex: " +
 				"codex's primary limit of /h/.codex is used up until 13:00, a probe",
 		},

@@ -321,11 +321,11 @@ func (d *dispatch) laterObstacle() *Obstacle {
 	return cmp.Or(d.obstacle, noAgent, d.block, d.budget)
 }
 
-// isWanted reports whether a person wants this run now: by symphony run or retry, or by ending
-// a hold, for example with a comment. Neither a used-up budget nor a block keeps such a run
-// from starting; it tests whether the block is over.
+// isWanted reports whether a person wants this run now: by symphony run, or as Claim.Wanted
+// says. Neither a used-up budget nor a block keeps such a run from starting; it tests whether
+// the block is over.
 func (s *Snapshot) isWanted(c contender) bool {
-	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
+	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Wanted
 }
 
 // refuse returns the first reason for which a contender cannot start; empty if it can. The
@@ -537,6 +537,7 @@ func (s *Snapshot) startedClaim(c contender, agent Agent) Claim {
 	claim.Issue = c.issue
 	claim.StartedIn = c.issue.State
 	claim.DueAt = time.Time{}
+	claim.Wanted = false
 	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
 	claim.Runs++
 	return claim

@@ -95,7 +95,10 @@ func TestRepaired(t *testing.T) {
 		s.TrackerBlock = &Block{Code: "tracker_rate_limited", NextTry: noon.Add(wait)}
 		return s
 	}
-	asked := func(c *Claim) { c.Kind = Requested }
+	asked := func(c *Claim) {
+		c.Kind = Requested
+		c.Wanted = true
+	}
 	spent := func(s *Snapshot) {
 		s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
 		s.Today = []ModelUse{{"m", Tokens{Total: 600}}, {"n", Tokens{Total: 400}}}
@@ -168,6 +171,23 @@ func TestRepaired(t *testing.T) {
 		s.Unblocked = noon.Add(-time.Second)
 		equal(t, fmt.Sprint("blocked by a run of ", began), compute(s.Snapshot).s.AgentBlock != nil, want)
 	}
+}
+
+// A retry starts in spite of a used-up budget, also if it first has to wait for a slot.
+func TestRetryWithoutSlot(t *testing.T) {
+	one := issueNo(1)
+	s := newScene().held(one, HoldMaxRuns).running(issueNo(2), nil).same().command(VerbRetry, one).candidates()
+	s.Policy.MaxConcurrent = 1
+	s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
+	s.Today = []ModelUse{{"m", Tokens{Total: 1000}}}
+	first := compute(s.Snapshot)
+	equal(t, "all slots are taken", story(first.plan), "retry A-1 operator; retry A-1 no_slot")
+	s.Claims = first.remaining()
+	s.Commands = nil
+	s.Policy.MaxConcurrent = 2
+	next := compute(s.Snapshot)
+	equal(t, "a slot is free", story(next.plan), "dispatch A-1 no_slot")
+	equal(t, "wanted again", next.claims[one.ID].Wanted, false)
 }
 
 // A pass that starts nothing reports why, until when, and what tests whether it is over.

@@ -114,6 +114,7 @@ func (d *draft) stop(c Claim, reason string, change *Change) {
 func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.Status = Waiting
 	c.Kind = kind
+	c.Wanted = kind == Requested
 	c.DueAt = s.Now
 	c.Attempt = min(c.Attempt, 1)
 	c.Failures = 0

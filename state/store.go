@@ -411,7 +411,8 @@ const claimColumns = `issue_id,
 	delivery,
 	started_in,
 	agent,
-	agent_home`
+	agent_home,
+	wanted`
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
@@ -444,6 +445,7 @@ func claimFields(c *reconcile.Claim) []any {
 		&c.StartedIn,
 		&c.Agent.Kind,
 		&c.Agent.Home,
+		&c.Wanted,
 	}
 }
 

@@ -37,7 +37,8 @@ CREATE TABLE claims (
   -- The kind of the agent that worked on the issue last, and the directory of its login; empty
   -- before the first.
   agent           TEXT    NOT NULL DEFAULT '',
-  agent_home      TEXT    NOT NULL DEFAULT ''
+  agent_home      TEXT    NOT NULL DEFAULT '',
+  wanted          INTEGER NOT NULL DEFAULT 0 -- a person wants the next run now
 ) STRICT;
 
 CREATE INDEX claims_by_identifier ON claims (identifier COLLATE NOCASE);
