@@ -112,7 +112,7 @@ func DeliveryAttention(c Claim) (Attention, bool) {
 }
 
 // ReadyAttention returns the notification of an issue that was handed over in a state that is
-// not terminal; false for other releases.
+// not terminal; false for other releases, such as of an issue that was archived.
 func ReadyAttention(c Claim, release Release, now time.Time) (Attention, bool) {
 	text := fmt.Sprintf(
 		"%s was handed over: it is in %s; symphony show %s has the details",
@@ -120,7 +120,8 @@ func ReadyAttention(c Claim, release Release, now time.Time) (Attention, bool) {
 		release.State,
 		c.Identifier,
 	)
-	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), release.Reason == StopInactive
+	isReady := release.Reason == StopInactive && !release.Archived
+	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), isReady
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false

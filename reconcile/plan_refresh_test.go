@@ -128,6 +128,14 @@ func TestActionAboutAnArchivedIssue(t *testing.T) {
 	p := Compute(newScene().running(was, nil).answer(archived).Snapshot)
 	equal(t, "plan", story(p), "stop A-1 inactive")
 	equal(t, "archived", p.Actions[0].Archived, true)
+
+	// Its agent moved it to a state in which another agent could go on: it handed nothing over.
+	p = Compute(newScene().claim(was, nil).answer(archived).Snapshot)
+	equal(t, "plan", story(p), "release A-1 inactive")
+	release := *p.Actions[0].Change.Release
+	equal(t, "release", release, Release{Reason: StopInactive, State: "In Progress", Archived: true})
+	_, ready := ReadyAttention(Claim{}, release, noon)
+	equal(t, "is handed over", ready, false)
 }
 
 // tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it

@@ -70,7 +70,9 @@ func (d *draft) drop(c Claim, reason string) *Change {
 	delete(d.claims, c.IssueID)
 	release := Release{Reason: reason}
 	if d.s.Tracker != nil {
-		release.State = d.s.Tracker.ByID[c.IssueID].State
+		issue := d.s.Tracker.ByID[c.IssueID]
+		release.State = issue.State
+		release.Archived = issue.Archived
 	}
 	return &Change{Claim: &c, Delete: true, Release: &release}
 }

@@ -315,7 +315,8 @@ type Action struct {
 type Release struct {
 	Reason string // a reason to stop, or to skip
 	// the issue's state; empty if the tracker was not asked or no longer returns the issue
-	State string
+	State    string
+	Archived bool // the issue was archived, in whatever state
 }
 
 // Change is a transaction of a pass: the claim, and everything that must be stored together
