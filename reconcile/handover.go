@@ -168,6 +168,12 @@ func (h *Handover) AsksHelp() bool { return h != nil && h.Blocked != "" }
 // verify did not fail for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
+// verifiesAlone reports whether verify is still to be run for an operator, although no agent
+// asked for a handover.
+func (h *Handover) verifiesAlone() bool {
+	return h != nil && !h.Asked() && h.Verifies && !h.Refused() && !h.Verification.Passed()
+}
+
 // About returns the handover of a commit, which a later delivery may have to find; nil for no
 // handover.
 func (h *Handover) About(commit string) *Handover {

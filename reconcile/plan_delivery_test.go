@@ -541,6 +541,28 @@ func TestDeliveryFromHost(t *testing.T) {
 	)
 }
 
+// TestVerifyWithoutRepository checks that the command verify runs verify where nothing is
+// pushed and no agent asked for a handover, and that the issue is free after that.
+func TestVerifyWithoutRepository(t *testing.T) {
+	one := issueNo(1)
+	p := compute(newScene().held(one, HoldMaxRuns).command(VerbVerify, one).Snapshot)
+	equal(t, "plan", story(p.plan), "retry A-1 operator; deliver A-1 delivering")
+	begun := p.claims[one.ID]
+	for name, verification := range map[string]*Verification{
+		"passed":  {Command: "make test"},
+		"refused": {Command: "make test", Exit: 1},
+	} {
+		s := newScene().running(one, func(c *Claim, r *Run) {
+			c.Kind = Delivering
+			c.Delivery = begun.Delivery
+			r.Kind = DeliveryRun
+			r.Outcome = Succeeded
+			r.Delivery.Handover = &Handover{At: noon, Verifies: true, Verification: verification}
+		})
+		equal(t, name, compute(s.Snapshot).claims[one.ID].Delivery.Due, false)
+	}
+}
+
 // What verify has refused waits for an agent, which is told, or for an operator.
 func TestVerifyRefuses(t *testing.T) {
 	one := issueNo(1)

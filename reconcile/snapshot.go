@@ -36,13 +36,13 @@ type Snapshot struct {
 	FreeBytes int64 // free space of the workspace volume; negative if unknown
 }
 
-// undelivered reports whether commits of the claim's runs must be pushed, or its issue handed
-// over, before a run may start or the claim may be released.
+// undelivered reports whether commits of the claim's runs must be pushed or verified, or its
+// issue handed over, before a run may start or the claim may be released.
 func (s *Snapshot) undelivered(c Claim) bool {
 	if !c.Delivery.Due || c.Delivery.WaitsForAgent {
 		return false
 	}
-	return s.Policy.Deliver || c.Delivery.Handover.Waits()
+	return s.Policy.Deliver || c.Delivery.Handover.Waits() || c.Delivery.Handover.verifiesAlone()
 }
 
 // State is the stored half of a Snapshot.
