@@ -242,6 +242,9 @@ func TestSkipsAreReplaced(t *testing.T) {
 		Reason:     reconcile.SkipBlockedBy,
 		Message:    "ABC-1",
 	}
+	named := b
+	named.Subject = "ABC-1"
+	named.Mend = "remove one of the dependencies"
 	later := epoch.Add(time.Minute)
 	last := epoch.Add(time.Hour)
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
@@ -256,7 +259,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 		)
 	}
 	before := changes(t, db)
-	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, named}))
 	test.Equal(t, "rows written for the same skips", changes(t, db), before)
 	a.Reason = reconcile.SkipPaused
 	b.Message = "ABC-7"

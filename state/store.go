@@ -306,6 +306,8 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 		if was := stored[skip.IssueID]; was.Reason == skip.Reason {
 			since = was.Since
 		}
+		skip.Subject = "" // these two are not stored
+		skip.Mend = ""
 		next[skip.IssueID] = StoredSkip{skip, since}
 	}
 	if reflect.DeepEqual(stored, next) {
