@@ -9,6 +9,10 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 		for _, statement := range []string{
 			`UPDATE claims SET workspace_root = ?2 || substr(workspace_root, length(?1))
 				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1`,
+			`UPDATE claims SET delivery = json_set(delivery, '$.root',
+					?2 || substr(delivery ->> '$.root', length(?1)))
+				WHERE substr(nullif(delivery, '') ->> '$.root' || '/', 1, length(?1)) = ?1
+				AND coalesce(delivery ->> '$.host', '') = ''`,
 			`UPDATE runs SET workspace_root = ?2 || substr(workspace_root, length(?1))
 				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1 AND host = ''`,
 			`UPDATE runs SET workspace_path = ?2 || substr(workspace_path, length(?1))
@@ -22,11 +26,12 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	})
 }
 
-// MoveProjects gives the projects of claims the names that rename returns. Repeated, it
-// changes nothing.
+// MoveProjects gives the projects of claims, and of workspaces on other machines, the names
+// that rename returns. Repeated, it changes nothing.
 func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {
 	return o.update(ctx, "move projects", full, func(t tx) error {
-		projects, err := rows(t, itself[string], `SELECT DISTINCT project FROM claims`)
+		projects, err := rows(t, itself[string],
+			`SELECT project FROM claims UNION SELECT workspace ->> '$.Project' FROM remote_workspaces`)
 		if err != nil {
 			return err
 		}
@@ -36,6 +41,11 @@ func (o Operator) MoveProjects(ctx context.Context, rename func(project string) 
 				continue
 			}
 			if err := t.run(`UPDATE claims SET project = ? WHERE project = ?`, name, project); err != nil {
+				return err
+			}
+			err := t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Project', ?)
+				WHERE workspace ->> '$.Project' = ?`, name, project)
+			if err != nil {
 				return err
 			}
 		}
