@@ -35,7 +35,8 @@ const handoversQuery = `SELECT issue_id,
 			OR nullif(delivery, '') ->> '$.handover.verification.round' > 0
 			OR nullif(delivery, '') ->> '$.handover.blocked' <> '')),
 		(SELECT delivery FROM runs AS a
-			WHERE a.issue_id = r.issue_id AND started_at BETWEEN claimed_at AND released_at AND delivery <> ''
+			WHERE a.issue_id = r.issue_id AND kind IN ('agent', 'delivery')
+			AND started_at BETWEEN claimed_at AND released_at
 			ORDER BY id DESC LIMIT 1),
 		coalesce(watch, '')
 	FROM releases AS r LEFT JOIN watches USING (issue_id)

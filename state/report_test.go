@@ -240,6 +240,12 @@ func TestHandovers(t *testing.T) {
 	watch(twice.IssueID, "open", reconcile.CheckFailure, 2)
 	red := claimed(3)
 	run(red, reconcile.Succeeded, reconcile.Handover{Verification: late})
+	n++
+	cleanup := newRun(n) // of the pass that releases it
+	cleanup.Kind = reconcile.CleanupRun
+	cleanup.IssueID = red.IssueID
+	cleanup.StartedAt = at
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Insert: &cleanup}))
 	release(red, reconcile.StopTerminal)
 	watch(red.IssueID, reconcile.PullClosed, "", 0)
 	asks := claimed(4)
