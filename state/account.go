@@ -43,19 +43,20 @@ const (
 	mainLimitID = `"codex"`
 )
 
-// Account is shared by all projects with the same codex home: the account's rate limits, a
-// block after a failure of login or allowance, and the slots of SYMPHONY_MAX_AGENTS. It is
-// stored in files of a directory in the state home, which the first write creates. Passes read
-// limits.json without a lock; writers take turns.
+// Account is shared by all projects whose agents have their login in the same directory, such as
+// ~/.codex or ~/.claude: the account's rate limits, a block after a failure of login or
+// allowance, and the slots of SYMPHONY_MAX_AGENTS. It is stored in files of a directory in the
+// state home, which the first write creates. Passes read limits.json without a lock; writers
+// take turns.
 type Account struct {
-	Home string // the codex home, resolved
+	Home string // the directory of the login, resolved
 	Dir  string
 }
 
-// NewAccount returns the account of a codex home, which is an absolute path, without reading
-// or creating anything. xdgStateHome and home mean the same as in DefaultDir.
-func NewAccount(xdgStateHome, home, codexHome string) *Account {
-	resolved := resolve(codexHome)
+// NewAccount returns the account with the login in a directory, which is an absolute path,
+// without reading or creating anything. xdgStateHome and home mean the same as in DefaultDir.
+func NewAccount(xdgStateHome, home, login string) *Account {
+	resolved := resolve(login)
 	return &Account{
 		Home: resolved,
 		Dir:  filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved)),
@@ -186,20 +187,10 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 		return nil
 	}
 	var last *reconcile.Limit
-	for _, name := range windowNames {
-		var w struct {
-			UsedPercent float64 `json:"usedPercent"`
-			ResetsAt    float64 `json:"resetsAt"`
-		}
-		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent < 100 || w.ResetsAt <= 0 {
-			continue
-		}
-		until := rec.At.Add(longestWindow)
-		if w.ResetsAt < float64(until.Unix()) {
-			until = time.Unix(int64(w.ResetsAt), 0).UTC()
-		}
-		if until.After(now) && (last == nil || until.After(last.Until)) {
-			last = &reconcile.Limit{Window: name, Since: rec.At, Until: until}
+	for _, w := range rec.windows() {
+		isUsedUp := w.UsedPercent >= 100 && w.ResetsAt.After(now)
+		if isUsedUp && (last == nil || w.ResetsAt.After(last.Until)) {
+			last = &reconcile.Limit{Window: w.Name, Since: w.At, Until: w.ResetsAt}
 		}
 	}
 	return last
@@ -221,7 +212,7 @@ type Window struct {
 	Name        string // primary or secondary
 	UsedPercent float64
 	Length      time.Duration // 0 if it is not known
-	ResetsAt    time.Time     // zero if it is not known
+	ResetsAt    time.Time     // zero if it is not known; at most 8 days after At
 	At          time.Time     // when codex said so
 }
 
@@ -231,29 +222,36 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 	if err != nil {
 		return nil, err
 	}
+	hasEnded := func(w Window) bool { return !w.ResetsAt.IsZero() && !w.ResetsAt.After(now) }
+	return slices.DeleteFunc(rec.windows(), hasEnded), nil
+}
+
+// windows returns the windows in codex's rate-limit record, also those that were reset since.
+func (rec accountRecord) windows() (list []Window) {
 	for _, name := range windowNames {
-		var w struct {
+		var stored struct {
 			UsedPercent *float64 `json:"usedPercent"`
 			Minutes     float64  `json:"windowDurationMins"`
-			ResetsAt    int64    `json:"resetsAt"`
+			ResetsAt    float64  `json:"resetsAt"` // seconds since 1970
 		}
-		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent == nil {
+		if json.Unmarshal(rec.RateLimits[name], &stored) != nil || stored.UsedPercent == nil {
 			continue
 		}
-		window := Window{
+		w := Window{
 			Name:        name,
-			UsedPercent: *w.UsedPercent,
-			Length:      time.Duration(w.Minutes) * time.Minute,
+			UsedPercent: *stored.UsedPercent,
+			Length:      time.Duration(stored.Minutes) * time.Minute,
 			At:          rec.At,
 		}
-		if w.ResetsAt > 0 {
-			window.ResetsAt = time.Unix(w.ResetsAt, 0).UTC()
+		if stored.ResetsAt > 0 {
+			w.ResetsAt = rec.At.Add(longestWindow)
 		}
-		if window.ResetsAt.IsZero() || window.ResetsAt.After(now) {
-			list = append(list, window)
+		if stored.ResetsAt > 0 && stored.ResetsAt < float64(w.ResetsAt.Unix()) {
+			w.ResetsAt = time.Unix(int64(stored.ResetsAt), 0).UTC()
 		}
+		list = append(list, w)
 	}
-	return list, nil
+	return list
 }
 
 // SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored record,
@@ -410,6 +408,9 @@ func (a *Account) lock(ctx context.Context, name string, patience time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got, err := l.TryLockContext(ctx, accountPoll)
+	if errors.Is(err, context.Canceled) {
+		return nil, err
+	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, a.fault("lock "+name, err)
 	}

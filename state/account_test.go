@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,13 +45,12 @@ func limitOf(s AccountState) string {
 func TestWindows(t *testing.T) {
 	a := newAccount(t)
 	at := epoch.Truncate(time.Second).UTC()
-	saveLimits(
-		t,
-		a,
-		at,
-		`{"limitId":"codex","primary":{"usedPercent":42.5,"windowDurationMins":300,"resetsAt":%d},"secondary":{"usedPercent":7}}`,
-		at.Add(time.Hour).Unix(),
-	)
+	const record = `{
+		"limitId": "codex",
+		"primary": {"usedPercent": 42.5, "windowDurationMins": 300, "resetsAt": %d.0},
+		"secondary": {"usedPercent": 7}
+	}`
+	saveLimits(t, a, at, record, at.Add(time.Hour).Unix())
 	weekly := Window{Name: "secondary", UsedPercent: 7, At: at}
 	want := []Window{{"primary", 42.5, 5 * time.Hour, at.Add(time.Hour), at}, weekly}
 	test.Equal(t, "before the reset", test.Must(a.Windows(at)), want)
@@ -279,6 +279,20 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 	}
 	all.Wait()
 	test.Equal(t, "members", len(test.Must(a.load()).RateLimits), writers*each)
+}
+
+// TestAccountCancelled checks that a wait for a lock ends with its caller, and that this is no
+// fault of the account.
+func TestAccountCancelled(t *testing.T) {
+	a := newAccount(t)
+	unlock, err := a.lock(ctx, limitsLock, accountPatience)
+	test.OK(t, err)
+	defer unlock()
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	err = a.SaveLimits(cancelled, epoch, []byte(`{"m": 1}`))
+	test.Equal(t, "cancelled, a fault", []bool{errors.Is(err, context.Canceled), hasCode(err, "account_state")},
+		[]bool{true, false})
 }
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
