@@ -342,7 +342,7 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	}
 	d.Repeats++
 	d.Due = true
-	d.Tries = d.Tries + 1
+	d.Tries++
 	d.Code = code
 	d.Message = message
 	return d

@@ -70,13 +70,15 @@ func (d *draft) describeActions() {
 		a := &d.plan.Actions[i]
 		var issue Issue
 		run, known := runs[a.RunID]
+		if known {
+			issue = run.Issue
+			a.RunKind = run.Kind
+		}
 		switch {
 		case a.Change != nil && a.Change.Claim != nil:
 			issue = a.Change.Claim.Issue
 		case a.Change != nil && a.Change.Insert != nil:
 			issue = a.Change.Insert.Issue
-		case known:
-			issue = run.Issue
 		}
 		if d.s.Tracker != nil {
 			if seen, visible := d.s.Tracker.ByID[a.IssueID]; visible {
@@ -86,9 +88,6 @@ func (d *draft) describeActions() {
 		a.Title = issue.Title
 		a.State = issue.State
 		a.Archived = issue.Archived
-		if run, known := runs[a.RunID]; known {
-			a.RunKind = run.Kind
-		}
 	}
 }
 

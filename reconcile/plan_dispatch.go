@@ -51,42 +51,23 @@ func (p *planner) dispatch() {
 	_, noAgent := d.chooseAgent(contender{})
 	obstacle := cmp.Or(d.obstacle, noAgent, d.block, d.budget)
 	for _, c := range d.contenders() {
-		reason, subject, message := d.refuse(c)
-		skip := Skip{
-			IssueID:    c.issue.ID,
-			Identifier: c.issue.Identifier,
-			Title:      c.issue.Title,
-			Labels:     c.issue.Labels,
+		skip := d.skipOf(c)
+		if skip.Reason == "" {
+			d.start(c)
+			continue
 		}
-		skip.Reason = reason
-		skip.Subject = subject
-		skip.Message = message
-		if reason == SkipBlockedBy {
-			skip.Mend = d.mendOfBlockers(c.issue)
-		}
-		if c.issue.URL != nil {
-			skip.URL = *c.issue.URL
-		}
-		noSlot := reason == SkipNoSlot || reason == SkipNoSlotInState
+		noSlot := skip.Reason == SkipNoSlot || skip.Reason == SkipNoSlotInState
 		if noSlot {
 			queued++
 			skip.Place = queued
 		}
-		switch {
-		case reason == "":
-			d.start(c)
-		case c.claim == nil:
+		if c.claim == nil {
 			p.plan.Skips = append(p.plan.Skips, skip)
-		default:
-			p.plan.Waits = append(p.plan.Waits, skip)
-			if noSlot && c.claim.Kind != NoSlot {
-				// The retry stays due and keeps its attempt.
-				next := *c.claim
-				next.Kind = NoSlot
-				next.ErrorCode = ""
-				next.ErrorMessage = MessageNoSlot
-				p.act(ActRetry, next, string(NoSlot), message, p.put(next))
-			}
+			continue
+		}
+		p.plan.Waits = append(p.plan.Waits, skip)
+		if noSlot && c.claim.Kind != NoSlot {
+			p.queue(*c.claim, skip.Message)
 		}
 	}
 	if d.started == 0 {
@@ -95,6 +76,35 @@ func (p *planner) dispatch() {
 	if p.s.Tracker.Fetched {
 		p.unsavedSkips()
 	}
+}
+
+// skipOf returns why a contender does not start now; without a reason if it can.
+func (d *dispatch) skipOf(c contender) Skip {
+	reason, subject, message := d.refuse(c)
+	skip := Skip{
+		IssueID:    c.issue.ID,
+		Identifier: c.issue.Identifier,
+		Title:      c.issue.Title,
+		Labels:     c.issue.Labels,
+		Reason:     reason,
+		Subject:    subject,
+		Message:    message,
+	}
+	if c.issue.URL != nil {
+		skip.URL = *c.issue.URL
+	}
+	if reason == SkipBlockedBy {
+		skip.Mend = d.mendOfBlockers(c.issue)
+	}
+	return skip
+}
+
+// queue makes a due retry wait for a slot. It stays due and keeps its attempt.
+func (p *planner) queue(c Claim, message string) {
+	c.Kind = NoSlot
+	c.ErrorCode = ""
+	c.ErrorMessage = MessageNoSlot
+	p.act(ActRetry, c, string(NoSlot), message, p.put(c))
 }
 
 // newDispatch counts the slots that are taken (specification 8.3): by running claims, and by

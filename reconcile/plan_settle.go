@@ -132,12 +132,8 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case c == nil || c.Status != Running || c.RunID != r.ID: // no claim waits for it
 	case giveUp:
 		left := p.s.Liveness[r.ID].Left[0]
-		change = p.put(
-			p.s.afterWork(
-				p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)),
-				r,
-			),
-		)
+		held := p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name))
+		change = p.put(p.s.afterWork(held, r))
 		p.blockAfter(r, change)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
@@ -309,8 +305,8 @@ func (p *planner) blockHost(r Run, change *Change) {
 	change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
 }
 
-// keptByAccount reports whether the block after a run is a matter of its agent's account: that
-// has it, or the workflow does not use the account any more.
+// keptByAccount reports whether a run leaves its block to the account of its agent: all projects
+// of the account know of the fault, or the workflow does not use the account any more.
 func (s *Snapshot) keptByAccount(r Run) bool {
 	isUsed := slices.Contains(s.Policy.AllAgents(), r.Agent)
 	return s.account(r.Agent).shared(r) || AccountFault(r.ErrorCode) && !isUsed
