@@ -97,20 +97,25 @@ func (a Attentions) OpenAttentions(
 				standing = append(standing, outage)
 			}
 		}
-		for _, a := range standing {
-			known, err := row(t, itself[bool],
-				`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
-				jsonOf(append([]string{a.Key}, a.Like...)))
+		for _, one := range standing {
+			known, err := isNotified(t, one)
 			if err != nil {
 				return err
 			}
 			if !known {
-				all = append(all, OpenAttention{Attention: a})
+				all = append(all, OpenAttention{Attention: one})
 			}
 		}
 		return nil
 	})
 	return all, err
+}
+
+// isNotified reports whether a notification is stored, or an equivalent one.
+func isNotified(t tx, a reconcile.Attention) (bool, error) {
+	return row(t, itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
+		jsonOf(append([]string{a.Key}, a.Like...)))
 }
 
 // TakeAttention claims a notification for the process that by names; false if another process

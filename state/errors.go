@@ -38,7 +38,6 @@ func problem(code, message, hint string, cause error) error {
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
 	var sq *sqlite.Error
-	path := filepath.Join(dir, databaseName)
 	switch {
 	case err == nil:
 		return nil
@@ -53,10 +52,16 @@ func fault(dir, doing string, err error) error {
 		return filesLimited(dir, doing, fileSizeLimit(), err)
 	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
 		return readonly(dir, doing, err)
-	case !errors.As(err, &sq):
-		return problem("state_error", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
+	case errors.As(err, &sq):
+		return sqliteFault(dir, doing, sq.Code(), err)
 	}
-	switch sq.Code() & 0xff {
+	return problem("state_error", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
+}
+
+// sqliteFault is fault for an error with a code of SQLite.
+func sqliteFault(dir, doing string, code int, err error) error {
+	path := filepath.Join(dir, databaseName)
+	switch code & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return diskFull(dir, doing, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
@@ -71,26 +76,7 @@ func fault(dir, doing string, err error) error {
 	case sqlite3.SQLITE_READONLY:
 		return readonly(dir, doing, err)
 	case sqlite3.SQLITE_IOERR:
-		// SQLite reports an I/O error if the shared memory of the WAL can't grow on a full
-		// disk.
-		if isFull(dir) {
-			return diskFull(dir, doing, err)
-		}
-		limit := fileSizeLimit()
-		if largestFile(dir)+growth > limit {
-			return filesLimited(dir, doing, limit, err)
-		}
-		if sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
-			return problem(
-				"state_io",
-				fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
-				"if workers still have the old file open, wait until they have ended",
-				err,
-			)
-		}
-		return problem("state_io", fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), path),
-			"check that the account may store more on that volume (quota -s), then look for disk errors in the "+
-				"system log", err)
+		return ioFault(dir, doing, code, err)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 			return missing(dir, doing)
@@ -101,7 +87,31 @@ func fault(dir, doing string, err error) error {
 		return problem("state_error", fmt.Sprintf("%s: %s cannot be opened", doing, path),
 			"check the permissions of "+path+" and of the files next to it", err)
 	}
-	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), "", err)
+	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), "", err)
+}
+
+// ioFault is fault for an I/O error with a code of SQLite. SQLite reports one, too, if the shared
+// memory of the WAL can't grow on a full disk.
+func ioFault(dir, doing string, code int, err error) error {
+	if isFull(dir) {
+		return diskFull(dir, doing, err)
+	}
+	limit := fileSizeLimit()
+	if largestFile(dir)+growth > limit {
+		return filesLimited(dir, doing, limit, err)
+	}
+	path := filepath.Join(dir, databaseName)
+	if code == sqlite3.SQLITE_IOERR_SHORT_READ {
+		return problem(
+			"state_io",
+			fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
+			"if workers still have the old file open, wait until they have ended",
+			err,
+		)
+	}
+	return problem("state_io", fmt.Sprintf("%s: I/O error %d on %s", doing, code, path),
+		"check that the account may store more on that volume (quota -s), then look for disk errors in the "+
+			"system log", err)
 }
 
 // isFull reports whether the file system of dir is out of space or inodes.

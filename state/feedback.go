@@ -116,14 +116,15 @@ func (s Store) SaveLookErrors(ctx context.Context, list []LookError) error {
 	if err != nil || len(last)+len(list) == 0 {
 		return err
 	}
-	for i, e := range list {
+	next := append([]LookError{}, list...)
+	for i, e := range next {
 		for _, old := range last {
 			if old.PullRequest == e.PullRequest && old.Code == e.Code {
-				list[i].Since = old.Since
+				next[i].Since = old.Since
 			}
 		}
 	}
-	stored, err := json.Marshal(append([]LookError{}, list...))
+	stored, err := json.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("store the errors of the last look at pull requests: %w", err)
 	}

@@ -46,43 +46,52 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		most := int64(len(runIDs))
-		for _, statement := range []string{
-			// Passes, except the newest passes and the passes that ScheduledPasses returns.
-			fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
-				WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
-				AND id NOT IN (SELECT id FROM passes WHERE %s ORDER BY id DESC LIMIT %d)
-				ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, bySchedule, scheduledKept),
-			// Threads whose last run was pruned: no run resumes them.
-			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
-				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
-			// Objects that agents created in pruned runs: the threads saw later comments, so
-			// nothing looks up the author of these.
-			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
-				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
-			// Comments of symphony: while an issue is claimed, they are not made again.
-			`DELETE FROM comments WHERE key IN (SELECT key FROM comments WHERE at < ?1
-				AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = comments.issue_id) LIMIT ?2)`,
-			// Pull requests of issues that are not refreshed any more.
-			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests
-				WHERE seen_at < ?1 LIMIT ?2)`,
-			// Notifications, but only while there is no block: a block whose notification is
-			// deleted would be notified again.
-			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
-				AND NOT EXISTS (SELECT 1 FROM meta WHERE key LIKE 'blocked\_%' ESCAPE '\') LIMIT ?2)`,
-		} {
-			n, err := t.count(statement, old, limit)
-			if err != nil {
-				return err
-			}
-			most = max(most, n)
+		most, err := deleteOld(t, old, limit)
+		if err != nil {
+			return err
 		}
-		if most >= int64(limit) {
-			return nil
+		if max(most, int64(len(runIDs))) >= int64(limit) {
+			return nil // there is more to delete
 		}
 		return setMeta(t, metaPruned, strconv.FormatInt(now.UnixMilli(), 10))
 	})
 	return runIDs, err
+}
+
+// deleteOld deletes at most limit rows of each table but runs that are older than a stored time.
+// It returns how many rows it deleted in the table where these were most.
+func deleteOld(t tx, old any, limit int) (most int64, err error) {
+	for _, statement := range []string{
+		// Passes, except the newest passes and the passes that ScheduledPasses returns.
+		fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
+			WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
+			AND id NOT IN (SELECT id FROM passes WHERE %s ORDER BY id DESC LIMIT %d)
+			ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, bySchedule, scheduledKept),
+		// Threads whose last run was pruned: no run resumes them.
+		`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
+			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
+		// Objects that agents created in pruned runs: the threads saw later comments, so
+		// nothing looks up the author of these.
+		`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
+			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
+		// Comments of symphony: while an issue is claimed, they are not made again.
+		`DELETE FROM comments WHERE key IN (SELECT key FROM comments WHERE at < ?1
+			AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = comments.issue_id) LIMIT ?2)`,
+		// Pull requests of issues that are not refreshed any more.
+		`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests
+			WHERE seen_at < ?1 LIMIT ?2)`,
+		// Notifications, but only while there is no block: a block whose notification is
+		// deleted would be notified again.
+		`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
+			AND NOT EXISTS (SELECT 1 FROM meta WHERE key LIKE 'blocked\_%' ESCAPE '\') LIMIT ?2)`,
+	} {
+		n, err := t.count(statement, old, limit)
+		if err != nil {
+			return most, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
 }
 
 // pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can

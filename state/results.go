@@ -166,7 +166,7 @@ func (v Views) FindResults(ctx context.Context, f ResultFilter) (FoundResults, e
 
 // ResultLabels returns the labels of all results and claims, in the order of the alphabet.
 func (v Views) ResultLabels(ctx context.Context) ([]string, error) {
-	return readAll(ctx, v.conn, "read the labels", func(label *string) []any { return []any{label} },
+	return readAll(ctx, v.conn, "read the labels", itself[string],
 		`SELECT DISTINCT value FROM (
 			SELECT labels FROM releases UNION ALL SELECT coalesce(issue ->> '$.labels', '[]') FROM claims
 		), json_each(labels) ORDER BY value`)

@@ -57,6 +57,12 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	if err != nil {
 		return err
 	}
+	all.Tokens, err = readTokens(t, all.Runs)
+	return err
+}
+
+// readTokens returns the tokens of each claimed issue, and of each issue of the unsettled runs.
+func readTokens(t tx, unsettled []reconcile.Run) (map[string]int64, error) {
 	type used struct {
 		issueID string
 		tokens  int64
@@ -64,16 +70,16 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	settled, err := rows(t, func(u *used) []any { return []any{&u.issueID, &u.tokens} },
 		`SELECT issue_id, total FROM issue_totals JOIN claims USING (issue_id)`)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	all.Tokens = make(map[string]int64, len(settled))
+	tokens := make(map[string]int64, len(settled))
 	for _, u := range settled {
-		all.Tokens[u.issueID] = u.tokens
+		tokens[u.issueID] = u.tokens
 	}
-	for _, r := range all.Runs {
-		all.Tokens[r.IssueID] += r.Tokens.Total
+	for _, r := range unsettled {
+		tokens[r.IssueID] += r.Tokens.Total
 	}
-	return nil
+	return tokens, nil
 }
 
 // UsedOn returns the use of runs on the day (UTC) of a time, by model. The reports of workers
@@ -124,19 +130,8 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 	if err := commitBlocks(t, now, c); err != nil {
 		return err
 	}
-	if c.HostGone != "" {
-		err := t.must("run "+c.HostGone, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`,
-			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
-		if err != nil {
-			return err
-		}
-	}
-	if c.Abandon != "" {
-		err := t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true'))
-			WHERE issue_id = ?`, c.Abandon)
-		if err != nil {
-			return err
-		}
+	if err := commitGone(t, c); err != nil {
+		return err
 	}
 	if c.Watch != nil {
 		if err := saveWatch(t, *c.Watch); err != nil {
@@ -148,15 +143,36 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			return err
 		}
 	}
+	return commitSettings(t, c)
+}
+
+// commitGone records the run and the workspaces of a change that are lost with their host.
+func commitGone(t tx, c reconcile.Change) error {
+	if c.HostGone != "" {
+		err := t.must("run "+c.HostGone, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`,
+			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
+		if err != nil {
+			return err
+		}
+	}
+	if c.Abandon == "" {
+		return nil
+	}
+	return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true'))
+		WHERE issue_id = ?`, c.Abandon)
+}
+
+// commitSettings stores a pause and the end of blocks, which concern the whole project.
+func commitSettings(t tx, c reconcile.Change) error {
 	if !c.Unblocked.IsZero() {
 		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
 			return err
 		}
 	}
-	if c.Paused == nil {
+	switch {
+	case c.Paused == nil:
 		return nil
-	}
-	if *c.Paused {
+	case *c.Paused:
 		return setMeta(t, metaPaused, "1")
 	}
 	return clearMeta(t, metaPaused)
