@@ -75,7 +75,7 @@
 // with an agent too many.
 //
 // Faults of an account (login, allowance) do not block a single project: the worker publishes
-// them before it records how the run ended, and all projects of that codex home wait, take
-// turns to probe and continue together. If publishing failed, the project sets its own block,
-// as for any other fault.
+// them before it records how the run ended, and all projects of that account wait, take turns
+// to probe and continue together. If publishing failed, the project sets its own block, as for
+// any other fault.
 package reconcile

@@ -142,8 +142,7 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 }
 
 // deliverAnyway returns a claim whose delivery waits for an agent, when no agent can work on
-// the issue any more. Passes try the delivery again, and say
-// why it fails.
+// the issue any more. Passes try the delivery again, and say why it fails.
 func (s *Snapshot) deliverAnyway(c Claim) Claim {
 	c.Delivery.WaitsForAgent = false
 	return s.awaitDelivery(c, s.Now)

@@ -365,9 +365,8 @@ type Accounts interface {
 	// Release gives back the slots that were not used.
 	Release()
 	// Probe records that the run, which is stored next, tests whether the block of its agent's
-	// account is over. If
-	// another project was first, or the block is over, the error wraps ErrConflict and nothing
-	// was written. The record's time is the time of the run's start, so that the run counts as
-	// started under the block.
+	// account is over. If another project was first, or the block is over, the error wraps
+	// ErrConflict and nothing was written. The record's time is the time of the run's start, so
+	// that the run counts as started under the block.
 	Probe(ctx context.Context, b Block, run Run) error
 }

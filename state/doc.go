@@ -20,7 +20,7 @@
 //	releases, outages           Store, with the change of the claim or block; never deleted
 //	model_totals                Journal, with its thread; never deleted
 //
-// The shared state of all projects of a codex home is stored in separate files beside their
+// The shared state of all projects of an account is stored in separate files beside their
 // databases (see Account), so that no project waits for another project's database.
 //
 // # Decisions

@@ -210,10 +210,9 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 // UpdateRun writes the worker's knowledge of its run: phase, workspace, thread, turns,
 // progress, tokens, rate limits, last event and heartbeat. It returns the orders for the
 // worker; together with an error, of a full disk for example, if it could at least read them.
-// If the run already ended with an outcome or was never
-// taken, UpdateRun writes nothing and returns reconcile.ErrConflict: the worker lost the run
-// and ends. A run does not begin on a host while another run of its issue may be at work on a
-// host: the error is host_unverified.
+// If the run already ended with an outcome or was never taken, UpdateRun writes nothing and
+// returns reconcile.ErrConflict: the worker lost the run and ends. A run does not begin on a
+// host while another run of its issue may be at work on a host: the error is host_unverified.
 //
 // A heartbeat alone survives the death of any process, but perhaps not a power failure. Every
 // other change is on disk when UpdateRun returns.
@@ -319,14 +318,14 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 	return used, err
 }
 
-// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative
+// SaveThread stores the token totals of an agent's thread. They never decrease and are cumulative
 // over all runs of the thread. In the same transaction SaveThread raises the run's own tokens
 // by the thread's use since the run's first report: a crash between two transactions would
 // lose these tokens or count them twice. Call SaveThread before UpdateRun reports the same
 // tokens.
 //
 // If the run already ended with an outcome the error is reconcile.ErrConflict. The tokens then
-// count for the next run of the thread. RecordLastSeen stores the codex home of the thread.
+// count for the next run of the thread. RecordLastSeen stores where the agent keeps the thread.
 func (j Journal) SaveThread(
 	ctx context.Context,
 	runID, issueID string,
@@ -394,8 +393,8 @@ func saveThread(
 		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
 
-// Thread returns the token totals of a codex thread, false if it is unknown. A resumed thread
-// counts on from them.
+// Thread returns the token totals of a thread, false if it is unknown. A resumed thread counts
+// on from them.
 func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
 	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
@@ -404,9 +403,9 @@ func threadFields(th *reconcile.Thread) []any {
 	return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended}
 }
 
-// LastThread returns the issue's newest thread, and the newest thread that codex can find in
-// the codex home: it is stored there or its home is unknown. Usually they are the same. Either
-// is empty if there is none. With an empty home every thread counts as stored there.
+// LastThread returns the issue's newest thread, and the newest thread that an agent can find in
+// its home: it is stored there or its home is unknown. Usually they are the same. Either is
+// empty if there is none. With an empty home every thread counts as stored there.
 //
 // Failed of the second counts its latest runs that ended without success, back to the last run
 // that succeeded or was stopped (interrupted, canceled). Runs without a thread and runs that
