@@ -139,3 +139,19 @@ func TestProjectSlug(t *testing.T) {
 		}
 	}
 }
+
+// A field of text has the value that encoding/json reads.
+func TestTextField(t *testing.T) {
+	for _, data := range []string{
+		`"ABC-7"`, `""`, `"a\tb"`, `"\u00e9 \ud83d\ude00"`, `"é"`, "\"\xff\"", `"\""`, `null`, `7`, `["a"]`,
+	} {
+		var got field[string]
+		test.OK(t, json.Unmarshal([]byte(data), &got))
+		var want *string
+		err := json.Unmarshal([]byte(data), &want)
+		test.Equal(t, data+" is wrong", got.wrong, err != nil)
+		if err == nil {
+			test.Equal(t, data, got.value, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -29,10 +30,23 @@ type field[T any] struct {
 // UnmarshalJSON implements json.Unmarshaler. It never fails, so that a wrong value does not
 // make a whole page unreadable.
 func (f *field[T]) UnmarshalJSON(data []byte) error {
+	// A page has thousands of strings, and json.Unmarshal would check each a second time.
+	target, isString := any(&f.value).(**string)
+	if isString && isPlain(data) {
+		value := string(data[1 : len(data)-1])
+		*target = &value
+		return nil
+	}
 	if err := json.Unmarshal(data, &f.value); err != nil {
 		*f = field[T]{wrong: true}
 	}
 	return nil
+}
+
+// isPlain reports whether valid JSON is a string that stands in quotes as it is, such as "ABC-7"
+// and not "a\tb".
+func isPlain(data []byte) bool {
+	return len(data) >= 2 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data)
 }
 
 // wireIssue is an issue as Linear sends it.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"github.com/symphony-cron/symphony/internal/text"
 	"slices"
 	"strings"
 	"time"
@@ -102,6 +103,11 @@ func (i Issue) Fingerprint() string {
 		h.Write([]byte(*i.Description))
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
+
+// SameTask reports whether two versions of an issue have the same fingerprint.
+func (i Issue) SameTask(other Issue) bool {
+	return SameState(i.State, other.State) && text.OrEmpty(i.Description) == text.OrEmpty(other.Description)
 }
 
 // CommentedAfter reports whether the newest comment is later than t. The time of a hold's

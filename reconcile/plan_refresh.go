@@ -203,14 +203,10 @@ func endOfHold(c Claim, issue Issue, back bool) (reason, message string) {
 // renew stores the issue's new record in its claim. A change of state or description is
 // progress: it resets the counts of runs.
 func (p *planner) renew(c Claim, issue Issue) Claim {
-	// The stored form is compared, because a record may differ from its stored copy in form,
-	// such as a time's location.
-	before, errBefore := json.Marshal(c.Issue)
-	now, errNow := json.Marshal(issue)
-	if errBefore == nil && errNow == nil && string(before) == string(now) {
+	if sameRecord(c.Issue, issue) {
 		return c
 	}
-	if c.Issue.Fingerprint() != issue.Fingerprint() {
+	if !c.Issue.SameTask(issue) {
 		c.IdleRuns = 0
 		c.Runs = 0
 	}
@@ -218,6 +214,20 @@ func (p *planner) renew(c Claim, issue Issue) Claim {
 	c.Identifier = issue.Identifier
 	p.update(p.put(c))
 	return *p.claims[c.IssueID]
+}
+
+// sameRecord reports whether two records are stored as the same JSON. The records themselves may
+// differ in form, such as in the location of a time.
+func sameRecord(stored, now Issue) bool {
+	if stored.UpdatedAt != nil && now.UpdatedAt != nil && !stored.UpdatedAt.Equal(*now.UpdatedAt) {
+		return false // as after most changes, which need no JSON
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return false
+	}
+	after, err := json.Marshal(now)
+	return err == nil && string(before) == string(after)
 }
 
 // reviews ends the wait for a review of each issue that is no longer where its agent has handed
