@@ -194,8 +194,15 @@ func (v *jsonValue) Help() string {
 
 // jsonValueOf returns the value of a command's --json, nil without such a flag.
 func jsonValueOf(c *cli.Command) *jsonValue {
-	if f, ok := flagOf(c, "json").(*cli.GenericFlag); ok {
-		return f.Value.(*jsonValue)
+	for _, f := range c.Flags {
+		generic, ok := f.(*cli.GenericFlag)
+		if !ok {
+			continue
+		}
+		value, ok := generic.Value.(*jsonValue)
+		if ok {
+			return value
+		}
 	}
 	return nil
 }

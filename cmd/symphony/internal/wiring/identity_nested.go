@@ -60,11 +60,8 @@ func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)
 	place, owner := agentsPlace(p.Env, at)
-	if place == "" && !missing && !p.isOwn(at) {
-		place, owner = knownPlace(p.Env, placeOf(filepath.Dir(at.Path)))
-		if place == "" {
-			place, owner = shownCommit(filepath.Dir(at.Path))
-		}
+	if place == "" && !missing {
+		place, owner = p.suspectPlace(at)
 	}
 	if place == "" {
 		return
@@ -78,6 +75,26 @@ func (p *Project) refuseAgents() {
 		p.Source = workflow.Source{Name: p.Source.Name, Path: p.Source.Path}
 		p.SourceErr = p.nested
 	}
+}
+
+// suspectPlace describes the directory of agents in which a workflow is, if only records of
+// projects or of git show that; empty if none does, or if a pass already ran for the workflow.
+// It opens no database for a workflow that is far from both, as most are.
+func (p *Project) suspectPlace(at paths.Place) (place, owner string) {
+	dir := placeOf(filepath.Dir(at.Path))
+	inRoot := slices.ContainsFunc(dir.Names(), workspace.BelowRoot)
+	commit, commitOwner := shownCommit(dir.Path)
+	if !inRoot && commit == "" {
+		return "", ""
+	}
+	if p.isOwn(at) {
+		return "", ""
+	}
+	place, owner = knownPlace(p.Env, dir)
+	if place != "" {
+		return place, owner
+	}
+	return commit, commitOwner
 }
 
 // isOwn reports whether a pass already ran for the workflow at a place, so that its place was

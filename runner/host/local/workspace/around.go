@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +44,20 @@ func Around(path string) (in Agents, ok bool) {
 		above = filepath.Join(above, name)
 	}
 	return Agents{}, false
+}
+
+// BelowRoot reports whether a directory above path contains symphony's own directory, as each
+// workspace root does after its first run. It may be true for a directory that is no root.
+func BelowRoot(path string) bool {
+	for dir := filepath.Dir(filepath.Clean(path)); ; dir = filepath.Dir(dir) {
+		_, err := os.Lstat(filepath.Join(dir, metaDir))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
 }
 
 // leftover describes an entry of symphony's own directory in the root: <kind>/<name>, such as
