@@ -571,7 +571,11 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 			break
 		}
 		one, err := a.Find(ctx, agent.IssueID)
-		if err == nil && one.HasWorktree() {
+		if err != nil { // whether it has a worktree is not known
+			failed = append(failed, err)
+			continue
+		}
+		if one.HasWorktree() {
 			continue // work in it exists nowhere else
 		}
 		forgotten++

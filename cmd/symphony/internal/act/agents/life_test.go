@@ -850,6 +850,29 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	test.Equal(t, "the files are left", exists(host.RunDir(wiring.AgentsDir(r.env), old.ID)), false)
 }
 
+// An old agent stays as long as its settings can't be read: it may have a worktree with work
+// that exists nowhere else.
+func TestOldAgentWithUnreadableSettingsStays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	old := r.spawn("a").Run
+	r.converse("a")
+	test.OK(t, r.Kill(t.Context(), "a"))
+	file := filepath.Join(host.RunDir(wiring.AgentsDir(r.env), old.ID), "agent.json")
+	settings := test.Must(os.ReadFile(file))
+	test.OK(t, os.WriteFile(file, settings[:len(settings)/2], 0o600))
+	later := *r.env
+	later.Now = func() time.Time { return time.Now().Add(8 * 24 * time.Hour) }
+	r.env = &later
+	test.OK(t, r.Close())
+	r.reopen()
+	r.spawn("b")
+	_, found, err := r.DB.Clients.FreeAgent(t.Context(), "a")
+	test.OK(t, err)
+	test.Equal(t, "the agent is known", found, true)
+	test.OK(t, os.WriteFile(file, settings, 0o600))
+}
+
 // A pass on a machine without agents creates nothing.
 func TestReapWithoutAgents(t *testing.T) {
 	t.Parallel()

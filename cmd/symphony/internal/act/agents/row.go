@@ -55,11 +55,14 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 		return rows, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	open, err := a.Requests(ctx)
+	list, err := a.List(ctx)
 	if err != nil {
 		return rows, err
 	}
-	list, err := a.List(ctx)
+	open, err := a.Requests(ctx) // after List, which ends the requests of agents that died
+	if err != nil {
+		return rows, err
+	}
 	for _, one := range list {
 		if one.Outcome != "" && !all && !one.HasWorktree() {
 			continue
@@ -76,7 +79,7 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 		}
 		rows = append(rows, row)
 	}
-	return rows, err
+	return rows, nil
 }
 
 // NewRow makes the row of an agent, without its calls.

@@ -144,12 +144,13 @@ func (s *Settings) setQuestion(dir paths.Place) error {
 	return nil
 }
 
+// readSettings reads the settings of an agent from the directory of its run.
 func readSettings(dir string) (s Settings, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, settingsFile))
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
 	if err != nil {
+		return s, fmt.Errorf("settings of the agent: %w", err)
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("settings of the agent: %w", err)
 	}
 	return s, nil

@@ -213,30 +213,36 @@ func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err er
 	if err := a.p.Nested(); err != nil {
 		return err
 	}
-	one, err := a.Current(ctx, id)
+	if err := a.Settle(ctx); err != nil {
+		return err
+	}
+	return a.locked(ctx, func() error { return a.pruneOne(ctx, id, discard) })
+}
+
+// pruneOne is Prune under the lock, so that the agent is not spawned again meanwhile.
+func (a *Agents) pruneOne(ctx context.Context, id string, discard bool) error {
+	one, err := a.Find(ctx, id)
 	if err != nil {
 		return err
 	}
 	if !one.Settled {
 		return reconcile.NewError(CodeConflict, "agent "+id+" has not ended", "symphony stop "+id+" ends it")
 	}
-	return a.locked(ctx, func() error {
-		if !one.HasWorktree() {
-			return a.forget(ctx, id)
-		}
-		unsaved, err := a.removeWorktree(ctx, one, discard)
-		if err != nil {
-			return err
-		}
-		if unsaved != "" {
-			return reconcile.NewError(
-				CodeConflict,
-				fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
-				"symphony prune --force "+id+" discards it",
-			)
-		}
+	if !one.HasWorktree() {
 		return a.forget(ctx, id)
-	})
+	}
+	unsaved, err := a.removeWorktree(ctx, one, discard)
+	if err != nil {
+		return err
+	}
+	if unsaved != "" {
+		return reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
+			"symphony prune --force "+id+" discards it",
+		)
+	}
+	return a.forget(ctx, id)
 }
 
 // forget deletes the calls and files of an ended agent.
