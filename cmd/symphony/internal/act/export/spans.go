@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -152,31 +153,36 @@ func attributes(pairs ...any) (list []object) {
 	return list
 }
 
+// setContent is set for texts that leave the machine only with --content.
 func (t *trace) setContent(s *span, pairs ...any) {
 	if t.content {
 		t.set(s, pairs...)
 	}
 }
 
+// setCost sets the cost of tokens, if the model of the run has a price.
 func (t *trace) setCost(s *span, key string, used reconcile.Tokens) {
-	// which stands for several models
-	if price, known := t.prices.Of(t.run.Model); known && !strings.Contains(t.run.Model, "+") {
-		t.set(s, key, price.Cost(used), "symphony.cost.currency", t.prices.Currency)
+	price, known := t.prices.Of(t.run.Model)
+	several := strings.Contains(t.run.Model, "+") // how much each of them used is not recorded
+	if !known || several {
+		return
 	}
+	t.set(s, key, price.Cost(used), "symphony.cost.currency", t.prices.Currency)
 }
 
 // fail marks a span as failed. The message is content, because it may quote the agent.
 func (t *trace) fail(s *span, code, message string) {
 	t.set(s, "error.type", code)
-	s.Status = (object{"code": statusError})
+	s.Status = object{"code": statusError}
 	if t.content && message != "" {
 		s.Status["message"] = t.redactor.Text(message)
 	}
 }
 
+// onEvent adds an event of the log to the spans.
 func (t *trace) onEvent(e agent.Event) {
-	// of a thread, or of all at the end of a turn
-	if u := e.Usage; u != nil && u.Total > t.used.Total {
+	u := e.Usage // of a thread, or of all at the end of a turn
+	if u != nil && u.Total > t.used.Total {
 		t.used = reconcile.Tokens{
 			Input:     u.Input,
 			Cached:    u.CachedInput,
@@ -207,17 +213,27 @@ func (t *trace) onEvent(e agent.Event) {
 	}
 }
 
+// providers are the names that the conventions have for the services whose API an agent
+// speaks. Agents that are not listed, such as opencode, speak to several.
+var providers = map[string]string{
+	"codex":  "openai",
+	"claude": "anthropic",
+	"gemini": "gcp.gemini",
+}
+
+// beginTurn begins the span of a turn at its prompt.
 func (t *trace) beginTurn(e agent.Event) {
 	var prompt agent.PromptEvent
 	_ = json.Unmarshal(e.Raw, &prompt) // as the worker wrote it
-	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", "codex", e.At)
+	kind := cmp.Or(t.run.Agent.Kind, workflow.AgentCodex)
+	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", kind, e.At)
 	s.Kind = kindClient
-	t.set( // codex speaks the API of OpenAI, whatever the provider
+	t.set(
 		s,
 		"gen_ai.agent.name",
-		"codex",
+		kind,
 		"gen_ai.provider.name",
-		"openai",
+		providers[kind],
 		"gen_ai.request.model",
 		t.run.Model,
 		"gen_ai.conversation.id",
@@ -239,13 +255,15 @@ func message(role, words string) string {
 	}}))
 }
 
+// endTurn ends the running turn, if there is one.
 func (t *trace) endTurn(at time.Time) {
-	if t.turn != nil {
-		t.turn.End = at.UnixNano()
-		t.turn.used = t.used
-		t.setContent(t.turn.span, "gen_ai.output.messages", message("assistant", t.turn.words))
-		t.turn = nil
+	if t.turn == nil {
+		return
 	}
+	t.turn.End = at.UnixNano()
+	t.turn.used = t.used
+	t.setContent(t.turn.span, "gen_ai.output.messages", message("assistant", t.turn.words))
+	t.turn = nil
 }
 
 // addUsage adds the usage of each turn. Before the first turn, a resumed thread had used the
@@ -254,7 +272,8 @@ func (t *trace) endTurn(at time.Time) {
 func (t *trace) addUsage() {
 	before := t.used.Since(t.run.Tokens)
 	for i, turn := range t.turns {
-		if used := turn.used.Since(before); used.Total > 0 && (i > 0 || turn.number == 1) {
+		used := turn.used.Since(before)
+		if used.Total > 0 && (i > 0 || turn.number == 1) {
 			t.set(
 				turn.span,
 				"gen_ai.usage.input_tokens",
@@ -302,7 +321,7 @@ func (t *trace) addItem(e agent.Event) {
 	}
 	delete(t.items, key)
 	s.End = e.At.UnixNano()
-	if i.DurationMS != nil { // codex may report the start only at the end
+	if i.DurationMS != nil { // the agent may report the start only at the end
 		s.Start = min(s.Start, s.End-*i.DurationMS*int64(time.Millisecond))
 	}
 	if i.ExitCode != nil {
