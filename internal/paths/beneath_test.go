@@ -3,14 +3,15 @@ package paths_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// TestWriteBeneath: whatever an agent has left in its home, a file is written there and nowhere
-// else.
+// Whatever an agent has left in its home, a file is written there and nowhere else.
 func TestWriteBeneath(t *testing.T) {
 	for name, prepare := range map[string]func(home, outside string) error{
 		"nothing":   func(string, string) error { return nil },
@@ -35,4 +36,17 @@ func TestWriteBeneath(t *testing.T) {
 		test.Equal(t, "files outside", len(test.Must(os.ReadDir(outside))), 0)
 		test.Equal(t, "files in a", len(test.Must(os.ReadDir(filepath.Join(home, "a")))), 1)
 	}
+}
+
+// A file that can't be written leaves the older one as it was, and nothing beside it. The
+// temporary name of this file is too long.
+func TestWriteBeneathFails(t *testing.T) {
+	home := t.TempDir()
+	name := strings.Repeat("n", 240)
+	test.Write(t, filepath.Join(home, name), "older")
+	dir := test.Must(os.OpenRoot(home))
+	defer dir.Close()
+	test.ErrorIs(t, "the error", paths.WriteBeneath(dir, name, []byte("newer")), syscall.ENAMETOOLONG)
+	test.Equal(t, "the file", test.Read(t, filepath.Join(home, name)), "older")
+	test.Equal(t, "files", len(test.Must(os.ReadDir(home))), 1)
 }
