@@ -48,7 +48,9 @@ func main() {
 			bytes.NewReader(lines.Bytes()),
 		)
 		check(err)
-		body, _ := io.ReadAll(res.Body)
+		body, err := io.ReadAll(res.Body)
+		check(err)
+		check(res.Body.Close())
 		fmt.Println("answer", res.StatusCode, string(body))
 	}
 	check(lines.Err())

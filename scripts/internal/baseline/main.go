@@ -1,11 +1,14 @@
 // Baseline does the minimum of work for the same result as the program. scripts/bench divides
 // the cost of the program by the cost of baseline.
 //
-//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, a line each, decodes
-//	                                           the issues and stores each once
-//	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
-//	baseline rows DATABASE SQL...              reads all rows of the queries
-//	baseline spin DURATION                     uses that much CPU time, as the programs of a slow login profile do
+//	baseline requests DATABASE ENDPOINT FILE
+//		sends the request bodies in FILE, a line each, decodes the issues and stores each once
+//	baseline heartbeats DATABASE RUN
+//		updates the heartbeat of a run every five seconds, until stdin ends
+//	baseline rows DATABASE SQL...
+//		reads all rows of the queries
+//	baseline spin DURATION
+//		uses that much CPU time, as the programs of a slow login profile do
 package main
 
 import (
@@ -36,12 +39,8 @@ func main() {
 }
 
 func run(command, database string, args []string) {
-	db := must(
-		sql.Open(
-			"sqlite",
-			"file:"+database+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)",
-		),
-	)
+	const settings = "?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)"
+	db := must(sql.Open("sqlite", "file:"+database+settings))
 	db.SetMaxOpenConns(1)
 	switch command {
 	case "requests":
@@ -150,6 +149,7 @@ func heartbeats(db *sql.DB, run string) {
 		cancel()
 	}()
 	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
 	for {
 		var stop string
 		// Like a worker it waits for the write lock, and reads whether it must stop.

@@ -85,6 +85,10 @@ type heading struct {
 }
 
 func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: site SOURCE DIRECTORY")
+		os.Exit(2)
+	}
 	if err := render(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -99,32 +103,51 @@ func render(source, out string) error {
 		for _, file := range c.Files {
 			p, err := read(source, file)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", file, err)
 			}
 			pages[file] = p
 		}
 	}
+	if err := copyLinked(source, out); err != nil {
+		return err
+	}
+	view, err := template.New("").Parse(pageTemplate)
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		var whole bytes.Buffer
+		err := view.Execute(&whole, map[string]any{
+			"Page":     p,
+			"Pages":    pages,
+			"Chapters": chapters,
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.File, err)
+		}
+		if err := os.WriteFile(filepath.Join(out, p.Name), whole.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyLinked copies the files to which pages link: pictures, examples and the licence.
+func copyLinked(source, out string) error {
 	for _, dir := range []string{"docs", "examples"} {
 		if err := os.CopyFS(filepath.Join(out, dir), os.DirFS(filepath.Join(source, dir))); err != nil {
 			return err
 		}
 	}
 	license, err := os.ReadFile(filepath.Join(source, "LICENSE"))
-	err = errors.Join(err, os.WriteFile(filepath.Join(out, "LICENSE"), license, 0o644))
-	view := template.Must(template.New("").Parse(pageTemplate))
-	for _, p := range pages {
-		var whole bytes.Buffer
-		err = errors.Join(err, view.Execute(&whole, map[string]any{
-			"Page":     p,
-			"Pages":    pages,
-			"Chapters": chapters,
-		}),
-			os.WriteFile(filepath.Join(out, p.Name), whole.Bytes(), 0o644))
+	if err != nil {
+		return err
 	}
-	return err
+	return os.WriteFile(filepath.Join(out, "LICENSE"), license, 0o644)
 }
 
-// read parses and renders a document. Links to documents lead to their pages.
+// read parses and renders a document, whose first heading is its title. Links to documents lead
+// to their pages.
 func read(root, file string) (*page, error) {
 	p := &page{
 		File: file,
@@ -141,27 +164,38 @@ func read(root, file string) (*page, error) {
 	)
 	tree := markdown.Parser().Parse(text.NewReader(source))
 	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
 		switch n := n.(type) {
 		case *ast.Heading:
-			if id, _ := n.AttributeString("id"); entering {
-				p.Headings = append(p.Headings, heading{
-					n.Level,
-					string(id.([]byte)),
-					strings.ReplaceAll(string(n.Lines().Value(source)), "`", ""),
-				})
-			}
+			id, _ := n.AttributeString("id") // the parser sets it
+			p.Headings = append(p.Headings, heading{
+				n.Level,
+				string(id.([]byte)),
+				strings.ReplaceAll(string(n.Lines().Value(source)), "`", ""),
+			})
 		case *ast.Link:
-			if to := string(n.Destination); entering && !strings.Contains(to, "://") {
+			to := string(n.Destination)
+			if !strings.Contains(to, "://") {
 				n.Destination = []byte(htmlName.Replace(to))
 			}
 		}
 		return ast.WalkContinue, nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Headings) == 0 {
+		return nil, errors.New("it has no heading")
+	}
 	var body bytes.Buffer
-	err = errors.Join(err, markdown.Renderer().Render(&body, source, tree))
+	if err := markdown.Renderer().Render(&body, source, tree); err != nil {
+		return nil, err
+	}
 	p.Title = p.Headings[0].Text
 	p.Body = template.HTML(body.String()) //nolint:gosec // our own documents
-	return p, err
+	return p, nil
 }
 
 // htmlName turns the name of a document into the name of its page.

@@ -33,6 +33,10 @@ var (
 
 func main() {
 	flag.Parse()
+	if *minutes < 1 || *runs < 1 || *projects < 1 {
+		fmt.Fprintln(os.Stderr, "soak: -minutes, -runs and -projects must be at least 1")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &soak{}
@@ -100,23 +104,16 @@ func (s *soak) run(ctx context.Context) {
 	for i := range *projects {
 		dir := filepath.Join(s.Dir, fmt.Sprintf("project%d", i))
 		stage.Must(os.MkdirAll(filepath.Join(dir, "issues"), 0o700))
-		stage.Must(
-			os.WriteFile(
-				filepath.Join(dir, "WORKFLOW.md"),
-				fmt.Appendf(nil, workflowText, s.program, s.AgentHome),
-				0o600,
-			),
-		)
+		workflow := filepath.Join(dir, "WORKFLOW.md")
+		content := fmt.Appendf(nil, workflowText, s.program, s.AgentHome)
+		stage.Must(os.WriteFile(workflow, content, 0o600))
 		s.dirs = append(s.dirs, dir)
-		workflows = append(workflows, filepath.Join(dir, "WORKFLOW.md"))
+		workflows = append(workflows, workflow)
 	}
-	s.Env = append(
-		slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "SYMPHONY_") }),
-		"SOAK_PROBE="+s.probe(),
-	)
-	s.loop = exec.Command(
-		s.program,
-		slices.Concat([]string{"tick", "--loop", "-v"}, strings.Fields(*args), workflows)...)
+	isOfOneProject := func(v string) bool { return strings.HasPrefix(v, "SYMPHONY_") }
+	s.Env = append(slices.DeleteFunc(s.Env, isOfOneProject), "SOAK_PROBE="+s.probe())
+	command := slices.Concat([]string{"tick", "--loop", "-v"}, strings.Fields(*args), workflows)
+	s.loop = exec.Command(s.program, command...)
 	output := stage.Get(os.Create(filepath.Join(s.Dir, "loop.log")))
 	s.loop.Dir = s.Dir
 	s.loop.Env = s.Env
@@ -273,6 +270,9 @@ func median(list []sample, of func(sample) int) int {
 
 // end ends the loop and its workers, and removes the folder.
 func (s *soak) end() {
+	if s.Dir == "" { // it could not be made
+		return
+	}
 	if s.loop != nil && s.loop.Process != nil {
 		_ = s.loop.Process.Signal(syscall.SIGTERM)
 		<-s.ended

@@ -42,10 +42,12 @@ func NewProject(dir string) (p Project, err error) {
 		}
 	}
 	p.Env = []string{
-		"PATH=" + os.Getenv(
-			"PATH",
-		), "HOME=" + p.Home, "TMPDIR=" + p.Tmp, "LINEAR_API_KEY=" + lineartest.DefaultKey,
-		"SYMPHONY_WORKFLOW=" + p.Workflow, "SYMPHONY_STATE_DIR=" + p.StateDir,
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + p.Home,
+		"TMPDIR=" + p.Tmp,
+		"LINEAR_API_KEY=" + lineartest.DefaultKey,
+		"SYMPHONY_WORKFLOW=" + p.Workflow,
+		"SYMPHONY_STATE_DIR=" + p.StateDir,
 	}
 	return p, nil
 }

@@ -128,9 +128,8 @@ func (m *meter) build() time.Duration {
 }
 
 func testDirs(patterns []string) []string {
-	list := exec.Command(
-		"go",
-		append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
+	args := []string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}
+	list := exec.Command("go", append(args, patterns...)...)
 	list.Stderr = os.Stderr
 	// the line of a package without tests is empty
 	dirs := strings.Split(string(stage.Get(list.Output())), "\n")
@@ -242,7 +241,7 @@ func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 	if err := cmd.Start(); err != nil {
 		return cost{}, nil, err
 	}
-	err = m.reap(cmd.Process.Pid)
+	err = reap(cmd.Process.Pid)
 	after := used()
 	out, readErr := os.ReadFile(output)
 	return cost{
@@ -256,7 +255,7 @@ func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 
 // reap waits for a child and all its descendants, also while the child runs, because tests
 // notice processes that nothing waits for.
-func (m *meter) reap(child int) (err error) {
+func reap(child int) (err error) {
 	var left []string
 	for since := (time.Time{}); ; {
 		var status unix.WaitStatus
@@ -313,8 +312,7 @@ func (m *meter) print(n int) {
 		fmt.Fprintf(
 			w,
 			"%.2f\t%.2f\t%.2f\t%d\t%.1f\t  %s%s\n",
-			c.cpu().
-				Seconds(),
+			c.cpu().Seconds(),
 			c.user.Seconds(),
 			c.system.Seconds(),
 			c.processes,
