@@ -198,8 +198,8 @@ type input struct {
 	doc       *ast.QueryDocument
 }
 
-// names reports whether the query or the variables contain a word, such as ABC-1, in letters of
-// any case.
+// names reports whether the query or the variables contain a word, such as ABC-1, in letters
+// of any case.
 func (in input) names(word string) bool {
 	return word != "" && strings.Contains(strings.ToLower(in.unescaped()), strings.ToLower(word))
 }

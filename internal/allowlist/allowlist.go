@@ -251,8 +251,8 @@ const (
 )
 
 // Find returns the rule that allows a host, which [Name] has returned. usual is the port that
-// needs no mention: 443, or 80 for plain HTTP. A rule for the host itself goes before rules for
-// all below another.
+// needs no mention: 443, or 80 for plain HTTP. A rule for the host itself goes before rules
+// for all below another.
 func (l List) Find(host string, port, usual uint16) (Rule, Answer) {
 	answer := NotListed
 	var found Rule

@@ -166,8 +166,8 @@ func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) 
 	return &issue, nil
 }
 
-// whole returns the id that a number stands for: for 4 that is TASK-4 or TASK-004, whatever its
-// state, if no other id ends with it. Other references come back unchanged.
+// whole returns the id that a number stands for: for 4 that is TASK-4 or TASK-004, whatever
+// its state, if no other id ends with it. Other references come back unchanged.
 func (t *tracker) whole(ref string) string {
 	number := strings.TrimPrefix(ref, "#")
 	if !text.IsNumber(number) {

@@ -249,8 +249,8 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 	return all, r, nil
 }
 
-// notFound returns the error of a name that no issue of the folder has. It names the files that
-// may be meant.
+// notFound returns the error of a name that no issue of the folder has. It names the files
+// that may be meant.
 func (t *tracker) notFound(all *folder, ref string) error {
 	message := fmt.Sprintf("%s contains no issue %q", t.Path, ref)
 	plain := all.plainFile(ref)

@@ -196,7 +196,8 @@ func firstValue(pattern *regexp.Regexp, lines []byte) string {
 	return strings.Trim(string(m[1]), `'" `)
 }
 
-// isUTF16 reports whether a file begins with the mark of UTF-16, as Windows' Notepad writes it.
+// isUTF16 reports whether a file begins with the mark of UTF-16, as Windows' Notepad writes
+// it.
 func isUTF16(content []byte) bool {
 	return bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff"))
 }
@@ -311,9 +312,9 @@ func (r *record) fill(f fields, content []byte, body int) {
 // marks are the lines by which Backlog.md finds the sections of a body.
 var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
-// setDates sets UpdatedAt to the latest of the dates in the file and the time at which the file
-// was written: people forget to change the date. That time is also the date of an issue that
-// has none.
+// setDates sets UpdatedAt to the latest of the dates in the file and the time at which the
+// file was written: people forget to change the date. That time is also the date of an issue
+// that has none.
 func (r *record) setDates(at time.Time) {
 	at = at.UTC()
 	if r.issue.CreatedAt == nil {

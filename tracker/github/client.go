@@ -44,8 +44,8 @@ func connect(o Options) (*Client, error) {
 	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
 }
 
-// me returns the login of the token's account if the workflow asks for it, and else nothing. An
-// answer without the login is an error: no issue would be the account's.
+// me returns the login of the token's account if the workflow asks for it, and else nothing.
+// An answer without the login is an error: no issue would be the account's.
 func (c *Client) me(viewer account) (string, error) {
 	if !strings.EqualFold(c.o.Assignee, "me") {
 		return "", nil

@@ -118,8 +118,8 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 	return t, nil
 }
 
-// partsBelow returns the parts of a path below a base such as /repos/acme/shop. It is false for
-// a path elsewhere, and for an empty base.
+// partsBelow returns the parts of a path below a base such as /repos/acme/shop. It is false
+// for a path elsewhere, and for an empty base.
 func partsBelow(base string, parts []string) (rest []string, isBelow bool) {
 	top := strings.Split(base, "/")[1:]
 	if len(top) == 0 || len(parts) < len(top) || !slices.EqualFunc(top, parts[:len(top)], strings.EqualFold) {
@@ -236,7 +236,8 @@ func splitPath(path string) ([]string, error) {
 	return parts, nil
 }
 
-// isAmbiguous reports whether two programs may understand a decoded part of a path differently.
+// isAmbiguous reports whether two programs may understand a decoded part of a path
+// differently.
 func isAmbiguous(part string) bool {
 	again, err := url.PathUnescape(part)
 	if err == nil && again != part { // it was escaped twice

@@ -73,8 +73,8 @@ func (c *Client) labelledState(
 	return []string{cmp.Or(text.First(c.o.StateLabels, has), "open")}, nil
 }
 
-// renamedState returns the new name of a label if its old or its new name is a state: the issue
-// may have the label.
+// renamedState returns the new name of a label if its old or its new name is a state: the
+// issue may have the label.
 func (c *Client) renamedState(in toolCall, body map[string]json.RawMessage) []string {
 	label, ofLabel := strings.CutPrefix(in.target.below, "labels/")
 	name := textOf(body["new_name"])

@@ -148,9 +148,9 @@ func sameHost(from, location string) (string, bool) {
 	return to.String(), true
 }
 
-// GraphQL sends a query and decodes its data. If there is data, errors about entities that do not
-// exist, and errors that allowed accepts, are returned as missing: their fields in the data are
-// null. All other errors fail the call.
+// GraphQL sends a query and decodes its data. If there is data, errors about entities that do
+// not exist, and errors that allowed accepts, are returned as missing: their fields in the
+// data are null. All other errors fail the call.
 func GraphQL[T any](
 	ctx context.Context,
 	c *Client,
