@@ -132,7 +132,10 @@ func copyLogin(from string, dir *os.Root, name string) error {
 	if err == nil && own.Mode().IsRegular() && !own.ModTime().Before(info.ModTime()) {
 		return nil // the agents may have renewed it since
 	}
-	login, err := io.ReadAll(io.LimitReader(file, maxLogin))
+	if info.Size() > maxLogin {
+		return fmt.Errorf("%s has more than %d bytes: that is no file with a login", from, maxLogin)
+	}
+	login, err := io.ReadAll(file)
 	if err != nil {
 		return err
 	}

@@ -89,8 +89,11 @@ func (t *toolServer) listen() error {
 	if err != nil {
 		return err
 	}
+	if err := os.Chmod(t.path, 0o600); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	t.listener = listener
-	return os.Chmod(t.path, 0o600)
+	return nil
 }
 
 // serve serves each relay until the session ends.
