@@ -152,6 +152,11 @@ func (s *Session) ask(t *turn, m *wire.Message, options []permissionOption, what
 		return
 	}
 	r := s.begin(t, m.ID, what)
+	if r == nil {
+		s.choose(m.ID, nil, nil)
+		event(agent.EventRequestWithdrawn, "withdrawn before a decision: "+line)
+		return
+	}
 	event(agent.EventApprovalRequested, "approve "+line)
 	go func() {
 		decision := s.o.Ask(r.ctx, what)
@@ -185,12 +190,16 @@ func (s *Session) ask(t *turn, m *wire.Message, options []permissionOption, what
 	}()
 }
 
-// begin records a request that waits for an operator.
+// begin records a request that waits for an operator. It returns nil if the turn was cancelled
+// meanwhile: then nobody would withdraw the request.
 func (s *Session) begin(t *turn, id json.RawMessage, what agent.Request) *request {
-	r := &request{id: id, what: what}
-	r.ctx, r.cancel = context.WithCancel(t.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.cancelled.Load() {
+		return nil
+	}
+	r := &request{id: id, what: what}
+	r.ctx, r.cancel = context.WithCancel(t.ctx)
 	s.open[string(id)] = r
 	return r
 }

@@ -271,6 +271,20 @@ func TestModelChanges(t *testing.T) {
 	test.Contains(t, "error", err.Error(), `opencode changes its model from "m" to "opencode/big-pickle"`)
 }
 
+// A permission that is read while its turn is being cancelled is cancelled, too: Gemini would
+// wait for an answer, and not end its turn.
+func TestPermissionDuringCancel(t *testing.T) {
+	s, p, wait := inTurn(t, "acp", agent.Options{OnApproval: agent.ApprovalAsk, Ask: waitForEnd})
+	turn := s.current()
+	s.withdraw()
+	turn.cancelled.Store(true)
+	r := s.begin(turn, json.RawMessage("0"), agent.Request{})
+	test.Equal(t, "an open request", r == nil, true)
+	p.say(ended)
+	_, err := wait()
+	test.OK(t, err)
+}
+
 // Requests are answered by the kinds of the options. What has no fitting option counts as
 // cancelled.
 func TestPermissions(t *testing.T) {
