@@ -469,6 +469,10 @@ const (
 	categoryMode   = "mode"
 )
 
+// watched are the settings that an agent may not change by itself. The effort may follow from
+// what it finds out about its model.
+var watched = []string{categoryModel, categoryMode}
+
 // option returns the option of a category, nil if the session has none. The caller holds mu.
 func (s *Session) option(category string) *configOption {
 	for i := range s.settings.ConfigOptions {
@@ -613,7 +617,7 @@ func (s *Session) sawOptions(t *turn, options []configOption) {
 	s.settings.ConfigOptions = options
 	s.mu.Unlock()
 	for _, o := range options {
-		for _, category := range []string{categoryModel, categoryMode} {
+		for _, category := range watched {
 			if o.is(category) {
 				s.checkSetting(t, category, o.CurrentValue)
 			}
@@ -640,7 +644,23 @@ func (s *Session) checkSetting(t *turn, category, value string) {
 	want := s.wanted[category]
 	s.mu.Unlock()
 	if t != nil && want != "" && value != want {
-		said := fmt.Sprintf("%s changes its %s from %q to %q", s.kind.name, category, want, value)
-		s.fail(t, agent.CodeAgentIncompatible, said)
+		s.fail(t, agent.CodeAgentIncompatible, s.changed(category, want, value))
 	}
+}
+
+func (s *Session) changed(category, from, to string) string {
+	return fmt.Sprintf("%s changes its %s from %q to %q", s.kind.name, category, from, to)
+}
+
+// changedSetting returns the error of a setting that the agent has changed between two turns;
+// nil if it changed none. The caller holds mu.
+func (s *Session) changedSetting() error {
+	for _, category := range watched {
+		want := s.wanted[category]
+		now := s.setting(category)
+		if want != "" && now != "" && now != want {
+			return incompatible(s.changed(category, want, now))
+		}
+	}
+	return nil
 }

@@ -271,6 +271,25 @@ func TestModelChanges(t *testing.T) {
 	test.Contains(t, "error", err.Error(), `opencode changes its model from "m" to "opencode/big-pickle"`)
 }
 
+// A model that the agent changes between two turns gets no prompt.
+func TestModelChangesBetweenTurns(t *testing.T) {
+	s, p := connect(t, "opencode", agent.Options{})
+	go p.answer(`{"sessionId":"s","configOptions":[{"id":"mode","currentValue":"build"},{"id":"model","currentValue":"m"}]}`)
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m"}))
+	wait := p.prompt(s, "work")
+	p.say(`{"id":2,"result":{"stopReason":"end_turn"}}`)
+	test.Must(wait())
+	p.say(
+		`{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"config_option_update",`+
+			`"configOptions":[{"id":"model","currentValue":"opencode/big-pickle"}]}}}`,
+		`{"id":7,"result":{}}`, // its event tells that the update was read
+	)
+	test.Until(t, "the update", func() bool { return strings.Contains(p.names(), agent.EventOtherMessage) })
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "go on"})
+	test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
+	test.Contains(t, "error", err.Error(), `opencode changes its model from "m" to "opencode/big-pickle"`)
+}
+
 // A permission that is read while its turn is being cancelled is cancelled, too: Gemini would
 // wait for an answer, and not end its turn.
 func TestPermissionDuringCancel(t *testing.T) {

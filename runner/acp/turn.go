@@ -88,6 +88,9 @@ func (s *Session) beginTurn(prompt string) (*turn, string, error) {
 	case s.turn != nil:
 		return nil, "", errors.New("session/prompt: a turn is still running")
 	}
+	if err := s.changedSetting(); err != nil {
+		return nil, "", err
+	}
 	s.turns++
 	t := &turn{
 		TurnClock: wire.NewTurnClock(&s.o),
