@@ -236,12 +236,16 @@ func (k *kind) accept(able *initialized) error {
 			wire.Short(info.Name, 80),
 		))
 	case older(info.Version, k.oldest):
-		return incompatible(fmt.Sprintf(
-			"%s %s is older than %s, the oldest that symphony works with; npm installs an older one if Node is older than 22",
+		why := fmt.Sprintf(
+			"%s %s is older than %s, the oldest that symphony works with",
 			k.name,
 			wire.Short(info.Version, 40),
 			k.oldest,
-		))
+		)
+		if k.node > 0 {
+			why += fmt.Sprintf("; npm installs an older one if Node is older than %d", k.node)
+		}
+		return incompatible(why)
 	}
 	return nil
 }
@@ -301,7 +305,8 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (id str
 	if err != nil {
 		return "", s.openError(method, err)
 	}
-	id = s.ThreadID()
+	// not ThreadID, which may be that of an earlier session
+	id = decoded[opened](result).SessionID
 	if id == "" {
 		return "", incompatible(method + ": the answer has no session id: " + wire.Short(string(result), 120))
 	}

@@ -166,6 +166,25 @@ func TestRefusedAgents(t *testing.T) {
 	}
 }
 
+// An old release names Node only if npm chooses the release by the version of Node.
+func TestOldRelease(t *testing.T) {
+	for _, c := range []struct{ kind, agent, says string }{
+		{"opencode", "OpenCode", "opencode 0.1.0 is older than 1.18.33, the oldest that symphony works with"},
+		{
+			"gemini",
+			"gemini-cli",
+			"gemini 0.1.0 is older than 0.61.0, the oldest that symphony works with; " +
+				"npm installs an older one if Node is older than 22",
+		},
+	} {
+		able := &initialized{ProtocolVersion: protocolVersion}
+		able.AgentInfo.Name = c.agent
+		able.AgentInfo.Version = "0.1.0"
+		err := kindNamed(c.kind).accept(able)
+		test.Equal(t, c.kind, err.Error(), string(agent.CodeAgentIncompatible)+": "+c.says)
+	}
+}
+
 // What is no agent of the protocol is refused with what it said.
 func TestNoAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -288,6 +307,19 @@ func TestModelChangesBetweenTurns(t *testing.T) {
 	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "go on"})
 	test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
 	test.Contains(t, "error", err.Error(), `opencode changes its model from "m" to "opencode/big-pickle"`)
+}
+
+// A session whose answer has no id is not taken for the session before.
+func TestNoSessionID(t *testing.T) {
+	s, p := connect(t, "acp", agent.Options{})
+	go func() {
+		p.answer(session)
+		p.answer(`{}`)
+	}()
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}))
+	_, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"})
+	test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
+	test.Contains(t, "error", err.Error(), "no session id")
 }
 
 // A permission that is read while its turn is being cancelled is cancelled, too: Gemini would
