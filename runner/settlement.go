@@ -3,8 +3,10 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -67,14 +69,24 @@ func (s *settlement) wantsMore(ctx context.Context, turn int) (bool, error) {
 	return turn < s.site.Config.MaxTurns, err
 }
 
-// takeHandover decides about the agent's handover. It reports whether the agent must go on.
+// takeHandover decides about the agent's handover. It reports whether the agent must go on. If
+// that can't be found out, for instance because the run is stopped, the handover stays: it is
+// part of the delivery.
 func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
-	err = s.handovers.checkWork(ctx)
-	if err != nil && wish.Blocked == "" {
-		// it is told when it does so again
-		s.log.Info("the work has changed since the agent handed it over")
+	if wish.Blocked == "" {
+		err = s.handovers.checkWork(ctx)
+	}
+	if agenttool.IsRefusal(err) {
+		// the agent is told when it hands over again
+		s.log.Info("the work can't be handed over as it is now", "why", err)
 		s.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 		return true, nil
+	}
+	if err != nil && ctx.Err() != nil {
+		return false, nil // a stop after a completed turn does not undo it
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the work that is handed over: %w", err)
 	}
 	if s.pushes.returnForMerge(ctx, wish) {
 		return true, nil

@@ -444,3 +444,43 @@ func TestRateLimitsStayJSON(t *testing.T) {
 		}
 	}
 }
+
+// unseen is a machine that does not tell what is in a workspace.
+type unseen struct {
+	host.Machine
+	why error
+}
+
+func (u unseen) Inspect(context.Context, host.WorkspaceRequest) (host.InspectAnswer, error) {
+	return host.InspectAnswer{}, u.why
+}
+
+// A handover whose work can't be looked at, as during a stop, stays for the delivery.
+func TestHandoverStays(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	broken := errors.New("the disk is gone")
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		why  error
+		want error
+	}{
+		{"stopped", stopped, stopped.Err(), nil},
+		{"a fault of the machine", t.Context(), broken, broken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, _ := newTestJob(t)
+			a.site.Machine = unseen{a.site.Machine, c.why}
+			a.site.space = &host.Workspace{Path: t.TempDir()}
+			wish := reconcile.Handover{State: "Human Review", Summary: "done"}
+			a.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+			more, err := a.turns.settlement.takeHandover(c.ctx, wish)
+			test.Equal(t, "another turn", more, false)
+			if !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			test.Equal(t, "the handover waits", a.rec.get().Delivery.Handover.Waits(), true)
+		})
+	}
+}

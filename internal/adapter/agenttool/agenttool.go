@@ -118,6 +118,9 @@ func Refusal(code, message string) error {
 	return &reconcile.Error{Code: code, Message: message, Err: errRefused}
 }
 
+// IsRefusal reports whether an error is for the agent, which can do something about it.
+func IsRefusal(err error) bool { return errors.Is(err, errRefused) }
+
 // ReadOnly is the error of a change that an agent may not make in a project with
 // tracker.tool_scope: read.
 func ReadOnly(change string) error {
