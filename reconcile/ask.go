@@ -53,12 +53,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if refreshErr != nil {
 		return nil
 	}
-	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.all() {
-		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
-	}
-	if t.snapshot.ReviewsDue && !t.snapshot.DryRun {
-		t.wrote(t.Store.SaveReviews(work, t.snapshot.Now))
-	}
+	t.saveLooks(work)
 	t.savePullRequests(work, tracked.ByID)
 	if candidatesErr != nil {
 		tracked.Fetched = false
@@ -67,6 +62,20 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
+}
+
+// saveLooks stores when the issues of workspaces, and those in review, were last refreshed.
+func (t *tick) saveLooks(ctx context.Context) {
+	s := &t.snapshot
+	if s.DryRun {
+		return
+	}
+	if s.SweepDue && s.all() {
+		t.wrote(t.Store.SaveSweep(ctx, s.Now))
+	}
+	if s.ReviewsDue {
+		t.wrote(t.Store.SaveReviews(ctx, s.Now))
+	}
 }
 
 // moreTelling returns the error of the refresh or, if only the error of the candidates says

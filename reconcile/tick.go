@@ -74,32 +74,42 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
-	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
-	// If the run ended meanwhile, the answer may be older than its end.
+	if !t.catchUp(ctx, work, tracked) {
+		return
+	}
+	t.snapshot.Tracker = tracked
+	t.planAndApply(work)
+}
+
+// catchUp loads the snapshot anew after the wait for the tracker. Meanwhile an agent may have
+// moved its issue, which the row of its run shows. If a run ended, the answer about its issue
+// may be older than that: the tracker is asked again. It returns false if the pass can't go on.
+func (t *tick) catchUp(ctx, work context.Context, tracked *Tracked) bool {
 	again, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	for working := t.working(); len(working) > 0; {
+	working := t.working()
+	for len(working) > 0 {
 		if !t.load(work) {
-			return
+			return false
 		}
 		left := t.working()
 		ended := slices.DeleteFunc(working, func(id string) bool { return slices.Contains(left, id) })
 		if len(ended) == 0 || tracked == nil {
-			break
+			return true
 		}
-		if err := t.askAgain(again, tracked, ended); err != nil {
-			if t.interrupted(ctx) {
-				return
-			}
+		err := t.askAgain(again, tracked, ended)
+		if err != nil && t.interrupted(ctx) {
+			return false
+		}
+		if err != nil {
 			t.trackerFailed(work, err)
 			tracked.Fetched = false
 			t.snapshot.DispatchOff = true
-			break
+			return true
 		}
 		working = left
 	}
-	t.snapshot.Tracker = tracked
-	t.planAndApply(work)
+	return true
 }
 
 // working returns the ids of the issues with a run that is not due to be settled.
@@ -209,14 +219,33 @@ func (t *tick) silent(l Liveness) bool {
 	return l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience
 }
 
-// planAndApply computes a plan from the snapshot and applies it. It plans again if the host,
-// other projects or the account allow less than the plan starts. It returns whether anything
-// was applied.
+// planAndApply makes a plan from the snapshot and applies it, but not in a dry run. It returns
+// whether anything was applied.
 func (t *tick) planAndApply(ctx context.Context) bool {
-	s := &t.snapshot
-	t.planned = s.Now
 	t.unlockIssues = func() {}
 	defer func() { t.unlockIssues() }()
+	plan := t.plan(ctx)
+	if t.snapshot.DryRun {
+		for _, a := range plan.Actions {
+			if a.Kind != actUpdate {
+				t.report.Applied = append(t.report.Applied, Applied{Action: a})
+			}
+		}
+		return false
+	}
+	t.apply(ctx, plan)
+	if plan.Skips != nil && t.snapshot.all() {
+		queued := slices.DeleteFunc(slices.Clone(plan.Waits), func(s Skip) bool { return s.Place == 0 })
+		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, queued)))
+	}
+	return len(plan.Actions) > 0
+}
+
+// plan computes a plan from the snapshot, and adds it to the report. It plans again if the
+// machine, other projects or the account allow less than the plan starts.
+func (t *tick) plan(ctx context.Context) Plan {
+	s := &t.snapshot
+	t.planned = s.Now
 	planned := compute(*s)
 	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.othersAllow, t.accountAllows} {
 		if !allows(ctx, planned.plan) {
@@ -230,14 +259,12 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
 	}
-	if s.DryRun {
-		for _, a := range plan.Actions {
-			if a.Kind != actUpdate {
-				t.report.Applied = append(t.report.Applied, Applied{Action: a})
-			}
-		}
-		return false
-	}
+	return plan
+}
+
+// apply applies a plan, and adds the results to the report.
+func (t *tick) apply(ctx context.Context, plan Plan) {
+	s := &t.snapshot
 	failed := false
 	for _, a := range apply(ctx, t.Deps, plan, s.Runs) {
 		t.report.Applied = append(t.report.Applied, a)
@@ -250,19 +277,15 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 			_ = t.fail("action_failed", a.Err)
 		}
 	}
-	if failed { // the claims are not as planned
-		stored, err := t.Store.State(ctx)
-		if err != nil {
-			_ = t.fail("state_read", err)
-		} else {
-			s.Claims = stored.Claims
-		}
+	if !failed {
+		return
 	}
-	if plan.Skips != nil && s.all() {
-		queued := slices.DeleteFunc(slices.Clone(plan.Waits), func(s Skip) bool { return s.Place == 0 })
-		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, queued)))
+	stored, err := t.Store.State(ctx) // the claims are not as planned
+	if err != nil {
+		_ = t.fail("state_read", err)
+		return
 	}
-	return len(plan.Actions) > 0
+	s.Claims = stored.Claims
 }
 
 // machineAllows reports whether the workers that a plan starts would outlive the pass. If not,
