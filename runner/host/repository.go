@@ -352,6 +352,7 @@ type Part struct {
 // added. Env is CheckoutEnv of CloneRequest.
 type BundleRequest struct {
 	BundleAnswer
+	Size        int64  // bytes of the bundle
 	Address     string // as in TipsRequest
 	Branch      string
 	Delivered   string // as in CloneRequest

@@ -239,13 +239,26 @@ func (d directory) AddToBundle(_ context.Context, p host.Part) error {
 	return errors.Join(err, f.Close())
 }
 
+// bundle returns the path of the bundle that was added. It cuts off what a longer bundle of
+// this run, such as that of the clone, has left behind it: git refuses a pack with more bytes.
+func (d directory) bundle(size int64) (string, error) {
+	path := d.file(bundleFile)
+	if err := os.Truncate(path, size); err != nil {
+		return "", fmt.Errorf("read the bundle: %w", err)
+	}
+	return path, nil
+}
+
 func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error) {
 	if err := r.Verify(ctx); err != nil {
 		return err
 	}
-	m := r.mirror(host.Repository{URL: q.Address, Name: q.Name, Email: q.Email}, q.Env)
-	err = m.CloneBundle(ctx, r.space.Path, q.Branch, q.BundleAnswer, r.file(bundleFile))
+	bundle, err := r.bundle(q.Size)
 	if err != nil {
+		return err
+	}
+	m := r.mirror(host.Repository{URL: q.Address, Name: q.Name, Email: q.Email}, q.Env)
+	if err := m.CloneBundle(ctx, r.space.Path, q.Branch, q.BundleAnswer, bundle); err != nil {
 		return err
 	}
 	return r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
@@ -255,8 +268,12 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
+	bundle, err := r.bundle(q.Size)
+	if err != nil {
+		return answer, err
+	}
 	m := r.mirror(host.Repository{URL: q.Address}, q.Env)
-	answer, err = m.FetchBundle(ctx, r.space.Path, q, r.file(bundleFile))
+	answer, err = m.FetchBundle(ctx, r.space.Path, q, bundle)
 	if err != nil {
 		return answer, err
 	}

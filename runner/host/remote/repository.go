@@ -76,11 +76,14 @@ func (r run) sendBundle(ctx context.Context, q host.CloneRequest) (b host.Bundle
 	if err != nil {
 		return b, err
 	}
-	if err := errors.Join(r.send(ctx, bundle), bundle.Close()); err != nil {
+	size, err := r.send(ctx, bundle)
+	err = errors.Join(err, bundle.Close())
+	if err != nil {
 		return b, err
 	}
 	return host.BundleRequest{
 		BundleAnswer: made,
+		Size:         size,
 		Address:      m.Address(),
 		Branch:       q.Branch,
 		Delivered:    q.Delivered,
@@ -130,9 +133,8 @@ func (r run) readTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer,
 
 var objectName = text.Pattern(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
-// send sends a bundle in parts.
-func (r run) send(ctx context.Context, bundle io.Reader) error {
-	offset := int64(0)
+// send sends a bundle in parts. It returns the number of bytes.
+func (r run) send(ctx context.Context, bundle io.Reader) (size int64, err error) {
 	ended := false
 	next := func(ctx context.Context) func() (nothing, error) {
 		data := make([]byte, host.PartSize)
@@ -141,11 +143,12 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 		if ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return func() (nothing, error) { return nothing{}, err }
 		}
-		part := host.Part{Offset: offset, Data: data[:n]}
-		offset += int64(n)
+		part := host.Part{Offset: size, Data: data[:n]}
+		size += int64(n)
 		return func() (nothing, error) { return nothing{}, tell(ctx, r.Client, "AddToBundle", part) }
 	}
-	return inFlight(ctx, func() bool { return !ended }, next, func(nothing) error { return nil })
+	err = inFlight(ctx, func() bool { return !ended }, next, func(nothing) error { return nil })
+	return size, err
 }
 
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack,

@@ -322,6 +322,23 @@ func TestCarriedFetch(t *testing.T) {
 	test.Equal(t, "base without the remote", c.sh("git -C spaces/A-1 rev-parse origin/main"), newer)
 }
 
+// The fetches of a run may bring less than its clone.
+func TestFetchAfterClone(t *testing.T) {
+	c := newCarrying(t)
+	run, _ := c.prepare("A-1", nil)
+	first := c.clone(run, "work/1", "")
+	newer := c.sh(`cd seed; git commit -q --allow-empty -m newer; git push -q ../remote.git main; git rev-parse HEAD`)
+	answer := test.Must(run.Fetch(t.Context(), host.CloneRequest{
+		Repository:  host.Repository{URL: c.url},
+		Branch:      "work/1",
+		Timeout:     test.Patience(),
+		Env:         c.env,
+		CheckoutEnv: c.env,
+	}))
+	test.Equal(t, "base", []string{first.Base, answer.Commit}, []string{"main", newer})
+	test.OK(t, run.Finish(t.Context()))
+}
+
 type lyingFetch struct{ host.RepositorySteps }
 
 func (lyingFetch) FetchBundle(context.Context, host.BundleRequest) (host.FetchAnswer, error) {
