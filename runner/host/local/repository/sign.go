@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -19,10 +20,10 @@ import (
 // are copies.
 const signedRefs = "refs/signed/"
 
-const (
-	signTimeout = time.Minute // for a commit: a program that waits for a person is given up
-	mostSigned  = 10_000      // commits in a delivery
-)
+const mostSigned = 10_000 // commits in a delivery
+
+// signTimeout is for a commit: a program that waits for a person is given up. Tests lower it.
+var signTimeout = time.Minute
 
 // sign puts a signed copy in the place of d.Commit and of each commit below it that is on no
 // branch of the remote. A copy keeps the tree, the author, the committer, the dates and the
@@ -115,10 +116,25 @@ func (m *Mirror) signedCopy(ctx context.Context, original string) (string, error
 	return id, nil
 }
 
-// signOne makes the signed copy of a commit, whose parents have copies or stay as they are.
+// signOne makes the signed copy of a commit within signTimeout.
 func (d *delivery) signOne(ctx context.Context, original string, copies map[string]string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, signTimeout)
+	took := text.Took(signTimeout.Milliseconds())
+	late := fmt.Errorf("the program that signs has not ended within %s: it may wait for a person", took)
+	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, late)
 	defer cancel()
+	signed, err := d.copyAndSign(ctx, original, copies)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		return "", late
+	}
+	return signed, err
+}
+
+// copyAndSign makes the signed copy of a commit, whose parents have copies or stay as they are.
+func (d *delivery) copyAndSign(
+	ctx context.Context,
+	original string,
+	copies map[string]string,
+) (string, error) {
 	var raw git.Answer
 	read := d.localGit(ctx, "cat-file", "commit", original)
 	read.Stdout = &raw

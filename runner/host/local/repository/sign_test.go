@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -100,4 +101,20 @@ func TestSignedDelivery(t *testing.T) {
 	p.commit("one", "fourth")
 	wantFault(t, test.Err(deliver("one", pushed)), host.CodeDeliveryFailed, "can't be signed: ")
 	test.Equal(t, "branch", p.sh("git -C remote.git rev-parse work/one"), pushed)
+}
+
+// A program that waits for a person, such as for a passphrase, is named as the reason.
+func TestSigningWaits(t *testing.T) {
+	signTimeout = 100 * time.Millisecond
+	t.Cleanup(func() { signTimeout = time.Minute })
+	p := newPlace(t)
+	p.sh(`printf '#!/bin/sh\nexec sleep 1000\n' > waits; chmod +x waits
+		git config --file home/.gitconfig gpg.program $PWD/waits`)
+	p.mustClone("one")
+	p.commit("one", "first")
+	signs := p.mirrorOf(host.Repository{URL: p.remote, Sign: true})
+	workspace := filepath.Join(p.dir, "one")
+	origin := host.Origin{URL: p.remote}
+	_, err := signs.DeliverWorkspace(t.Context(), workspace, origin, host.DeliverRequest{Branch: "work/one"})
+	wantFault(t, err, host.CodeDeliveryFailed, "can't be signed: the program that signs has not ended within 100ms")
 }
