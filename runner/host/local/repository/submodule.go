@@ -58,8 +58,8 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	if s.url == "" {
 		return incomplete(
 			shown+" is a git repository of its own, and none of its files is in the commit",
-			fmt.Sprintf("to commit its files, remove %s/.git, run git rm --cached %[1]s and git add %[1]s, "+
-				"and commit again", shown),
+			fmt.Sprintf("to commit its files, remove %s, run git rm --cached %s and git add %[2]s, "+
+				"and commit again", text.ShellQuote(shown+"/.git"), text.ShellQuote(shown)),
 		)
 	}
 	address, err := d.addressOf(s.url)

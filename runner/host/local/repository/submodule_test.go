@@ -1,10 +1,12 @@
 package repository
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -28,6 +30,10 @@ func TestIncompleteCommits(t *testing.T) {
 	}
 	refused("one", "git init -q tool; cd tool; echo > f; git add .; git commit -qm f; cd ..; git add -A",
 		"tool is a git repository of its own, and none of its files is in the commit")
+	refused("spaced", "git init -q 'my tool'; cd 'my tool'; git commit -q --allow-empty -m f; cd ..; git add -A",
+		"my tool is a git repository of its own")
+	known, _ := errors.AsType[*reconcile.Error](test.Err(p.deliver("spaced", "")))
+	test.Contains(t, "the hint", known.Hint, "remove 'my tool/.git', run git rm --cached 'my tool' and")
 	p.sh("cd one; rm -rf tool/.git; git rm -q --cached tool; git add tool; git commit -qm files")
 	p.mustDeliver("one", "")
 	p.sh("git clone -q --recurse-submodules -b work/one remote.git fresh; test -e fresh/tool/f")
