@@ -41,10 +41,15 @@ func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *ho
 	}
 	last, _ := files.ReadRegular(filepath.Join(ends, lastEnd), maxHead) // there may be none
 	tree, commit, known := strings.Cut(string(last), " ")
-	if !known || r.countSince(ctx, end, tree, commit) != nil { // git may have removed it
-		if err := r.countSince(ctx, end, end.Base, ""); err != nil {
-			return end, err
-		}
+	if !known {
+		tree = end.Base
+	}
+	err = r.countSince(ctx, end, tree, commit)
+	if err != nil && known { // git may have removed it
+		err = r.countSince(ctx, end, end.Base, "")
+	}
+	if err != nil {
+		return end, err
 	}
 	return end, os.WriteFile(filepath.Join(ends, lastEnd), []byte(end.Tree+" "+r.commit), 0o600)
 }
