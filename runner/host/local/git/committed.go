@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 )
 
@@ -90,13 +89,10 @@ func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 		return r.whereWorkBegan(ctx)
 	}
 	_, err := r.output(r.git(ctx, "cat-file", "-e", began+"^{tree}"))
-	if err == nil {
-		return began, nil
+	if Exited(err) {
+		return r.emptyTree(), nil
 	}
-	if _, missing := errors.AsType[*exec.ExitError](err); !missing {
-		return "", err
-	}
-	return r.emptyTree(), nil
+	return began, err
 }
 
 // Began returns the commit of HEAD in dir, or the empty tree if there is none.
@@ -129,5 +125,6 @@ func Ignored(ctx context.Context, dir string, most int) (names []string, count i
 			names = append(names, name)
 		}
 	}}
-	return names, count, r.run(list)
+	err = r.run(list)
+	return names, count, err
 }

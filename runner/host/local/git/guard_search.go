@@ -428,10 +428,10 @@ func (g *Guard) treeHooks(
 	var out Answer
 	cmd.Stdout = &out
 	_, err = Run(cmd, maxMemory)
-	exited := errors.As(err, new(*exec.ExitError)) // there is no such setting
-	missing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
-	if err != nil && !exited && !missing {
-		return nil, err
+	isUnset := Exited(err)
+	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isUnset && !isMissing {
+		return nil, fmt.Errorf("read core.hooksPath: %w", err)
 	}
 	value := strings.TrimRight(out.String(), "\n")
 	if value != "" && writable(absolute(g.Tree, value)) {

@@ -897,6 +897,19 @@ func TestGuardTreeHooks(t *testing.T) {
 	}
 }
 
+// A git that was killed has not said that hooks are nowhere else.
+func TestGuardWithKilledGit(t *testing.T) {
+	g := guard(t, false)
+	bin := t.TempDir()
+	script := "#!/bin/sh\ncase \" $* \" in *\" core.hooksPath \"*) kill -9 $$ ;; esac\nexec " +
+		test.Must(exec.LookPath("git")) + " \"$@\"\n"
+	test.OK(t, os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o700)) //nolint:gosec // a program
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	nowhere := func(string) bool { return false }
+	err := g.Trust(t.Context(), nowhere, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + bin})
+	test.Contains(t, "error", fmt.Sprint(err), host.CodeUntrusted, "read core.hooksPath: signal: killed")
+}
+
 // An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is
 // written through a second name.
 func TestGuardSpecialFiles(t *testing.T) {

@@ -35,7 +35,7 @@ func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	}
 	// git fails if the setting does not exist, and if the configuration is broken, about which
 	// doctor and the agent's git complain.
-	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+	if err != nil && !Exited(err) {
 		return "", fmt.Errorf("read core.excludesFile: %w", err)
 	}
 	if path := strings.TrimRight(out.String(), "\n"); filepath.IsAbs(path) {

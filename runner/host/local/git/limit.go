@@ -84,6 +84,13 @@ func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 	return complaint, err
 }
 
+// Exited reports whether git ended by itself with another exit code than 0. To a question, such
+// as config --get, that is a no. A git that a signal or a bound ended has not answered.
+func Exited(err error) bool {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	return ended && exit.Exited()
+}
+
 // noMemory matches git's message when it gets no more memory.
 var noMemory = text.Pattern(
 	`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -374,8 +373,7 @@ func IsBranchName(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	_, err := Run(plainGit(ctx, "/", "check-ref-format", "--branch", name), maxMemory)
-	exit, ended := errors.AsType[*exec.ExitError](err)
-	if ended && exit.Exited() {
+	if Exited(err) {
 		return false, nil
 	}
 	return err == nil, err
