@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -119,14 +119,19 @@ func (m *Mirror) Forget(ctx context.Context, issue string) error {
 // In returns the mirrors below a directory, whatever their remotes are: only for work without
 // the remote.
 func In(dir string, env []string) ([]*Mirror, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.git"))
-	if err != nil {
-		return nil, fmt.Errorf("find the mirrors in %s: %w", dir, err)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("find the mirrors: %w", err)
 	}
 	inherit := func(files ...*os.File) []*os.File { return files }
-	return text.Map(paths, func(path string) *Mirror {
-		return &Mirror{commands{path: path, env: env, inherit: inherit}}
-	}), nil
+	var all []*Mirror
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".git") {
+			path := filepath.Join(dir, e.Name())
+			all = append(all, &Mirror{commands{path: path, env: env, inherit: inherit}})
+		}
+	}
+	return all, nil
 }
 
 // maxListed is how many of the commits that it keeps a mirror lists.

@@ -441,4 +441,5 @@ func TestPatternInPath(t *testing.T) {
 	)
 	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
 	test.Equal(t, "left", p.sh("cd 'a[b]*'; ls -d incoming-* */objects/pack/tmp_* 2>/dev/null || true"), "")
+	test.Equal(t, "mirrors", len(test.Must(In(p.mirrors, p.env))), 1)
 }
