@@ -200,46 +200,66 @@ func (c *commands) Address() string {
 }
 
 // failed wraps the error of a git command; nil stays nil. The second text names the task,
-// empty for the push itself. A full disk keeps its own code.
+// empty for the push itself. A fault of this machine keeps its own code.
 func (c *commands) failed(code, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	hint := "try it yourself: git ls-remote " + c.Address()
-	if strings.Contains(host.GitOutput(err), "No space left on device") {
-		code = files.CodeDiskFull
-		hint = "free space on the volume of " + filepath.Dir(c.path)
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		err = errors.New("git is missing: it is not in PATH")
-		hint = "install git, or add its directory to PATH in ~/.profile"
-		if proc.LookPath("git", c.env) != "" {
-			const message = "only the login shell finds git, and symphony looks for it in %q itself"
-			err = fmt.Errorf(message, os.Getenv("PATH"))
-			hint = "link git into a directory of that PATH, or set PATH in the crontab or the unit"
-		}
-	}
-	if limit, reached := errors.AsType[git.LimitError](err); reached {
-		code = host.CodeGitLimit
-		hint = limit.Hint()
-	}
-	if errors.As(err, &killedError{}) {
-		code = host.CodeGitKilled
-		hint = "find out what kills git, for instance the kernel when memory is short"
-	}
-	if foreign := host.ForeignHint(host.GitOutput(err)); foreign != "" {
-		err = fmt.Errorf("%w: %s", err, foreign)
-		hint = foreign
-	}
+	failed := c.explain(code, err)
 	// these report the remote's objections to the commits
-	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict {
+	if failed.Code != host.CodeDeliveryFailed && failed.Code != host.CodeDeliveryConflict {
 		what = cmp.Or(what, "push") + " (" + c.Address() + ")"
 	}
-	message := err.Error()
 	if what != "" {
-		message = what + ": " + message
+		failed.Message = what + ": " + failed.Message
 	}
-	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
+	return failed
+}
+
+// explain returns the error of a git command with the next step. It has the code, unless the
+// fault is of this machine.
+func (c *commands) explain(code string, err error) *reconcile.Error {
+	failed := func(code, message, hint string) *reconcile.Error {
+		return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
+	}
+	if foreign := host.ForeignHint(host.GitOutput(err)); foreign != "" {
+		return failed(code, err.Error()+": "+foreign, foreign)
+	}
+	if errors.As(err, &killedError{}) {
+		const hint = "find out what kills git, for instance the kernel when memory is short"
+		return failed(host.CodeGitKilled, err.Error(), hint)
+	}
+	if limit, reached := errors.AsType[git.LimitError](err); reached {
+		return failed(host.CodeGitLimit, err.Error(), limit.Hint())
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return c.gitIsMissing(code)
+	}
+	if isDiskFull(err) {
+		return failed(files.CodeDiskFull, err.Error(), "free space on the volume of "+filepath.Dir(c.path))
+	}
+	hint := "try it yourself: git ls-remote " + c.Address()
+	known, isKnown := errors.AsType[*reconcile.Error](err)
+	if !isKnown {
+		return failed(code, err.Error(), hint)
+	}
+	return failed(code, strings.TrimPrefix(err.Error(), known.Code+": "), cmp.Or(known.Hint, hint))
+}
+
+// gitIsMissing is the error of a machine on which git is not found.
+func (c *commands) gitIsMissing(code string) *reconcile.Error {
+	if proc.LookPath("git", c.env) == "" {
+		return reconcile.NewError(
+			code,
+			"git is missing: it is not in PATH",
+			"install git, or add its directory to PATH in ~/.profile",
+		)
+	}
+	return reconcile.NewError(
+		code,
+		fmt.Sprintf("only the login shell finds git, and symphony looks for it in %q itself", os.Getenv("PATH")),
+		"link git into a directory of that PATH, or set PATH in the crontab or the unit",
+	)
 }
 
 const (
@@ -248,6 +268,22 @@ const (
 	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a
 	// tree or a commit is never that large.
 	allocLimit = "GIT_ALLOC_LIMIT=600m"
+)
+
+// isDiskFull reports whether a volume of this machine is full: not of the remote, and not of
+// another machine that has the workspace.
+func isDiskFull(err error) bool {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return true
+	}
+	said, isGit := errors.AsType[host.GitError](err)
+	return isGit && fullDisk().MatchString(said.Output)
+}
+
+// fullDisk matches the messages of git, which are joined by semicolons; messages of the remote
+// begin with "remote:".
+var fullDisk = text.Pattern(
+	`(?:^|; )(?:error|fatal): [^;]*(?:No space left on device|Disk quota exceeded)`,
 )
 
 // killedError is the error of a git that a signal ended, and not because the context ended.

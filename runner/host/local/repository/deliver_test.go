@@ -35,6 +35,7 @@ func (p *place) hook(name, script string) {
 func TestRemoteFails(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
+	const full = "echo 'fatal: write error: No space left on device' >&2; exit 1"
 	for _, c := range []struct {
 		name, hook, script string
 		code               string // of the first delivery, empty if it succeeds
@@ -42,6 +43,9 @@ func TestRemoteFails(t *testing.T) {
 	}{
 		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryFailed, []string{
 			"remote: no pushes on Friday (pre-receive hook declined)",
+		}},
+		{"is full", "pre-receive", full, host.CodeDeliveryFailed, []string{
+			"remote: write error: No space left on device",
 		}},
 		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"unexpected disconnect"}},
 		{

@@ -82,11 +82,11 @@ func (m *Mirror) keepFailed(ctx context.Context, what string, err error) error {
 // agent can make commits that always reach it.
 func isFaultHere(err error) bool {
 	faults := []error{
-		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
-		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, exec.ErrNotFound,
+		syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
+		exec.ErrNotFound,
 	}
 	is := func(fault error) bool { return errors.Is(err, fault) }
-	if slices.ContainsFunc(faults, is) {
+	if isDiskFull(err) || slices.ContainsFunc(faults, is) {
 		return true
 	}
 	exit, ended := errors.AsType[*exec.ExitError](err)
@@ -94,9 +94,7 @@ func isFaultHere(err error) bool {
 		return false // the other machine's message is only a text
 	}
 	signal := exit.Sys().(syscall.WaitStatus).Signal()
-	said := host.GitOutput(err)
-	return signal == syscall.SIGKILL || strings.Contains(said, "No space left on device") ||
-		strings.Contains(said, "Disk quota exceeded") || strings.Contains(said, "Too many open files")
+	return signal == syscall.SIGKILL || strings.Contains(host.GitOutput(err), "Too many open files")
 }
 
 // Forget implements host.Mirror. It waits for no other user of the mirror if nothing of the

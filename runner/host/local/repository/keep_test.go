@@ -35,6 +35,8 @@ func TestKeepFails(t *testing.T) {
 	isHere := func(err error) bool { return errors.As(err, &host.FaultHere{}) }
 	test.Equal(t, "the other machine is full", isHere(test.Err(0, keep(second, there))), false)
 	test.Equal(t, "this machine is full", isHere(test.Err(0, keep(second, here))), true)
+	wantFault(t, test.Err(0, keep(second, there)), host.CodeDeliveryFailed)
+	wantFault(t, test.Err(0, keep(second, here)), host.CodeDiskFull)
 
 	git := test.Must(exec.LookPath("git"))
 	for _, command := range []string{"for-each-ref", "update-ref"} {

@@ -180,8 +180,19 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 // gitDir is the git directory of a submodule, given the git directory of its parent.
 func (s submodule) gitDir(of string) string { return filepath.Join(of, "modules", s.name) }
 
+// failed adds the submodule to an error; the code and the next step stay.
 func (s submodule) failed(err error) error {
-	return fmt.Errorf("the submodule %s: %w", text.Visible(text.Within(s.path, maxShown)), err)
+	shown := text.Visible(text.Within(s.path, maxShown))
+	known, isKnown := errors.AsType[*reconcile.Error](err)
+	if !isKnown {
+		return fmt.Errorf("the submodule %s: %w", shown, err)
+	}
+	return &reconcile.Error{
+		Code:    known.Code,
+		Message: "the submodule " + shown + ": " + known.Message,
+		Hint:    known.Hint,
+		Err:     err,
+	}
 }
 
 // check returns an error if something of a submodule would be outside the work tree or the git

@@ -110,6 +110,14 @@ func TestCloneWithSubmodules(t *testing.T) {
 	)
 	p.mustDeliver("one", "")
 
+	// The next step is about the submodule that is in the way.
+	p.sh(`git clone -q --bare lib.git whole.git; rm -rf lib.git
+		git clone -q --bare --depth 1 file://$PWD/whole.git lib.git`)
+	shallow, _ := errors.AsType[*reconcile.Error](clone("shallow"))
+	test.Equal(t, "hint", shallow.Hint, "git -C "+p.dir+"/lib.git fetch --unshallow")
+	test.Contains(t, "message", shallow.Message, ": the submodule vendor/lib: "+p.dir+"/lib.git is a shallow clone")
+	p.sh("rm -rf lib.git; mv whole.git lib.git")
+
 	// What an agent may have written in .gitmodules reaches nothing else.
 	for name, change := range map[string]string{
 		"elsewhere": "git config -f .gitmodules submodule.vendor/lib.url " + t.TempDir(),
