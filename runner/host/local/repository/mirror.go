@@ -285,7 +285,7 @@ func (m writer) readHead(ctx context.Context) error {
 			errors.New("it has no commit yet, or none on its default branch"))
 	}
 	reference := cmp.Or(head.reference, "refs/heads/main")
-	return m.setHead(ctx, reference, len(head.commit) == sha256Length)
+	return m.setHead(ctx, reference, head.sha256)
 }
 
 // hasOtherDefault reports whether the default branch of the remote differs from the mirror's.
@@ -302,21 +302,30 @@ func (m *Mirror) hasOtherDefault(ctx context.Context) bool {
 type remoteHead struct {
 	reference string // the default branch, such as refs/heads/main; empty if it names none
 	commit    string // empty if there is none
+	sha256    bool   // objects are named by SHA-256
 }
 
-// askHead asks the remote for its HEAD.
+// askHead asks the remote for its HEAD. The base also shows how objects are named, if HEAD
+// leads to no commit.
 func (m *Mirror) askHead(ctx context.Context) (head remoteHead, err error) {
 	list := m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD")
+	if m.remote.Base != "" {
+		list.Args = append(list.Args, "refs/heads/"+m.remote.Base)
+	}
 	out, err := m.outputWithin(list, noLimit)
 	if err != nil {
 		return remoteHead{}, err
 	}
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
-		switch {
-		case len(words) == 3 && words[0] == "ref:" && words[2] == "HEAD":
+		if len(words) == 3 && words[0] == "ref:" && words[2] == "HEAD" {
 			head.reference = words[1]
-		case len(words) == 2 && words[1] == "HEAD":
+		}
+		if len(words) != 2 {
+			continue
+		}
+		head.sha256 = len(words[0]) == sha256Length
+		if words[1] == "HEAD" {
 			head.commit = words[0]
 		}
 	}

@@ -443,3 +443,15 @@ func TestPatternInPath(t *testing.T) {
 	test.Equal(t, "left", p.sh("cd 'a[b]*'; ls -d incoming-* */objects/pack/tmp_* 2>/dev/null || true"), "")
 	test.Equal(t, "mirrors", len(test.Must(In(p.mirrors, p.env))), 1)
 }
+
+// The names of objects are SHA-256 also where the default branch has no commit.
+func TestBaseNamesObjects(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`git init -q --bare --object-format=sha256 -b none large.git
+		git init -q --object-format=sha256 -b trunk seed; cd seed; git commit -q --allow-empty -m one
+		git push -q ../large.git trunk`)
+	large := p.mirrorOf(host.Repository{URL: filepath.Join(p.dir, "large.git"), Base: "trunk"})
+	answer := test.Must(large.Clone(t.Context(), t.TempDir(), "work", ""))
+	test.Equal(t, "commit", answer.Commit, p.sh("git -C seed rev-parse HEAD"))
+}
