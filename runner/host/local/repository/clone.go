@@ -70,19 +70,31 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 			return answer, err
 		}
 	}
-	base := m.commitOf(ctx, answer.Base)
-	answer.Commit = base
-	answer.BaseCommit = base
-	at := m.commitOf(ctx, branch)
-	if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
-		answer.Commit = at
+	err = m.begin(ctx, branch, delivered, &answer)
+	return answer, m.failed(host.CodeRepositoryUnavailable, "look for the last delivery", ofSignal(ctx, err))
+}
+
+// begin chooses the commit at which work on a branch begins, and looks for commits that others
+// pushed there.
+func (m writer) begin(ctx context.Context, branch, delivered string, answer *host.CloneAnswer) (err error) {
+	answer.BaseCommit, err = m.commitOf(ctx, answer.Base)
+	if err != nil {
+		return err
 	}
-	answer.Pushed = m.pushedByOthers(ctx, branch, base, delivered)
-	if answer.Pushed != "" {
-		answer.Branch = branch
-		answer.Delivered = delivered
+	answer.Commit = answer.BaseCommit
+	at, err := m.continued(ctx, branch, answer.BaseCommit, delivered)
+	if err != nil || at == "" {
+		return err
 	}
-	return answer, nil
+	answer.Commit = at
+	isOurs, err := m.attempted(ctx, branch, at)
+	if err != nil || isOurs || at == delivered {
+		return err
+	}
+	answer.Pushed = at
+	answer.Branch = branch
+	answer.Delivered = delivered
+	return nil
 }
 
 // checkBranch returns an error for a branch that work is never pushed to.

@@ -175,6 +175,31 @@ func verb(cmd *exec.Cmd) string {
 	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }
 
+// says runs a command that answers a question with its exit code, such as merge-base
+// --is-ancestor: 0 is yes, and another one is no, also if the mirror lacks one of the commits.
+// A git that a signal or a bound ended has not answered, which is an error.
+func (c *commands) says(cmd *exec.Cmd) (bool, error) {
+	err := c.run(cmd)
+	if git.Exited(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// entries runs a command with -z, and returns the entries that it prints.
+func (c *commands) entries(cmd *exec.Cmd) ([]string, error) {
+	var out git.Answer
+	cmd.Stdout = &out
+	if err := c.run(cmd); err != nil {
+		return nil, err
+	}
+	text := strings.TrimSuffix(out.String(), "\x00")
+	if text == "" {
+		return nil, nil
+	}
+	return strings.Split(text, "\x00"), nil
+}
+
 func (c *commands) output(cmd *exec.Cmd) (string, error) { return c.outputWithin(cmd, maxMemory) }
 
 func (c *commands) outputWithin(cmd *exec.Cmd, memory uint64) (string, error) {

@@ -265,18 +265,28 @@ func (d *delivery) findPresentBase(ctx context.Context) error {
 		}
 		d.base, _ = d.findBase(ctx) // the update finds a base that is missing here
 	}
-	if d.base == "" || d.brings(ctx) && d.hasOtherDefault(ctx) {
-		return d.withLock(ctx, func(w writer) (err error) {
-			d.base, err = w.update(ctx)
-			return err
-		})
+	if d.base != "" {
+		brings, err := d.brings(ctx)
+		if err != nil {
+			return d.failed(host.CodeDeliveryFailed, "compare the commits with the base", err)
+		}
+		if !brings || !d.hasOtherDefault(ctx) {
+			return nil
+		}
 	}
-	return nil
+	return d.withLock(ctx, func(w writer) (err error) {
+		d.base, err = w.update(ctx)
+		return err
+	})
 }
 
 // brings reports whether there is a commit to push, as far as the mirror knows.
-func (d *delivery) brings(ctx context.Context) bool {
-	return !d.try && d.Commit != "" && d.Commit != d.last && !d.contains(ctx, "refs/heads/"+d.base, d.Commit)
+func (d *delivery) brings(ctx context.Context) (bool, error) {
+	if d.try || d.Commit == "" || d.Commit == d.last {
+		return false, nil
+	}
+	isMerged, err := d.contains(ctx, "refs/heads/"+d.base, d.Commit)
+	return !isMerged, err
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the
@@ -364,16 +374,21 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	if d.Commit == "" {
 		return 0, nil
 	}
+	failed := func(err error) error { return d.failed(host.CodeDeliveryFailed, "count the commits", err) }
 	args := []string{"rev-list", "--count", d.Commit, "^refs/heads/" + d.base}
-	if d.attempted(ctx, d.branch, d.last) {
+	isOurs, err := d.attempted(ctx, d.branch, d.last)
+	if err != nil {
+		return 0, failed(err)
+	}
+	if isOurs {
 		args = append(args, "^"+d.last)
 	}
 	out, err := d.output(d.localGit(ctx, append(args, "--")...))
 	if err != nil {
-		return 0, d.failed(host.CodeDeliveryFailed, "count the commits", err)
+		return 0, failed(err)
 	}
 	n, err = strconv.Atoi(out)
-	return n, d.failed(host.CodeDeliveryFailed, "count the commits", err)
+	return n, failed(err)
 }
 
 // countGone returns the number of commits that the last delivery pushed, if its branch is gone:
@@ -425,7 +440,11 @@ func (d *delivery) push(ctx context.Context) error {
 			}
 			return d.failed(host.CodeDeliveryFailed, "", pushErr)
 		}
-		if !d.replaceable(ctx, at) {
+		mayReplace, err := d.replaceable(ctx, at)
+		if err != nil {
+			return d.failed(host.CodeDeliveryFailed, "compare the commits with the branch "+d.branch, err)
+		}
+		if !mayReplace {
 			return d.conflict(at)
 		}
 		expected = at
@@ -453,16 +472,21 @@ func (d *delivery) checkNameFree(ctx context.Context) error {
 
 // replaceable reports whether the commit may replace the commit on the branch if that is not
 // the last delivery.
-func (d *delivery) replaceable(ctx context.Context, at string) bool {
-	switch {
-	case at == "": // the branch was deleted, for instance after it was merged
-		return true
-	case d.last == "" && !d.attempted(ctx, d.branch, at):
-		// it was there before the first delivery: an agent can build on any branch
-		return false
-	case d.contains(ctx, "refs/heads/"+d.base, at), d.contains(ctx, d.last, at):
-		// someone made the branch, or moved it back
-		return false
+func (d *delivery) replaceable(ctx context.Context, at string) (bool, error) {
+	if at == "" { // the branch was deleted, for instance after it was merged
+		return true, nil
+	}
+	if d.last == "" {
+		// otherwise it was there before the first delivery: an agent can build on any branch
+		isOurs, err := d.attempted(ctx, d.branch, at)
+		if err != nil || !isOurs {
+			return false, err
+		}
+	}
+	// someone made the branch, or moved it back
+	isOld, err := d.anyContains(ctx, []string{"refs/heads/" + d.base, d.last}, at)
+	if err != nil || isOld {
+		return false, err
 	}
 	// the answer to an earlier push was lost, or the work includes the push of someone else
 	return d.contains(ctx, d.Commit, at)
@@ -479,9 +503,10 @@ func (d *delivery) record(ctx context.Context, reference string) error {
 	})
 }
 
-// attempted reports whether a commit may have been pushed to the branch from here.
-func (m *Mirror) attempted(ctx context.Context, branch, commit string) bool {
-	return m.run(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit)) == nil
+// attempted reports whether a commit may have been pushed to the branch from here. It is false
+// for the empty commit.
+func (m *Mirror) attempted(ctx context.Context, branch, commit string) (bool, error) {
+	return m.says(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit))
 }
 
 // conflict is the error of a branch that someone else made or changed.

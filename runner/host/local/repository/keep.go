@@ -179,14 +179,16 @@ func (m writer) beginWithKept(ctx context.Context, q host.CloneRequest, answer *
 		return m.failed(host.CodeRepositoryUnavailable, "look for kept commits", ofSignal(ctx, err))
 	}
 	answer.Kept = kept
-	if answer.Kept != "" {
-		delivered := q.Delivered != "" && m.contains(ctx, q.Delivered, answer.Kept)
-		inBase := m.contains(ctx, answer.BaseCommit, answer.Kept)
-		if !delivered && !inBase && !m.contains(ctx, answer.Commit, answer.Kept) {
-			answer.Commit = answer.Kept
+	if kept != "" {
+		isOld, err := m.anyContains(ctx, []string{q.Delivered, answer.BaseCommit, answer.Commit}, kept)
+		if err != nil {
+			return m.failed(host.CodeRepositoryUnavailable, "look for kept commits", ofSignal(ctx, err))
+		}
+		if !isOld {
+			answer.Commit = kept
 		}
 	}
-	if answer.Commit == answer.Kept {
+	if answer.Commit == kept {
 		return nil
 	}
 	err = m.run(m.localGit(ctx, "update-ref", keptRef(q.Issue), answer.Commit))

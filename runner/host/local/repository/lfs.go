@@ -347,8 +347,11 @@ func (d *delivery) withLargeStore(ctx context.Context, use func(largeStore) erro
 	if err := w.create(len(d.Commit) == sha256Length); err != nil {
 		return err
 	}
-	head := d.commitOf(ctx, d.base) + "\n"
-	if err := os.WriteFile(filepath.Join(w.scratch, "HEAD"), []byte(head), 0o600); err != nil {
+	head, err := d.commitOf(ctx, d.base)
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "find the base", err)
+	}
+	if err := os.WriteFile(filepath.Join(w.scratch, "HEAD"), []byte(head+"\n"), 0o600); err != nil {
 		return err
 	}
 	return use(largeStore{delivery: d, dir: dir})

@@ -39,6 +39,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -176,7 +177,7 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 // fetchFrom makes the branches, the tags, and perhaps other references the same as in a remote
 // or a bundle.
 func (m writer) fetchFrom(
-	ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string, others ...string,
+	ctx context.Context, command func(context.Context, ...string) *exec.Cmd, from string, others ...string,
 ) error {
 	fetch := []string{
 		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
@@ -185,7 +186,7 @@ func (m writer) fetchFrom(
 	for _, refs := range append([]string{"refs/heads/*", "refs/tags/*"}, others...) {
 		fetch = append(fetch, "+"+refs+":"+refs)
 	}
-	err := m.unlessKilled(ctx, func() error { return m.runWithin(git(ctx, fetch...), noLimit) })
+	err := m.unlessKilled(ctx, func() error { return m.runWithin(command(ctx, fetch...), noLimit) })
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
@@ -218,9 +219,12 @@ func (m writer) joinPacks(ctx context.Context) {
 // findBase returns the name of the base, which must be a branch of the mirror.
 func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
-	if m.commitOf(ctx, base) == "" {
-		err := fmt.Errorf("it has no branch %q%s", base, m.otherBase(ctx, base))
-		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", err)
+	at, err := m.commitOf(ctx, base)
+	if err == nil && at == "" {
+		err = fmt.Errorf("it has no branch %q%s", base, m.otherBase(ctx, base))
+	}
+	if err != nil {
+		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", ofSignal(ctx, err))
 	}
 	return base, nil
 }
@@ -229,7 +233,11 @@ func (m *Mirror) findBase(ctx context.Context) (string, error) {
 // the remote has a default branch.
 func (m *Mirror) otherBase(ctx context.Context, base string) string {
 	head := m.headBranch()
-	if head == "" || head == base || m.commitOf(ctx, head) == "" {
+	if head == "" || head == base {
+		return ""
+	}
+	at, err := m.commitOf(ctx, head)
+	if err != nil || at == "" {
 		return ""
 	}
 	return fmt.Sprintf(", but %q: correct repository.base", head)
@@ -256,18 +264,33 @@ func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
 }
 
 // commitOf returns the commit of a branch in the mirror, empty if there is none.
-func (m *Mirror) commitOf(ctx context.Context, branch string) string {
+func (m *Mirror) commitOf(ctx context.Context, branch string) (string, error) {
 	id, err := m.output(m.localGit(ctx, "show-ref", "--verify", "--hash", "refs/heads/"+branch))
-	if err != nil {
-		return ""
+	if git.Exited(err) {
+		return "", nil
 	}
-	return id
+	return id, err
 }
 
 // contains reports whether other is in the history of a commit. It is false if the mirror
 // lacks either.
-func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
-	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
+func (m *Mirror) contains(ctx context.Context, commit, other string) (bool, error) {
+	return m.says(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit))
+}
+
+// anyContains reports whether other is in the history of any of some commits. An empty commit
+// contains nothing.
+func (m *Mirror) anyContains(ctx context.Context, commits []string, other string) (bool, error) {
+	for _, commit := range commits {
+		if commit == "" {
+			continue
+		}
+		is, err := m.contains(ctx, commit, other)
+		if err != nil || is {
+			return is, err
+		}
+	}
+	return false, nil
 }
 
 // readHead asks the remote for its default branch, and creates the mirror if it is missing.

@@ -455,3 +455,20 @@ func TestBaseNamesObjects(t *testing.T) {
 	answer := test.Must(large.Clone(t.Context(), t.TempDir(), "work", ""))
 	test.Equal(t, "commit", answer.Commit, p.sh("git -C seed rev-parse HEAD"))
 }
+
+// A git that is killed while it compares says nothing about the last delivery: a clone that
+// began at the base would later replace it.
+func TestKilledWhileDeliveryIsCompared(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	delivered := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	git := test.Must(exec.LookPath("git"))
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	for _, command := range []string{"merge-base", "show-ref"} {
+		p.sh(`mkdir -p bin; rm -rf one; printf '#!/bin/sh\ncase " $* " in *" ` + command +
+			` "*) kill -9 $$ ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`)
+		wantFault(t, test.Err(p.clone("one", delivered)), host.CodeGitKilled, "signal: killed")
+	}
+}

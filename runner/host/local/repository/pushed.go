@@ -17,17 +17,25 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// pushedByOthers returns the commit of a branch on the remote, if someone else pushed it on
-// top of the last delivery; empty if not.
-func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered string) string {
-	at := m.commitOf(ctx, branch)
-	if delivered == "" || at == "" || at == delivered || m.attempted(ctx, branch, at) {
-		return ""
+// continued returns the commit of a branch on the remote, if it is the last delivery or
+// descends from it, and the base does not contain it; empty if not.
+func (m writer) continued(ctx context.Context, branch, base, delivered string) (string, error) {
+	if delivered == "" {
+		return "", nil
 	}
-	if !m.contains(ctx, at, delivered) || m.contains(ctx, base, at) {
-		return ""
+	at, err := m.commitOf(ctx, branch)
+	if err != nil || at == "" {
+		return "", err
 	}
-	return at
+	descends, err := m.contains(ctx, at, delivered)
+	if err != nil || !descends {
+		return "", err
+	}
+	isMerged, err := m.contains(ctx, base, at)
+	if err != nil || isMerged {
+		return "", err
+	}
+	return at, nil
 }
 
 // Unchanged reports whether a branch on the remote is still where symphony left it. It asks
@@ -52,7 +60,11 @@ func (m *Mirror) takePushed(
 		return nil, err
 	}
 	contains := m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit)
-	if m.run(withObjects(contains, head.Objects)) == nil {
+	isTaken, err := m.says(withObjects(contains, head.Objects))
+	if err != nil {
+		return nil, err
+	}
+	if isTaken {
 		p.Taken = true // by an earlier run, or by the agent
 		return p, nil
 	}
@@ -60,7 +72,11 @@ func (m *Mirror) takePushed(
 		p.Why = "the workspace is on another branch"
 		return p, nil
 	}
-	if !m.contains(ctx, from.Pushed, head.Commit) {
+	isPushed, err := m.contains(ctx, from.Pushed, head.Commit)
+	if err != nil {
+		return nil, err
+	}
+	if !isPushed {
 		p.Why = "the workspace has commits that were not pushed"
 		return p, nil
 	}
@@ -77,7 +93,7 @@ func (m *Mirror) takePushed(
 		}
 		return p, nil
 	}
-	why, err := m.fastForward(ctx, q.workspace, head, from, changed)
+	why, err = m.fastForward(ctx, q.workspace, head, from, changed)
 	if err != nil {
 		return nil, err
 	}
