@@ -431,8 +431,7 @@ func (d *delivery) push(ctx context.Context) error {
 			return nil
 		}
 		if pushErr == nil {
-			err := fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch)
-			return d.failed(host.CodeDeliveryFailed, "", err)
+			return d.checkMoved(at, expected)
 		}
 		if at == expected {
 			if err := d.checkNameFree(ctx); err != nil {
@@ -450,6 +449,20 @@ func (d *delivery) push(ctx context.Context) error {
 		expected = at
 	}
 	return d.conflict(expected)
+}
+
+// checkMoved returns an error if the remote accepted a push, and the branch is gone or where it
+// was before. At another commit it is in order: someone has pushed on top meanwhile, such as a
+// program that formats each push, which the next fetch finds.
+func (d *delivery) checkMoved(at, before string) error {
+	if at != "" && at != before {
+		return nil
+	}
+	err := fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch)
+	if at != "" {
+		err = fmt.Errorf("the remote accepted the push, but its branch %s is still at %.12s", d.branch, at)
+	}
+	return d.failed(host.CodeDeliveryFailed, "", err)
 }
 
 // checkNameFree explains a push that failed because the remote got a branch, such as symphony,

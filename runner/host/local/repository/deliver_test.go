@@ -84,6 +84,25 @@ func TestRemoteFails(t *testing.T) {
 	}
 }
 
+// A program of the remote, such as one that formats code, adds a commit to each push at once.
+// The delivery succeeded, and the next fetch finds that commit.
+func TestRemoteAddsCommit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	commit := p.commit("one", "first")
+	p.hook("post-receive", `added=$(git commit-tree -p work/one -m format work/one^{tree})
+		git update-ref refs/heads/work/one $added`)
+	test.Equal(t, "delivered", p.mustDeliver("one", ""), host.DeliverAnswer{
+		Commit:  commit,
+		Base:    "main",
+		Commits: 1,
+	})
+	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", commit))
+	test.Equal(t, "pushed", answer.Pushed.Commit, p.sh("git -C remote.git rev-parse work/one"))
+	test.Equal(t, "taken", answer.Pushed.Taken, true)
+}
+
 // Others change the branch between two deliveries.
 func TestBranchChangedByOthers(t *testing.T) {
 	test.Expensive(t)
