@@ -467,6 +467,19 @@ func TestLook(t *testing.T) {
 	p.sh("git -C one checkout -q file; git -C one merge -q --ff-only " + pushed)
 }
 
+// A name may begin with a blank.
+func TestNamesOfPushedFiles(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	delivered := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	p.sh(`cd person; git fetch -q; git checkout -q --detach origin/work/one; echo new > ' new'
+		git add .; git commit -qm new; git push -q origin HEAD:work/one`)
+	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	test.Equal(t, "files", answer.Pushed.Files, []string{" new"})
+}
+
 // An agent makes one commit of those that were delivered, and words it anew. The files are the
 // same, but the commit is its own: a fetch leaves it.
 func TestFetchLeavesRewrittenCommits(t *testing.T) {

@@ -138,11 +138,11 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 		return err
 	}
 	list := []string{"log", "-z", "--format=%an%x01%s", "--max-count=" + strconv.Itoa(host.MaxPushed)}
-	out, err := m.output(m.localGit(ctx, append(list, since...)...))
+	commits, err := m.entries(m.localGit(ctx, append(list, since...)...))
 	if err != nil {
 		return err
 	}
-	for _, entry := range strings.Split(out, "\x00") {
+	for _, entry := range commits {
 		author, subject, found := strings.Cut(entry, "\x01")
 		if found {
 			p.Commits = append(p.Commits, host.PushedCommit{Author: author, Subject: subject})
@@ -152,15 +152,12 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 	diff := m.localGit(
 		ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", from.Delivered, from.Pushed, "--",
 	)
-	names, err := m.output(diff)
+	names, err := m.entries(diff)
 	if err != nil {
 		return err
 	}
-	if names != "" {
-		list := strings.Split(strings.TrimSuffix(names, "\x00"), "\x00")
-		p.FileCount = len(list)
-		p.Files = list[:min(len(list), host.MaxPushed)]
-	}
+	p.FileCount = len(names)
+	p.Files = names[:min(len(names), host.MaxPushed)]
 	return nil
 }
 
@@ -279,14 +276,12 @@ func (w workTree) continues(
 	}
 	present := w.git(ctx, "update-index", "-z", "--add", "--remove", "--stdin")
 	present.Stdin = strings.NewReader(strings.Join(written, "\x00"))
-	others := false
-	if err := w.run(present); err != nil {
-		others = true // for instance a directory where a file was
-	} else {
-		others, err = w.differsFromBoth(ctx, head, pushed)
-		if err != nil {
-			return false, err
-		}
+	if err := w.run(present); err != nil { // for instance a directory where a file was
+		return false, w.readCommit(ctx, head)
+	}
+	others, err := w.differsFromBoth(ctx, head, pushed)
+	if err != nil {
+		return false, err
 	}
 	if others {
 		return false, w.readCommit(ctx, head)
@@ -315,9 +310,7 @@ func (w workTree) filesSince(ctx context.Context, head, pushed string) (list []s
 // differsFromBoth reports whether a file in the index is as it is in neither of two commits.
 func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool, error) {
 	differ := func(commit string) ([]string, error) {
-		diff := w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--")
-		out, err := w.output(diff)
-		return strings.Split(out, "\x00"), err
+		return w.entries(w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--"))
 	}
 	fromOne, err := differ(one)
 	if err != nil {
@@ -327,7 +320,7 @@ func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool,
 	if err != nil {
 		return false, err
 	}
-	fromBoth := func(name string) bool { return name != "" && slices.Contains(fromOther, name) }
+	fromBoth := func(name string) bool { return slices.Contains(fromOther, name) }
 	return slices.ContainsFunc(fromOne, fromBoth), nil
 }
 
