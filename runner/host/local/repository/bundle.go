@@ -228,5 +228,8 @@ func (m *Mirror) temporary() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, os.Remove(f.Name())
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

@@ -26,6 +26,7 @@ type delivery struct {
 	branch, base string // base is known after receive
 	last         string // the commit that was delivered last, empty if there is none
 	try          bool   // nothing is pushed
+	again        bool   // the last delivery counts as nothing if its branch was deleted since
 }
 
 // DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest
@@ -108,7 +109,14 @@ func (m *Mirror) Deliver(
 	work host.Work,
 ) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered, try: q.Try}
+	d := &delivery{
+		Mirror: m,
+		Work:   work,
+		branch: q.Branch,
+		last:   q.Delivered,
+		try:    q.Try,
+		again:  q.Again,
+	}
 	answer.Commit = d.Commit
 	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {
 		return answer, err
@@ -139,10 +147,7 @@ func (m *Mirror) Deliver(
 	if err != nil {
 		return answer, err
 	}
-	answer.Commits, err = d.countNew(ctx)
-	if err == nil && answer.Commits == 0 && q.Again {
-		answer.Commits, err = d.countGone(ctx)
-	}
+	answer.Commits, err = d.count(ctx)
 	if err != nil || answer.Commits == 0 {
 		return answer, err
 	}
@@ -365,6 +370,15 @@ func (d *delivery) commonCommits(ctx context.Context) ([]string, error) {
 func (d *delivery) references(ctx context.Context) ([]string, error) {
 	out, err := d.output(d.localGit(ctx, "for-each-ref", "--format=%(objectname)"))
 	return strings.Fields(out), err
+}
+
+// count returns the number of commits to push.
+func (d *delivery) count(ctx context.Context) (int, error) {
+	n, err := d.countNew(ctx)
+	if err != nil || n > 0 || !d.again {
+		return n, err
+	}
+	return d.countGone(ctx)
 }
 
 // countNew returns the number of commits in neither the base nor the last delivery. Commits
