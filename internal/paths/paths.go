@@ -18,6 +18,13 @@ func Inside(dir, path string) bool {
 // Inside.
 func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
+// literal quotes the characters that have a meaning in a pattern of filepath.Glob.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// Literal returns a path as the beginning of a pattern of filepath.Glob, in which it matches
+// only itself: /srv/a\[b] for /srv/a[b].
+func Literal(path string) string { return literal.Replace(path) }
+
 // Real resolves the symlinks of a path, also links that lead to nothing yet. A missing part
 // counts as a directory. Links in /proc stay, because they may lead to another mount
 // namespace, where the same path is another file.

@@ -50,3 +50,11 @@ func TestReal(t *testing.T) {
 	}
 	test.Equal(t, "a relative path", paths.Real("a"), "a")
 }
+
+func TestLiteral(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), `a[b]*?\c`)
+	test.OK(t, os.MkdirAll(dir, 0o700))
+	file := filepath.Join(dir, "file")
+	test.OK(t, os.WriteFile(file, nil, 0o600))
+	test.Equal(t, "found", test.Must(filepath.Glob(filepath.Join(paths.Literal(dir), "*"))), []string{file})
+}

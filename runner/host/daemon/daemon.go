@@ -63,7 +63,7 @@ type Options struct {
 
 const (
 	lostStep    = time.Second      // how often the daemon checks whether it is connected
-	observeStep = 5 * time.Second  // how often it records the run's processes while it is not
+	observeStep = 5 * time.Second  // how often it records the run's processes
 	goodbye     = 5 * time.Second  // for the answer to the worker's last call
 	finishBound = 30 * time.Second // for the end of a run without its worker
 )

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -103,6 +104,7 @@ const (
 // if the daemon serves already.
 func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error {
 	path := filepath.Join(p.dir(), secretFile)
+	defer func() { _ = os.Remove(path) }() // the job has taken it, or does not need it any more
 	end := time.Now().Add(dialPatience)
 	written := false
 	for {
@@ -114,7 +116,7 @@ func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error
 			return status.Err(incarnation)
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("no job of run %s takes the secret", p.RunID), os.Remove(path))
+			return fmt.Errorf("no job of run %s takes the secret and serves", p.RunID)
 		}
 		_, err = os.Lstat(path)
 		if !written && errors.Is(err, fs.ErrNotExist) {
@@ -319,7 +321,7 @@ const keepOutcome = 7 * 24 * time.Hour
 
 // sweep deletes the directories of runs that ended long ago.
 func (p Place) sweep(now time.Time) error {
-	files, err := filepath.Glob(filepath.Join(host.RunDir(p.StateDir, "*"), outcomeFile))
+	files, err := filepath.Glob(filepath.Join(host.RunDir(paths.Literal(p.StateDir), "*"), outcomeFile))
 	for _, file := range files {
 		other := p
 		other.RunID = filepath.Base(filepath.Dir(file))

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,4 +81,45 @@ func TestBrokenRepositoryIsTidied(t *testing.T) {
 	test.OK(t, run.Finish(ctx))
 	run, _ = prepare("r2")
 	test.OK(t, run.Finish(ctx))
+}
+
+// A directory may be named like a pattern: its locks are watched all the same.
+func TestLockFilesOfStrangeDirectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b]*")
+	m := Machine{StateDir: filepath.Join(dir, "state"), AccountDir: filepath.Join(dir, "account")}
+	root := filepath.Join(dir, "root")
+	want := []string{
+		filepath.Join(m.AccountDir, "slots", "1"),
+		filepath.Join(m.StateDir, "state.db"),
+		filepath.Join(root, ".symphony", "ABC-1.lock"),
+	}
+	for _, file := range want {
+		test.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		test.OK(t, os.WriteFile(file, nil, 0o600))
+	}
+	var found []string
+	for pattern := range m.lockFiles(t.Context(), root) {
+		found = append(found, test.Must(filepath.Glob(pattern))...)
+	}
+	slices.Sort(found)
+	slices.Sort(want)
+	test.Equal(t, "files", found, want)
+}
+
+// A workspace that can't be looked at is no missing workspace: its work would not be verified.
+func TestInspectUnreadable(t *testing.T) {
+	loop := filepath.Join(t.TempDir(), "loop")
+	test.OK(t, os.Symlink("loop", loop))
+	err := test.Err(Machine{}.Inspect(t.Context(), host.WorkspaceRequest{Path: loop}))
+	test.Contains(t, "error", err.Error(), "look at the workspace "+loop, "too many levels of symbolic links")
+	missing := test.Must(Machine{}.Inspect(t.Context(), host.WorkspaceRequest{Path: loop + "2"}))
+	test.Equal(t, "exists", missing.Exists, false)
+}
+
+func TestExitCode(t *testing.T) {
+	for script, want := range map[string]int{"exit 3": 3, "kill -9 $$": 137} {
+		err := exec.CommandContext(t.Context(), "sh", "-c", script).Run()
+		status, _ := errors.AsType[*exec.ExitError](err)
+		test.Equal(t, script, exitCode(status), want)
+	}
 }

@@ -12,10 +12,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -152,22 +155,23 @@ func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.S
 	files := map[string][]tree.Span{}
 	// SQLite's writers lock these bytes of the database and of the file beside it; readers
 	// lock other bytes.
-	for _, dir := range states {
+	for _, dir := range text.Map(states, paths.Literal) {
 		files[filepath.Join(dir, "state.db")] = []tree.Span{{First: 1 << 30, Last: 1<<30 + 1}}
 		files[filepath.Join(dir, "state.db-shm")] = []tree.Span{{First: 120, Last: 122}}
 		files[filepath.Join(dir, "lock*")] = nil
 		files[filepath.Join(dir, "*.lock")] = nil
 		files[filepath.Join(dir, "runs", "*", host.AliveFile)] = nil
 	}
-	for _, dir := range roots {
+	for _, dir := range text.Map(roots, paths.Literal) {
 		meta := filepath.Join(dir, ".symphony")
 		files[filepath.Join(meta, "*.lock")] = nil
 		files[filepath.Join(meta, "projects", "*.lock")] = nil
 		files[filepath.Join(meta, "mirrors", "*.lock")] = nil
 	}
 	if m.AccountDir != "" {
-		files[filepath.Join(m.AccountDir, "*.lock")] = nil
-		files[filepath.Join(m.AccountDir, "slots", "*")] = nil
+		dir := paths.Literal(m.AccountDir)
+		files[filepath.Join(dir, "*.lock")] = nil
+		files[filepath.Join(dir, "slots", "*")] = nil
 	}
 	return files
 }
@@ -303,7 +307,6 @@ func (r *run) RunInTerminal(
 		return 0, err
 	}
 	if q.Box != nil {
-		var err error
 		q, err = r.boxedRequest(ctx, q)
 		if err != nil {
 			return 0, err
@@ -327,11 +330,20 @@ func (r *run) RunInTerminal(
 	err = cmd.Wait()
 	stop()
 	observed.Wait()
-	if status, ok := errors.AsType[*exec.ExitError](err); ok {
-		return status.ExitCode(), nil
-	}
 	if ctx.Err() != nil {
 		return 0, nil //nolint:nilerr // it was ended because ctx was
 	}
+	if status, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exitCode(status), nil
+	}
 	return 0, err
+}
+
+// exitCode returns an exit code as a shell does: 137 for a command that signal 9 ended.
+func exitCode(status *exec.ExitError) int {
+	ended, ok := status.Sys().(syscall.WaitStatus)
+	if ok && ended.Signaled() {
+		return 128 + int(ended.Signal())
+	}
+	return status.ExitCode()
 }

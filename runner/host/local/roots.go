@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -93,8 +94,11 @@ func workspaceRecord(root *workspace.Root, rec workspace.Record) host.WorkspaceR
 
 func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
 	info, err := os.Stat(r.Path)
-	if err != nil || !info.IsDir() {
-		return answer, nil //nolint:nilerr // it does not exist
+	if files.Absent(err) || err == nil && !info.IsDir() {
+		return answer, nil
+	}
+	if err != nil {
+		return answer, files.Failed(err, "look at the workspace %s", r.Path)
 	}
 	answer.Exists = true
 	inspect := func(clone git.Clone) error {
