@@ -64,6 +64,18 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		return files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
+	err = h.run(ctx, w, out)
+	output, lost := out.finish()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = h.exitFailed(exit, output)
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	h.report(log, output, lost, fmt.Sprintf("%s after %s", howEnded(err), took))
+	return err
+}
+
+// run starts the shell and waits until it exits. Its output goes to out.
+func (h Hook) run(ctx context.Context, w *Workspace, out *capture) error {
 	cmd := exec.Command("sh", "-c", h.Script) //nolint:noctx // waitShell ends it, with all of its group
 	cmd.Dir = w.Path
 	cmd.Env = append(append([]string{}, h.Env...), w.Env()...)
@@ -71,33 +83,37 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	cmd.Stdout = out.in
 	cmd.Stderr = out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err = cmd.Start()
+	err := cmd.Start()
 	_ = out.in.Close() // the child holds its own
 	crash.At("workspace.hook.started")
 	if err != nil {
-		err = reconcile.NewError(CodeHookFailed, h.title()+": start the shell: "+err.Error(),
-			"sh must be on the PATH of the worker").WithCause(err)
-	} else {
-		err = h.waitShell(ctx, cmd)
+		return reconcile.NewError(
+			CodeHookFailed,
+			h.title()+": start the shell: "+err.Error(),
+			"sh must be on the PATH of the worker",
+		).WithCause(err)
 	}
-	output, lost := out.finish()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = h.exitFailed(exit, output)
+	return h.waitShell(ctx, cmd)
+}
+
+// howEnded says how a hook ended, given its error.
+func howEnded(err error) string {
+	if err == nil {
+		return "succeeded"
 	}
-	how := "succeeded"
-	if err != nil {
-		how = err.Error()
-	}
-	text := string(output)
+	return err.Error()
+}
+
+// report writes the kept part of the output to a log, and then how the hook ended.
+func (h Hook) report(log io.Writer, output []byte, lost int64, end string) {
+	said := string(output)
 	if lost > 0 {
-		text = fmt.Sprintf("--- the first %d bytes of output are left out\n%s", lost, text)
+		said = fmt.Sprintf("--- the first %d bytes of output are left out\n%s", lost, said)
 	}
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		text += "\n"
+	if said != "" && !strings.HasSuffix(said, "\n") {
+		said += "\n"
 	}
-	took := time.Since(began).Round(time.Millisecond)
-	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s after %s\n", h.Name, text, h.Name, how, took)
-	return err
+	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s\n", h.Name, said, h.Name, end)
 }
 
 // exitFailed is the error of a shell that exited with another status than 0.

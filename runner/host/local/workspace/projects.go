@@ -66,9 +66,11 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) (e
 	}
 	lock, err := lockFile(path+".lock", p.wait)
 	if errors.Is(err, proc.ErrHeld) {
-		return reconcile.NewError(CodeFailed, "claim the project "+endpointAndSlug+": another pass is claiming it",
-			"the next pass tries again").
-			WithCause(err)
+		return reconcile.NewError(
+			CodeFailed,
+			"claim the project "+endpointAndSlug+": another pass is claiming it",
+			"the next pass tries again",
+		).WithCause(err)
 	}
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
@@ -124,14 +126,22 @@ func readClaim(path string) (c projectClaim, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &c)
-	}
 	if err != nil {
-		return c, reconcile.NewError(CodeFailed, fmt.Sprintf("read the project claim %s: %v", path, err),
-			"remove the file if only one state directory works on the project").WithCause(err)
+		return c, claimFailed(path, err)
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, claimFailed(path, err)
 	}
 	return c, nil
+}
+
+// claimFailed is the error of a claim that can't be read.
+func claimFailed(path string, err error) error {
+	return reconcile.NewError(
+		CodeFailed,
+		fmt.Sprintf("read the project claim %s: %v", path, err),
+		"remove the file if only one state directory works on the project",
+	).WithCause(err)
 }
 
 // Unclaim removes the claims of a state directory.

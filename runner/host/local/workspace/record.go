@@ -91,18 +91,24 @@ func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return rec, false, nil
 	}
-	if err == nil {
-		rec, err = parseRecord(b)
-	}
 	if err != nil {
-		return Record{}, false, reconcile.NewError(
-			CodeFailed,
-			fmt.Sprintf("read the record %s: %v", r.record(key), err),
-			"if that workspace contains nothing of value, move it and its record away; "+
-				"the next run creates a new one",
-		).WithCause(err)
+		return rec, false, r.recordFailed(key, err)
+	}
+	rec, err = parseRecord(b)
+	if err != nil {
+		return rec, false, r.recordFailed(key, err)
 	}
 	return rec, true, nil
+}
+
+// recordFailed is the error of a record that can't be read.
+func (r *Root) recordFailed(key string, err error) error {
+	return reconcile.NewError(
+		CodeFailed,
+		fmt.Sprintf("read the record %s: %v", r.record(key), err),
+		"if that workspace contains nothing of value, move it and its record away; "+
+			"the next run creates a new one",
+	).WithCause(err)
 }
 
 // parseRecord reads the output of writeRecord.
@@ -137,8 +143,9 @@ func (r *Root) removeRecord(key string) error {
 	return files.Failed(durable.SyncDir(r.meta()), "remove the record of %s", key)
 }
 
-// List returns the records of all workspaces, in the order of their files' names. It skips records that can't be
-// read and joins their errors: the returned records are valid even if err is not nil.
+// List returns the records of all workspaces, in the order of their files' names. It skips
+// records that can't be read and joins their errors: the returned records are valid even if err
+// is not nil.
 func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {

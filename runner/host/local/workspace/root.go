@@ -117,13 +117,26 @@ func TryRoot(path string) error {
 	if above == path {
 		return nil
 	}
-	made, err := os.MkdirTemp(above, ".symphony-")
-	if err == nil {
-		err = os.Remove(made)
+	if err := tryDirectory(above); err != nil {
+		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, err))
 	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		// without the name, which is random
-		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, failed.Err))
+	return nil
+}
+
+// tryDirectory makes a directory and removes it. The error lacks the name, which is random.
+func tryDirectory(above string) error {
+	made, err := os.MkdirTemp(above, ".symphony-")
+	if err != nil {
+		return withoutPath(err)
+	}
+	return withoutPath(os.Remove(made))
+}
+
+// withoutPath returns an error of the file system without the path.
+func withoutPath(err error) error {
+	failed, isPath := errors.AsType[*fs.PathError](err)
+	if isPath {
+		return failed.Err
 	}
 	return err
 }

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"math"
 
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // FreeBytes returns the free space for unprivileged users on the volume of path, in bytes. If

@@ -384,11 +384,10 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = proc.Lock(f, unix.LOCK_EX, wait)
-	if err == nil {
-		err = checkNamed(f, path)
+	if err := proc.Lock(f, unix.LOCK_EX, wait); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if err != nil {
+	if err := checkNamed(f, path); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
