@@ -268,13 +268,8 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 		o.Worker = reconcile.Process{}
 	}
 	o.Recorded = slices.Clone(o.Recorded)
-	find := func() error {
-		left, err = Find(o)
-		// a process that was found by its parent alone would be lost when the parent ends
-		o.Recorded = append(o.Recorded, left...)
-		return err
-	}
-	if err := find(); err != nil || len(left) == 0 {
+	left, err = o.findAndRecord()
+	if err != nil || len(left) == 0 {
 		return left, err
 	}
 	if end, ok := ctx.Deadline(); ok {
@@ -286,7 +281,8 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 	crash.At("proc.kill.asked")
 	var last []reconcile.Process
 	for range killRounds {
-		if err := find(); err != nil || len(left) == 0 {
+		left, err = o.findAndRecord()
+		if err != nil || len(left) == 0 {
 			return left, err
 		}
 		if ctx.Err() != nil {
@@ -300,7 +296,14 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 			return left, err
 		}
 	}
-	err = find()
+	return o.findAndRecord()
+}
+
+// findAndRecord is Find. A process that was found by its parent alone would be lost when the
+// parent ends, and is recorded.
+func (o *Owner) findAndRecord() ([]reconcile.Process, error) {
+	left, err := Find(*o)
+	o.Recorded = append(o.Recorded, left...)
 	return left, err
 }
 
