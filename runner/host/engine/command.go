@@ -115,7 +115,10 @@ type stream struct {
 // Open starts a program as a stream to a host, where it prints Hello first.
 func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 	in, out, stderr, err := Start(cmd)
-	return &stream{WriteCloser: in, host: host, cmd: cmd, stdout: out, said: stderr}, err
+	if err != nil {
+		return nil, err
+	}
+	return &stream{WriteCloser: in, host: host, cmd: cmd, stdout: out, said: stderr}, nil
 }
 
 // Start starts a program with pipes.

@@ -36,16 +36,15 @@ var _ engine.Jobs = Jobs{}
 // Submit submits the job. The shell that Slurm starts becomes the daemon, so that the job ends
 // with it. Slurm tells it half a minute before the job's time is up.
 func (l Jobs) Submit(ctx context.Context, words []string) error {
-	cantCopy := func(err error) error {
-		why := "symphony can't be copied: " + err.Error()
-		return reconcile.NewError(engine.CodeUnusable, why, "correct that, then symphony unblock")
+	unusable := func(what string, err error) error {
+		return reconcile.NewError(engine.CodeUnusable, what+err.Error(), "correct that, then symphony unblock")
 	}
 	program, err := l.Program.Copy(l.Home)
 	if err != nil {
-		return cantCopy(err)
+		return unusable("symphony can't be copied: ", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(l.log()), 0o700); err != nil {
-		return cantCopy(err)
+		return unusable("the log of the job can't be made: ", err)
 	}
 	script := "#!/bin/sh\n" +
 		"exec >> " + text.ShellWord(l.log()) + " 2>&1\n" +
@@ -120,34 +119,43 @@ type queueAnswer struct {
 func (l Jobs) queue(ctx context.Context) (string, error) {
 	path := filepath.Join(l.Hosted, l.Project, "squeue")
 	lock := flock.New(path + ".lock")
-	if _, err := lock.TryLockContext(ctx, queueAge/20); err == nil {
+	isLocked, _ := lock.TryLockContext(ctx, queueAge/20) // without the lock it asks once more
+	if isLocked {
 		defer func() { _ = lock.Close() }()
 	}
-	var last queueAnswer
-	data, _ := os.ReadFile(path)
-	if json.Unmarshal(data, &last) == nil {
-		if age := time.Since(last.At); age >= 0 && age < queueAge {
-			return last.result()
-		}
+	shared, isFresh := readAnswer(path)
+	if isFresh {
+		return shared.result()
 	}
-	out, err := Command(
-		ctx,
-		l.Env,
-		"",
-		"squeue",
-		"--me",
-		"--states=all",
-		"--noheader",
-		"--format=%j|%i|%T|%r|%B",
-	)
-	answer := queueAnswer{At: time.Now(), Out: out}
-	if known, ok := errors.AsType[*reconcile.Error](err); ok {
-		answer.Err = known
-	} else if err != nil {
+	answer, err := l.askQueue(ctx)
+	if err != nil {
 		return "", err
 	}
 	_ = durable.WriteFile(path, text.JSON(answer), 0o600) // only the others lack it
 	return answer.result()
+}
+
+// readAnswer reads an answer of squeue that a worker shares, unless it is too old.
+func readAnswer(path string) (answer queueAnswer, isFresh bool) {
+	data, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(data, &answer) != nil {
+		return queueAnswer{}, false
+	}
+	age := time.Since(answer.At)
+	return answer, age >= 0 && age < queueAge
+}
+
+// askQueue asks squeue. What it complains of is an answer, too.
+func (l Jobs) askQueue(ctx context.Context) (queueAnswer, error) {
+	args := []string{"--me", "--states=all", "--noheader", "--format=%j|%i|%T|%r|%B"}
+	out, err := Command(ctx, l.Env, "", "squeue", args...)
+	answer := queueAnswer{At: time.Now(), Out: out}
+	known, isKnown := errors.AsType[*reconcile.Error](err)
+	if isKnown {
+		answer.Err = known
+		return answer, nil
+	}
+	return answer, err
 }
 
 func (a queueAnswer) result() (string, error) {
