@@ -20,7 +20,7 @@ type Programs interface {
 	// for the hooks and the agent. The run need not be prepared. The errors are
 	// login_shell_failed and resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
-	// MakeHome makes the codex home of agents. It shares the login of the operator's.
+	// MakeHome makes the home of agents of a kind. It shares the login of the operator's home.
 	MakeHome(ctx context.Context, r HomeRequest) error
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,13 +40,16 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 	}
 	head, environ, _ := strings.Cut(report, endOfHead)
 	answer.Umask, head, _ = strings.Cut(head, "\n")
-	if !regexp.MustCompile(`^[0-7]+$`).MatchString(answer.Umask) {
+	if !octal().MatchString(answer.Umask) {
 		answer.Umask = ""
 	}
 	answer.Functions = strings.Fields(head)
 	answer.Set, answer.Unset = changed(q.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
 	return answer, nil
 }
+
+// octal matches a umask as the shell prints it, such as 0022.
+var octal = text.Pattern(`^[0-7]+$`)
 
 // endOfHead separates the umask and the functions in the report of a login shell from the
 // environment.
