@@ -28,7 +28,8 @@ import (
 // Sandbox describes the sandbox in which symphony itself confines agents.
 type Sandbox struct {
 	Home        string   // of these agents in the project
-	AccountHome string   // of the account, from which they get the login of the operator
+	AccountHome string   // of the account, which stays hidden
+	LoginHome   string   // from which they get the login of the operator; empty for none
 	Open        bool     // they have the network of this machine
 	Allow       []string // what agent.network allows, such as github.com and npm
 	Key         string   // of the model, which no agent sees; empty if the agent has its own login
@@ -135,10 +136,11 @@ func (b *boxes) newHome() (string, error) {
 	return home, nil
 }
 
-// in returns the sandbox with another home.
+// in returns the sandbox with another home, without a login.
 func (o *Sandbox) in(home string) *Sandbox {
 	other := *o
 	other.Home = home
+	other.LoginHome = ""
 	return &other
 }
 

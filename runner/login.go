@@ -153,15 +153,16 @@ func (s *shell) codexEnv() []string {
 	return s.site.Config.CodexEnv(s.site.Env, s.runID, *s.site.space)
 }
 
-// makeHome makes the codex home of agents.
+// makeHome makes the home of agents, with the login of the operator.
 func (s *shell) makeHome(ctx context.Context) error {
 	c := s.site.Config
 	q := host.HomeRequest{Kind: c.Agent.Name, Agents: c.AgentHome, Operators: c.LoginHome}
 	if c.Sandbox != nil {
 		q.Agents = c.Sandbox.Home
-		q.Operators = c.Sandbox.AccountHome
+		q.Operators = c.Sandbox.LoginHome
 	}
-	if q.Agents == "" {
+	withoutLogin := c.Sandbox != nil && q.Operators == ""
+	if q.Agents == "" || withoutLogin {
 		return nil
 	}
 	err := s.site.host.MakeHome(ctx, q)

@@ -162,6 +162,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.Sandbox = &runner.Sandbox{
 			Home:        filepath.Join(p.StateDir, "homes", kind.Name),
 			AccountHome: p.Env.Home,
+			LoginHome:   p.Env.Home,
 			Open:        cfg.Agent.Network,
 			Allow:       cfg.Agent.Allow,
 			Key:         cfg.Agent.Key.Reveal(),
