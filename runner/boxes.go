@@ -214,7 +214,7 @@ func (c Config) service() agent.Service {
 // keyedModel returns the model to which the proxy adds the key.
 func (o *Sandbox) keyedModel(kind string, service agent.Service, env []string) (proxy.Model, error) {
 	address := service.URL
-	named := valueOf(env, service.BaseVar)
+	named := host.Variable(env, service.BaseVar)
 	if service.BaseVar != "" && named != "" {
 		address = named
 	}

@@ -137,11 +137,23 @@ func ask(t *testing.T, socket, request string) string {
 
 func TestProgramWord(t *testing.T) {
 	for command, want := range map[string]string{
-		"claude-agent-acp":                    "claude-agent-acp",
-		"exec env A=b ~/bin/opencode acp":     "~/bin/opencode",
-		"cd x; claude":                        "cd",
-		`"$HOME/my agent" --acp`:              "",
-		strings.Repeat(" ", 3) + "/opt/a/b c": "/opt/a/b",
+		"codex app-server":                   "codex",
+		"  /opt/codex app-server -c model=x": "/opt/codex",
+		"exec codex app-server":              "codex",
+		"RUST_LOG=debug A=b ~/bin/codex":     "~/bin/codex",
+		"env CODEX_HOME=/x codex app-server": "codex",
+		"$HOME/codex app-server":             "",
+		`"/opt/my codex" app-server`:         "",
+		// a builtin, which is found; the start reports the rest
+		"cd /x && codex app-server":              "cd",
+		"(codex app-server)":                     "",
+		"":                                       "",
+		"npx codex@latest app-server | tee /tmp": "npx",
+		"claude-agent-acp":                       "claude-agent-acp",
+		"exec env A=b ~/bin/opencode acp":        "~/bin/opencode",
+		"cd x; claude":                           "cd",
+		`"$HOME/my agent" --acp`:                 "",
+		strings.Repeat(" ", 3) + "/opt/a/b c":    "/opt/a/b",
 	} {
 		test.Equal(t, command, ProgramWord(command), want)
 	}

@@ -108,7 +108,7 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 	}
 	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
 		// the profile may add relative directories again
-		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
+		path := "PATH=" + text.ShellWord(host.Variable(env, "PATH")) + "; "
 		return host.StartRequest{Argv: []string{"bash", "-lc", path + script}, Env: env, Dir: "/"}, nil
 	}
 	return host.StartRequest{Argv: []string{"bash", "-c", umask(profile) + script}, Env: env, Dir: "/"}, nil
@@ -184,20 +184,10 @@ func (c Config) LaunchRequest(env []string, root string) host.LaunchRequest {
 	_, opened := c.AgentWrites()
 	return host.LaunchRequest{
 		Command:  c.Command,
-		Path:     valueOf(env, "PATH"),
-		Home:     valueOf(env, "HOME"),
+		Path:     host.Variable(env, "PATH"),
+		Home:     host.Variable(env, "HOME"),
 		Writable: append([]string{root}, opened...),
 	}
-}
-
-// valueOf returns the value of a variable in an environment, "" if it is not set.
-func valueOf(env []string, name string) string {
-	for _, entry := range env {
-		if value, found := strings.CutPrefix(entry, name+"="); found {
-			return value
-		}
-	}
-	return ""
 }
 
 // refuseLauncher returns agent_command_unsafe if files that an agent can write decide which

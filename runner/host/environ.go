@@ -35,3 +35,15 @@ func Scrub(env []string, drop ...string) []string {
 		return strings.HasPrefix(name, "SYMPHONY_ISSUE_") || slices.Contains(drop, name)
 	})
 }
+
+// Variable returns the value of a variable in env ("NAME=value" entries), empty if it is not
+// set.
+func Variable(env []string, name string) string {
+	for _, entry := range env {
+		value, found := strings.CutPrefix(entry, name+"=")
+		if found {
+			return value
+		}
+	}
+	return ""
+}

@@ -183,7 +183,7 @@ func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error
 		box.Secret = append(slices.Clone(box.Secret), q.Box.AccountHome)
 	}
 	box.Agents = realDirs(roots)
-	path := valueOf(q.Env, "PATH")
+	path := host.Variable(q.Env, "PATH")
 	programs := programFiles(q.Box.Programs, path)
 	dirs, err := sandbox.ProgramDirs(path, q.Box.AccountHome, programs...)
 	if err != nil {
@@ -245,17 +245,6 @@ func programFiles(programs []string, path string) []string {
 		}
 	}
 	return found
-}
-
-// valueOf returns the value of a variable in an environment, "" if it is not set.
-func valueOf(env []string, name string) string {
-	for _, entry := range env {
-		value, found := strings.CutPrefix(entry, name+"=")
-		if found {
-			return value
-		}
-	}
-	return ""
 }
 
 // gitSettings is the name of git's settings in a home.

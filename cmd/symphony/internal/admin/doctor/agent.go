@@ -31,15 +31,15 @@ func aboutKind(
 // checkAgent finds an agent as a worker does, and starts it.
 func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding {
 	path := ""
-	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
+	if word := runner.ProgramWord(e.config.Codex.Command); word != "" {
 		var err error
-		path, err = e.program(ctx, found[1])
+		path, err = e.program(ctx, word)
 		if err != nil {
 			return failWith(err)
 		}
 		if path == "" {
 			return fail(
-				"not found: bash -lc does not find "+found[1],
+				"not found: bash -lc does not find "+word,
 				kind.Install+", or write its path into "+kind.CommandKey,
 			)
 		}

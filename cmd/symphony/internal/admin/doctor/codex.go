@@ -21,16 +21,16 @@ import (
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
 	path := ""
-	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
+	if word := runner.ProgramWord(e.config.Codex.Command); word != "" {
 		var err error
-		path, err = e.program(ctx, found[1])
+		path, err = e.program(ctx, word)
 		if err != nil {
 			return failWith(err)
 		}
 		if path == "" {
 			return fail(
-				"not found: bash -lc does not find "+found[1],
-				e.hintForProgram(ctx, found[1])+"; or write its path into codex.command",
+				"not found: bash -lc does not find "+word,
+				e.hintForProgram(ctx, word)+"; or write its path into codex.command",
 			)
 		}
 		path = ", " + path
@@ -56,21 +56,17 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 // notCodex adds to a finding about a program that is not codex what the program says of
 // itself: "~/bin/wrapper --version prints wrapper 1.2".
 func (e *environment) notCodex(ctx context.Context, f finding) finding {
-	found := programWord().FindStringSubmatch(e.config.Codex.Command)
-	if found == nil || f.code != string(agent.CodeIncompatible) {
+	word := runner.ProgramWord(e.config.Codex.Command)
+	if word == "" || f.code != string(agent.CodeIncompatible) {
 		return f
 	}
 	// The word needs no quotes, and a quoted ~ would not be the home directory.
-	said, err := e.shell(ctx, found[1]+" --version </dev/null | head -n 1")
+	said, err := e.shell(ctx, word+" --version </dev/null | head -n 1")
 	if err == nil && said != "" {
-		f.Message += "; " + found[1] + " --version prints " + text.Short(text.Visible(said), mostSaid)
+		f.Message += "; " + word + " --version prints " + text.Short(text.Visible(said), mostSaid)
 	}
 	return f
 }
-
-// programWord finds the word of a shell command that names the program, unless only a shell
-// can find it.
-var programWord = text.Pattern(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
 
 // loginHint is the command that logs codex in, in the codex home of agents.
 func (e *environment) loginHint() string {

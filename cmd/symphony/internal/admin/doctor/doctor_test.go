@@ -21,25 +21,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-func TestProgramWord(t *testing.T) {
-	for command, want := range map[string]string{
-		"codex app-server":                   "codex",
-		"  /opt/codex app-server -c model=x": "/opt/codex",
-		"exec codex app-server":              "codex",
-		"RUST_LOG=debug A=b ~/bin/codex":     "~/bin/codex",
-		"env CODEX_HOME=/x codex app-server": "codex",
-		"$HOME/codex app-server":             "",
-		`"/opt/my codex" app-server`:         "",
-		// a builtin, which is found; the start reports the rest
-		"cd /x && codex app-server":              "cd",
-		"(codex app-server)":                     "",
-		"":                                       "",
-		"npx codex@latest app-server | tee /tmp": "npx",
-	} {
-		test.Equal(t, command, append(programWord().FindStringSubmatch(command), "", "")[1], want)
-	}
-}
-
 // Findings that both environments have in common are printed once.
 func TestMerge(t *testing.T) {
 	good := ok("good")[0]
