@@ -247,8 +247,11 @@ type wireName struct {
 // than 200. It wraps reconcile.ErrGone if an entity does not exist.
 func (c *Client) refusal(a transport.Answer, errs []graphqlError) error {
 	return c.Refusal(a, errs, c.Short(a.Body), ofKey, func(e *reconcile.Error) bool {
-		if a.Status == http.StatusNotFound { // Linear's API has a single path
+		switch {
+		case a.Status == http.StatusNotFound: // Linear's API has a single path
 			e.Hint = "check the path in " + c.Setting + ", or " + c.CheckEndpoint
+			return true
+		case a.Status == http.StatusBadRequest && len(errs) == 0: // of a proxy, not of Linear
 			return true
 		}
 		missing := slices.ContainsFunc(errs, ofMissingEntity)

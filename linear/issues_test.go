@@ -3,7 +3,10 @@ package linear_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -401,6 +404,29 @@ func TestByIdentifier(t *testing.T) {
 		test.Err(answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")),
 		"linear_unknown_payload",
 	)
+}
+
+// An answer of a proxy does not mean that an issue is gone: only Linear's own refusal of the
+// question about archived issues does.
+func TestArchivedIssuesAreNotAnswered(t *testing.T) {
+	const unknown = `{"errors": [{"message": "Unknown argument", "extensions": {"code": "GRAPHQL_VALIDATION_FAILED"}}]}`
+	for answer, isGone := range map[string]bool{unknown: true, "": false, "<html>Bad Request</html>": false} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			if strings.Contains(string(body), "SymphonyArchivedIssues") {
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, answer)
+				return
+			}
+			_, _ = io.WriteString(w, `{"data": {"issues": {"nodes": []}}}`)
+		}))
+		t.Cleanup(srv.Close)
+		found, err := clientOf(srv.URL).ByIDs(t.Context(), []string{"x"})
+		test.Equal(t, "gone after "+answer, []any{len(found), err == nil}, []any{0, isGone})
+	}
 }
 
 func TestSlugCopiedFromURL(t *testing.T) {
