@@ -57,7 +57,7 @@ const (
 
 // RefusedHost is the payload of EventHostRefused.
 type RefusedHost struct {
-	Host   string `json:"host"`
+	Host   string `json:"host"` // empty for one connection too many
 	Port   int    `json:"port"` // 0 for what is no host
 	Reason string `json:"reason"`
 	// Detail is what the proxy of the company did; empty if it had no part in the refusal.
@@ -69,6 +69,9 @@ type RefusedHost struct {
 // String returns the host with the reason and the line, as people read them.
 func (r RefusedHost) String() string {
 	place := r.Host
+	if place == "" {
+		place = "a connection"
+	}
 	if r.Port != 0 {
 		place = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
 	}

@@ -43,7 +43,9 @@ const (
 
 // Refusal tells that an agent did not reach a host.
 type Refusal struct {
-	Host   string // in lower case; up to 80 bytes of what is no host, with a port
+	// Host is in lower case; up to 80 bytes of what is no host, with a port; empty for
+	// TooMany.
+	Host   string
 	Port   uint16 // 0 for what is no host
 	Reason Reason
 	// Detail is what the proxy of the company did, such as "the proxy proxy.example:3128: 407
@@ -61,6 +63,9 @@ func (r Refusal) String() string {
 }
 
 func (r Refusal) place() string {
+	if r.Host == "" {
+		return "a connection"
+	}
 	if r.Port == 0 {
 		return r.Host
 	}

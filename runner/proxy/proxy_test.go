@@ -762,6 +762,7 @@ func TestRefusalSays(t *testing.T) {
 		{Refusal{Host: "a.example", Port: 443, Reason: NotPublic}, "a.example:443: on a private net", "a.example=ADDRESS"},
 		{Refusal{Host: "a.example", Port: 443, Reason: Unreachable}, "a.example:443: can't be reached", ""},
 		{Refusal{Host: "a b", Reason: NotAHost}, "a b: not a host", ""},
+		{Refusal{Reason: TooMany}, "a connection: too many at once", ""},
 	} {
 		test.Equal(t, "text", c.refusal.String(), c.text)
 		test.Equal(t, "entry for "+c.text, c.refusal.Entry(), c.entry)
