@@ -54,7 +54,7 @@ func ReworkText(r *reconcile.Rework, logs map[string]string) string {
 		parts = append(parts, one)
 	}
 	if left > 0 {
-		parts = append(parts, "("+fmt.Sprint(left)+" more are left out: read them on the pull request.)")
+		parts = append(parts, "("+text.Plural(left, "more text")+" left out: read the pull request.)")
 	}
 	return strings.Join(parts, "\n\n")
 }

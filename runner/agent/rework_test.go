@@ -56,7 +56,7 @@ func TestReworkText(t *testing.T) {
 		r.Reviews = append(r.Reviews, r.Reviews[0])
 	}
 	got = ReworkText(r, map[string]string{"test": strings.Repeat("\x1b", 16<<10)})
-	test.Contains(t, "of very many", got, " more are left out: read them on the pull request.)")
+	test.Contains(t, "of very many", got, " more texts left out: read the pull request.)")
 	if len(got) > maxRework+1000 {
 		t.Errorf("very many have %d bytes", len(got))
 	}
