@@ -352,7 +352,11 @@ func lookup(env []string, name string) string {
 // not there.
 func LookPath(name string, env []string) string {
 	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
+		if !filepath.IsAbs(dir) {
+			continue // exec.LookPath would look for a name alone in the PATH of this process
+		}
+		path, err := exec.LookPath(filepath.Join(dir, name))
+		if err == nil {
 			return path
 		}
 	}

@@ -262,3 +262,19 @@ func TestScopeCommand(t *testing.T) {
 	test.OK(t, os.Remove(file.Name()))
 	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", nil, nil, manager{})
 }
+
+// A program is looked for in the PATH of the environment, and not in that of this process.
+func TestLookPath(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	test.OK(t, os.WriteFile(program, nil, 0o700))
+	t.Setenv("PATH", dir)
+	for path, want := range map[string]string{
+		"/nowhere:" + dir: program,
+		"/nowhere":        "",
+		":/nowhere":       "",
+		".:/nowhere":      "",
+	} {
+		test.Equal(t, path, LookPath("program", []string{"PATH=" + path}), want)
+	}
+}
