@@ -96,6 +96,10 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return fail("worker log", err)
 	}
 	defer log.Close()
+	earlier, err := log.Seek(0, io.SeekEnd) // of a first worker, which died
+	if err != nil {
+		return fail("worker log", err)
+	}
 	slot, err := l.slotFor(run)
 	if err != nil {
 		return fail("slot", err)
@@ -119,7 +123,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		Scope:  l.Scopes.Scope(scope, cmp.Or(run.Identifier, "removed workspaces")),
 	})
 	if err != nil {
-		return l.notStarted(run, log, err)
+		return l.notStarted(run, io.NewSectionReader(log, earlier, mostSaid), err)
 	}
 	return nil
 }
@@ -158,17 +162,23 @@ func (l *Local) arguments(run reconcile.Run, slot *os.File) []string {
 	return argv
 }
 
+// mostSaid is how much of a worker's log is read: a Go program that crashes prints the reason
+// first.
+const mostSaid = 4 << 10
+
 // notStarted returns the error of a worker that did not take its run. A fault of the machine
 // is recorded in the alive file. If it can't be, the start counts as failed for another
-// reason.
-func (l *Local) notStarted(run reconcile.Run, log io.ReaderAt, err error) error {
+// reason. log is what the worker wrote.
+func (l *Local) notStarted(run reconcile.Run, log io.Reader, err error) error {
 	alive := filepath.Join(l.dir(run), host.AliveFile)
 	if paths.LimitReached(err) {
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
-	output := make([]byte, 4<<10)
-	n, _ := log.ReadAt(output, 0) // a Go program that crashes prints the reason first
-	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(output[:n])) {
+	output, readErr := io.ReadAll(log)
+	if readErr != nil {
+		err = errors.Join(err, fmt.Errorf("read the worker's log: %w", readErr))
+	}
+	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(output)) {
 		err = errors.Join(
 			fmt.Errorf("no thread could be created: %w", err),
 			proc.NoteUnstarted(alive, reconcile.CodeResourceLimit),

@@ -212,6 +212,14 @@ func TestStartWorker(t *testing.T) {
 		live := l.Probe(t.Context(), run)
 		test.Equal(t, how+": alive and unknown", []bool{live.Alive, live.Unknown}, []bool{false, false})
 	}
+	// what the first worker wrote says nothing of the worker that ends the run
+	l, run = stand(t, "die")
+	first := []byte("runtime: failed to create new OS thread (have 5 already; errno=11)\n")
+	test.OK(t, os.WriteFile(filepath.Join(host.RunDir(l.StateDir, run.ID), runner.LogFile), first, 0o600))
+	run.Remote = reconcile.RemoteBegun
+	err = l.Start(t.Context(), run)
+	test.Contains(t, "the second worker", fmt.Sprint(err), "exit status 7")
+	test.Equal(t, "no thread", strings.Contains(fmt.Sprint(err), "no thread"), false)
 	l, run = stand(t, "take")
 	l.Exe = filepath.Join(l.StateDir, "gone")
 	test.ErrorIs(t, "no such program", l.Start(t.Context(), run), fs.ErrNotExist)
