@@ -113,7 +113,14 @@ type eventLog struct {
 	log  *slog.Logger
 }
 
-func (l *eventLog) append(e agent.Event) error { return l.file.Append(e) }
+// append writes an event. An inspection keeps no log, and a run whose log could not be opened
+// has none.
+func (l *eventLog) append(e agent.Event) error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Append(e)
+}
 
 // note writes an event of the worker itself, such as "verified".
 func (l *eventLog) note(name, message string, payload any) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -285,4 +286,11 @@ func TestCodeOfAMachineFault(t *testing.T) {
 		code, _ := codeOf(c.err)
 		test.Equal(t, fmt.Sprint("code of ", c.err), code, c.code)
 	}
+}
+
+// An inspection, which keeps no log, goes on after something that a run would note.
+func TestNoteWithoutLog(t *testing.T) {
+	a, _ := newTestJob(t)
+	a.events.note("lock_ended", "ended process 7", nil)
+	test.OK(t, a.events.append(agent.Event{Name: agent.EventNotification}))
 }
