@@ -227,9 +227,20 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 			return err
 		}
 	}
-	err = j.update(ctx, doing, normal, write(heartbeatAlone))
-	if errors.Is(err, reconcile.ErrConflict) {
-		err = j.update(ctx, doing, full, write(everything))
+	// in a single place, because a crash point is named after it
+	for _, try := range []struct {
+		level     durability
+		statement string
+	}{
+		// finds its row only if nothing decisive changed
+		{normal, `UPDATE runs SET ` + setHeartbeat + ofWorker +
+			` AND (` + decisiveColumns + `) IS (` + decisiveValues + `)`},
+		{full, `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker},
+	} {
+		err = j.update(ctx, doing, try.level, write(try.statement))
+		if !errors.Is(err, reconcile.ErrConflict) {
+			break
+		}
 	}
 	if err == nil {
 		return orders, nil
@@ -242,13 +253,6 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 		`SELECT `+ordersColumns+` FROM runs WHERE id = ?`, run.ID)
 	return orders, err
 }
-
-// heartbeatAlone finds its row only if nothing decisive changed, which everything writes, too.
-const (
-	heartbeatAlone = `UPDATE runs SET ` + setHeartbeat + ofWorker +
-		` AND (` + decisiveColumns + `) IS (` + decisiveValues + `)`
-	everything = `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker
-)
 
 // ordersColumns are the orders for the worker of a run, in the order of ordersFields.
 const ordersColumns = `coalesce(stop_reason, ''),
