@@ -310,7 +310,7 @@ func (p *planner) hostIsGone(cmd Command) {
 			message = "its run on " + r.Host + " counts as ended"
 		}
 	}
-	if message == "" && host != "" && c != nil && c.Status == Waiting {
+	if message == "" && host != "" && c != nil && c.Status != Running {
 		change = p.put(p.s.startElsewhere(*c))
 		message = "its workspace on " + host + " is given up"
 	}

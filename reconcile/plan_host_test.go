@@ -214,6 +214,14 @@ func TestVerdicts(t *testing.T) {
 			"retry A-1 host_lost",
 			"retry requested #1 in 0s",
 		},
+		{
+			"retry --host-is-gone of a held issue with a workspace there",
+			newScene().hosted().held(one, HoldMaxFailures).edit(func(s *Snapshot) {
+				s.RemoteWorkspaces = []Workspace{{IssueID: one.ID, Project: thisProject, Host: "far"}}
+			}).command(VerbHostGone, one),
+			"retry A-1 host_lost",
+			"retry requested #1 in 0s",
+		},
 		{"retry --host-is-gone of a live run", alive().command(VerbHostGone, one), "", "running #1 runs=1"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

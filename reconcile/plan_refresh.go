@@ -281,8 +281,9 @@ func (p *planner) removeWorkspace(issueID string) {
 	}
 }
 
-// cleanUp starts a cleanup run, unless a cleanup of the same issue is under way or the host is
-// blocked: then a later sweep starts it. Without an issue, the run empties the trash.
+// cleanUp starts a cleanup run, unless a cleanup of the same issue is under way, a run may still
+// be at work on its host, or no worker can be started here: then a later sweep starts it.
+// Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
 	if p.removing[w.IssueID] || p.s.MachineBlock != nil ||
 		w.IssueID != "" && p.unverifiedHost(w.IssueID) != "" {
