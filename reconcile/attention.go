@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -13,7 +14,7 @@ const (
 	AttentionHold    AttentionKind = "hold"    // an issue is held
 	// an agent needs a person, and handed its issue over
 	AttentionHelp    AttentionKind = "needs_help"
-	AttentionBlocked AttentionKind = "blocked" // no run can start
+	AttentionBlocked AttentionKind = "blocked" // no run can start, or none on a host
 	// the workspace of a finished issue contains work that exists nowhere else
 	AttentionKept     AttentionKind = "kept"
 	AttentionDelivery AttentionKind = "delivery" // commits could not be pushed several times
@@ -87,6 +88,14 @@ func HoldAttention(c Claim) Attention {
 // BlockAttention returns the notification of a block by the agent or this machine. A block
 // with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
+
+// HostAttention returns the notification of a block of a host: "nothing is started on near:
+// host_unreachable: no route to host". Runs on other hosts go on.
+func HostAttention(host string, b Block) Attention {
+	a := blocked(b.Code+" "+host, b.Since, b)
+	a.Text = fmt.Sprintf("nothing is started on %s: %s: %s", host, b.Code, strings.TrimPrefix(b.Message, host+": "))
+	return a
+}
 
 // KeptAttention returns the notification of a finished issue's workspace that is kept because
 // of unsaved work. Its storage time begins now, however long the workspace was kept before.

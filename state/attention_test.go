@@ -241,3 +241,22 @@ func TestAttentionOfARequest(t *testing.T) {
 	finishRun(t, db, run)
 	wantOpen(t, db, epoch, question.Key)
 }
+
+// TestAttentionOfAHost checks that the notification of a host's block names the host, and that
+// each host has one.
+func TestAttentionOfAHost(t *testing.T) {
+	db := newState(t)
+	blocks := map[string]reconcile.Block{}
+	for _, host := range []string{"far", "near"} {
+		blocks[host] = reconcile.Block{Code: "host_unreachable", Message: host + ": no route", Since: epoch}
+	}
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{RemoteBlocks: blocks}))
+	var texts []string
+	for _, a := range test.Must(db.Attentions.OpenAttentions(ctx, epoch, hookPatience, "")) {
+		texts = append(texts, a.Text)
+	}
+	test.Equal(t, "texts", texts, []string{
+		"nothing is started on far: host_unreachable: no route",
+		"nothing is started on near: host_unreachable: no route",
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -266,6 +267,10 @@ func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	}
 	if err := t.run(storeMeta, key, jsonOf(b)); err != nil || key == metaTrackerBlock {
 		return err
+	}
+	host, isOfHost := strings.CutPrefix(key, metaRemoteBlock)
+	if isOfHost {
+		return addAttention(t, now, reconcile.HostAttention(host, b))
 	}
 	return addAttention(t, now, reconcile.BlockAttention(b))
 }
