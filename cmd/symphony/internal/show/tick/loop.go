@@ -269,7 +269,7 @@ func (j *job) run(ctx context.Context) int {
 				j.leave(r)
 				return j.w.Exit(err)
 			}
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				j.refuse(err)
 			}
 		}
@@ -378,7 +378,7 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 		clear(j.woken) // this pass did not look at the runs for which it was started
 	}
 	random := rand.Float64() //nolint:gosec // nothing depends on its secrecy
-	pause := pauseFor(j.interval, random, j.w.Now(), r.NextWake)
+	pause := pauseFor(j.interval, random, j.w.Now(), j.due(r))
 	end := j.w.Now().Add(pause)
 	j.setDeadline(pause + longestWait)
 	running := pass.Unsettled(ctx, j.p, &j.database)
@@ -422,6 +422,15 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 		timer.Stop()
 	}
 	return ctx.Err() == nil
+}
+
+// due is when the last pass wants the next one; zero for no time. While the job can't start, a
+// retry that was due would only make it try again and again without a pause.
+func (j *job) due(last pass.Result) time.Time {
+	if j.lock == nil {
+		return time.Time{}
+	}
+	return last.NextWake
 }
 
 // pauseFor is how long to wait for the next pass: about the interval, or less if a retry is
@@ -488,9 +497,7 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) []reconcile.Run {
 	defer cancel()
 	local := &workers.Local{Machine: wiring.NewMachine(j.p.StateDir), StateDir: j.p.StateDir}
 	var wg sync.WaitGroup
-	var names []string
 	for _, run := range runs {
-		names = append(names, run.Identifier)
 		wg.Go(func() {
 			if err := local.Stop(ctx, run); err != nil {
 				j.log.Warn(
@@ -504,13 +511,26 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) []reconcile.Run {
 	wg.Wait()
 	isAlive := func(run reconcile.Run) bool { return wiring.Alive(j.p.StateDir, run.ID) }
 	living := text.Filter(runs, isAlive)
-	ended := len(runs) - len(living)
-	if ended > 0 && !j.options.Quiet {
-		j.w.Note(slog.LevelInfo, fmt.Sprintf(
-			"the loop interrupted %s (%s); the next pass starts the issues again",
-			text.Plural(ended, "worker"),
-			strings.Join(names, ", "),
-		))
+	note := interrupted(runs, living)
+	if note != "" && !j.options.Quiet {
+		j.w.Note(slog.LevelInfo, note)
 	}
 	return living
+}
+
+// interrupted says which runs the loop ended, unless all are among the living.
+func interrupted(runs, living []reconcile.Run) string {
+	lives := func(run reconcile.Run) bool {
+		return slices.ContainsFunc(living, func(other reconcile.Run) bool { return other.ID == run.ID })
+	}
+	ended := text.Filter(runs, func(run reconcile.Run) bool { return !lives(run) })
+	if len(ended) == 0 {
+		return ""
+	}
+	names := text.Map(ended, func(run reconcile.Run) string { return run.Identifier })
+	return fmt.Sprintf(
+		"the loop interrupted %s (%s); the next pass starts the issues again",
+		text.Plural(len(ended), "worker"),
+		strings.Join(names, ", "),
+	)
 }

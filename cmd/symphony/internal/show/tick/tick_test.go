@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -52,6 +53,27 @@ func TestPauseFor(t *testing.T) {
 			c.want,
 		)
 	}
+}
+
+// A retry that is overdue does not hurry a loop that can't start: it would ask again and again
+// without a pause.
+func TestNothingIsDueBeforeTheStart(t *testing.T) {
+	var last pass.Result
+	last.NextWake = time.Now().Add(-time.Hour)
+	j := &job{}
+	test.Equal(t, "without a lock", j.due(last), time.Time{})
+	j.lock = wiring.LoopLock(t.TempDir())
+	test.Equal(t, "with a lock", j.due(last), last.NextWake)
+}
+
+// The note about interrupted workers names none that is still alive.
+func TestInterruptedNamesTheEnded(t *testing.T) {
+	one := reconcile.Run{ID: "1", Identifier: "ABC-1"}
+	two := reconcile.Run{ID: "2", Identifier: "ABC-2"}
+	runs := []reconcile.Run{one, two}
+	test.Equal(t, "one of two", interrupted(runs, []reconcile.Run{one}),
+		"the loop interrupted 1 worker (ABC-2); the next pass starts the issues again")
+	test.Equal(t, "none", interrupted(runs, runs), "")
 }
 
 // A pass that could not be recorded, because the database was busy for instance, has no
