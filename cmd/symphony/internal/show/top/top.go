@@ -165,7 +165,10 @@ func (r *runner) carryOut(ctx context.Context, c command) ([]string, error) {
 		name := c.issues[0]
 		if _, isAgent := agents.ProjectOf(ctx, p, name); isAgent {
 			ended, err := agents.Stop(ctx, p.Env, name)
-			return []string{name + " has ended: " + string(ended.Outcome)}, err
+			if err != nil {
+				return nil, err
+			}
+			return []string{name + " has ended: " + string(ended.Outcome)}, nil
 		}
 	}
 	targets := text.Map(c.issues, func(name string) operate.Target {
