@@ -52,7 +52,7 @@ func ReadToken(path string) (Token, error) {
 		return "", exit.Usage("serve: --token-file: %v", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", exit.Usage("serve: other accounts can read %s: chmod 600 %s", path, path)
+		return "", exit.Usage("serve: other accounts can read %s: chmod 600 %s", path, text.ShellQuote(path))
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < shortestToken {

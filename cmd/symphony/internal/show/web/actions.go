@@ -164,9 +164,12 @@ func commandFor(verb reconcile.Verb) operate.Command {
 }
 
 // checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be
-// older than the end of the run.
+// older than the end of the run. It also refuses if there was no time to find that out.
 func (s source) checkRuns(r *http.Request, project, issue string) error {
 	v, err := s.issue(r.Context(), project, issue, 0)
+	if err != nil && exit.From(err).Code == "snapshot_timeout" {
+		return err
+	}
 	if err != nil || v.Status != reconcile.StatusHandedOver {
 		return nil //nolint:nilerr // the operation itself reports the error
 	}
@@ -234,7 +237,8 @@ func (p parameters) command() operate.Command {
 // targetOf finds a target of a command about several.
 func (s actions) targetOf(r *http.Request, c operate.Command, t targetRef) (operate.Target, error) {
 	issue := issueOf(c, t.Name)
-	p, err := s.source.projectOf(r.Context(), cmp.Or(t.Project, r.URL.Query().Get("project")), issue)
+	project := cmp.Or(t.Project, r.URL.Query().Get("project"))
+	p, err := s.source.projectOf(r.Context(), project, issue)
 	if err != nil {
 		return operate.Target{}, err
 	}
@@ -244,7 +248,7 @@ func (s actions) targetOf(r *http.Request, c operate.Command, t targetRef) (oper
 		return operate.Target{}, badRequest(t.Name + " is an agent without an issue")
 	}
 	if c.Name() == reconcile.VerbStop {
-		if err := s.source.checkRuns(r, t.Project, issue); err != nil {
+		if err := s.source.checkRuns(r, project, issue); err != nil {
 			return operate.Target{}, err
 		}
 	}
@@ -403,7 +407,7 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		if err := p.readForm(r.URL.Path, r.PostForm); err != nil {
 			return p, err
 		}
-	case kind != "" || r.ContentLength > 0:
+	case kind != "" || r.ContentLength != 0: // -1 if the length is not known
 		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
 	}
 	if len(p.Reason) > reconcile.MaxMessage {
@@ -418,12 +422,17 @@ func readParameters(r *http.Request) (p parameters, err error) {
 // readJSON reads the JSON of a program, which was sent to path. An empty body has no fields.
 func (p *parameters) readJSON(path string, body io.Reader) error {
 	var fields json.RawMessage
-	err := json.NewDecoder(body).Decode(&fields)
+	decoder := json.NewDecoder(body)
+	err := decoder.Decode(&fields)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	if err != nil {
 		return badJSON(err)
+	}
+	_, err = decoder.Token()
+	if !errors.Is(err, io.EOF) {
+		return badRequest("the body goes on after its JSON object")
 	}
 	var names map[string]json.RawMessage
 	if err := json.Unmarshal(fields, &names); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // acting serves some projects whose orders are carried out by a function.
@@ -58,6 +59,25 @@ func TestJSONSentAsForm(t *testing.T) {
 	answer := visit(s, "POST", "/api/v1/ABC-1/tell", `{"text":"x"}`,
 		"Authorization", "Bearer "+string(s.token), "Content-Type", "application/x-www-form-urlencoded")
 	test.Contains(t, "the answer", answer.Body.String(), "send the header Content-Type: application/json")
+}
+
+// A body whose type and length are not known is refused: it could be the reason of a denial.
+func TestBodyOfUnknownType(t *testing.T) {
+	r := httptest.NewRequest("POST", "/api/v1/requests/ABC-1.2/deny", strings.NewReader(`{"reason":"no"}`))
+	r.ContentLength = -1
+	_, err := readParameters(r)
+	test.Contains(t, "the error", fmt.Sprint(err), "the body must be JSON or a form")
+}
+
+// An issue is not stopped before it is known whether it was handed over.
+func TestStopWithoutTimeToLook(t *testing.T) {
+	s := acting(t, nil, "one")
+	test.OK(t, test.Must(state.Create(t.Context(), s.source.places[0].StateDir, time.Now())).Close())
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	r := httptest.NewRequest("POST", "/api/v1/ABC-1/stop", nil).WithContext(ctx)
+	err := s.source.checkRuns(r, "", "ABC-1")
+	test.Contains(t, "the error", fmt.Sprint(err), "snapshot_timeout")
 }
 
 // No request without the token changes anything, whatever route it takes.
@@ -236,6 +256,8 @@ func TestActionErrors(t *testing.T) {
 			400,
 			`unknown field of a target \"id\"; known: name, project"`,
 		},
+		{request, `{"text":"a"} {"text":"b"}`, "", 400, "goes on after its JSON object"},
+		{request, `{"text":"a"}}`, "", 400, "goes on after its JSON object"},
 		{request, `{"texts":"a"}`, "", 400, `the field \"texts\" must be a list, not a text`},
 		{
 			"/api/v1/requests/ABC-1.2/deny?project=web",

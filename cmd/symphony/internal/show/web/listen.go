@@ -114,11 +114,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		)
 	}
 	if errors.Is(err, syscall.EINVAL) {
-		return nil, reconcile.NewError(
-			"listen_failed",
-			path+" is too long for a socket",
-			"name a path of at most 100 characters: --listen unix:PATH",
-		)
+		return nil, pathTooLong(path)
 	}
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() != os.ModeSocket {
@@ -129,6 +125,9 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		)
 	}
 	l, err := privateSocket(ctx, path)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, pathTooLong(path)
+	}
 	if err != nil {
 		return nil, reconcile.NewError(
 			"listen_failed",
@@ -137,6 +136,16 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		)
 	}
 	return l, nil
+}
+
+// pathTooLong is the error of a path that has no room in the address of a socket, which takes
+// about 100 characters, with the directory in which privateSocket makes it.
+func pathTooLong(path string) error {
+	return reconcile.NewError(
+		"listen_failed",
+		path+" is too long for a socket",
+		"name a path of at most 80 characters: --listen unix:PATH",
+	)
 }
 
 // privateSocket listens at path. The socket is made in a directory that no other account can

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -20,6 +22,19 @@ func TestListenErrors(t *testing.T) {
 	} {
 		err := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", number)}
 		test.Contains(t, fmt.Sprint(number), exit.From(listenError(err)).Hint, want)
+	}
+}
+
+// TestPathTooLongForSocket: the socket is made in a directory beside its path, which can be too
+// long although the path is not.
+func TestPathTooLongForSocket(t *testing.T) {
+	dir := test.Must(os.MkdirTemp("/tmp", "s"))
+	t.Cleanup(func() { test.OK(t, os.RemoveAll(dir)) })
+	for _, length := range []int{95, 200} {
+		inside := filepath.Join(dir, strings.Repeat("d", length-len(dir)-len("//s")))
+		test.OK(t, os.Mkdir(inside, 0o700))
+		_, err := listenSocket(t.Context(), filepath.Join(inside, "s"))
+		test.Contains(t, fmt.Sprint(length), exit.From(err).Hint, "at most 80 characters")
 	}
 }
 

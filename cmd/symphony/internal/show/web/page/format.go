@@ -100,6 +100,9 @@ func icon(name string) template.HTML {
 
 // sentence begins a text with a capital letter.
 func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
 	first, size := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(first)) + s[size:]
 }

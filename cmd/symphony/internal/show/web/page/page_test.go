@@ -124,3 +124,10 @@ func TestWhen(t *testing.T) {
 	)
 	test.Equal(t, "no moment", when((*time.Time)(nil)), "")
 }
+
+// A text that is missing stays empty.
+func TestSentence(t *testing.T) {
+	for given, want := range map[string]string{"": "", "émile": "Émile", "a b": "A b"} {
+		test.Equal(t, given, sentence(given), want)
+	}
+}
