@@ -71,6 +71,18 @@ func TestLongReport(t *testing.T) {
 	test.Lacks(t, "all rows", reportText(t, 100, r, ReportOptions{}), "more")
 }
 
+// A project without runs adds nothing to what all projects have used.
+func TestUseOfIdleProjects(t *testing.T) {
+	var sum reportCounts
+	sum.add(reportCounts{spent: []view.Spent{{}}})
+	sum.add(reportCounts{runs: 2, spent: []view.Spent{{
+		Tokens: view.Tokens{Total: 12},
+		Cost:   &view.Cost{Currency: "USD", Amount: 5},
+	}}})
+	w := &term.Env{Env: environ.Env{Now: time.Now}, Width: 80}
+	test.Equal(t, "the use", sum.use(w), "5.00 USD for 12 tokens: 2 runs, 0ms of work")
+}
+
 // The report says how well the handovers went, and of pull requests only if there are any.
 func TestHandoverLine(t *testing.T) {
 	for want, h := range map[string]state.Handovers{

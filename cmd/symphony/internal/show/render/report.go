@@ -183,6 +183,9 @@ func (c *reportCounts) add(more reportCounts) {
 	c.undelivered += more.undelivered
 	c.runs += more.runs
 	c.seconds += more.seconds
+	if more.runs == 0 {
+		return // a project without runs would only add "0 tokens"
+	}
 	for _, spent := range more.spent {
 		c.addSpent(spent)
 	}
