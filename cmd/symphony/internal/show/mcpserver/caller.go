@@ -69,3 +69,6 @@ func newID() string { return strings.ToLower(rand.Text()[:10]) }
 // callID returns the id of a call, such as one.first: an id that a client chooses counts for
 // one agent.
 func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chosen, newID()) }
+
+// chosenID returns the id of a call as a client chooses it: first for one.first.
+func chosenID(agentID, callID string) string { return strings.TrimPrefix(callID, agentID+".") }

@@ -187,17 +187,25 @@ func (c changeTools) destination() (port.Repository, error) {
 	if c.deliver {
 		return port.Repository{}, nil
 	}
-	if c.project != nil {
-		// as it is now
-		p := wiring.NewProject(c.project.Env, c.project.Path, c.project.StateDir)
-		cfg, err := p.ConfigWithoutKey()
-		if err == nil && cfg.Repository.URL != "" && cfg.Repository.Delivers() {
-			return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil
-		}
+	if c.project == nil {
+		return port.Repository{}, reconcile.NewError(
+			"delivery_not_permitted",
+			"the operator has not permitted deliveries",
+			"ask your user to start symphony mcp with --deliver, or with a workflow that has repository.url",
+		)
 	}
-	return port.Repository{}, reconcile.NewError(
-		"delivery_not_permitted",
-		"the operator has not permitted deliveries",
-		"ask your user to start symphony mcp with --deliver, or with a workflow that has repository.url",
-	)
+	// as it is now
+	p := wiring.NewProject(c.project.Env, c.project.Path, c.project.StateDir)
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return port.Repository{}, err
+	}
+	if !cfg.Repository.Delivers() {
+		return port.Repository{}, reconcile.NewError(
+			"delivery_not_permitted",
+			p.Path+" permits no deliveries",
+			"ask your user to set repository.url and repository.deliver there, or to start symphony mcp with --deliver",
+		)
+	}
+	return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -162,7 +161,7 @@ func (c conversationTools) open(
 	var result runner.ConversationResult
 	again := fmt.Sprintf(
 		"it continues: new_conversation with the id %q waits for it again",
-		strings.TrimPrefix(call.ID, agentID+"."),
+		chosenID(agentID, call.ID),
 	)
 	if err := c.do(ctx, agentID, call, params, &result, again); err != nil {
 		return newConversationOut{}, err
@@ -205,6 +204,9 @@ func (c conversationTools) resumable(
 
 // find finds a conversation by its thread, by its call, or by the id that the client chose.
 func (c conversationTools) find(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
+	if id == "" { // a conversation that is being opened has no thread yet, which is empty, too
+		return reconcile.Call{}, false, nil
+	}
 	for _, name := range []string{callID(agentID, id), id} {
 		known, found, err := c.agents.DB.Clients.Conversation(ctx, name)
 		if err != nil {
@@ -324,8 +326,9 @@ func (c conversationTools) message(ctx context.Context, agentID string, p Messag
 	if err != nil {
 		return turnOut{}, fmt.Errorf("read the calls of agent %s: %w", agentID, err)
 	}
+	id := callID(agentID, p.ID)
 	steer := reconcile.Call{
-		ID:           callID(agentID, p.ID) + steerSuffix,
+		ID:           id + steerSuffix,
 		Verb:         reconcile.CallSteer,
 		Conversation: known.ID,
 	}
@@ -338,7 +341,8 @@ func (c conversationTools) message(ctx context.Context, agentID string, p Messag
 	if done {
 		return out, nil
 	}
-	err = c.do(ctx, agentID, steer, runner.TurnCall{Items: items}, nil, "send it again with the same id")
+	again := fmt.Sprintf("send it again with the id %q, so that it is not sent twice", chosenID(agentID, id))
+	err = c.do(ctx, agentID, steer, runner.TurnCall{Items: items}, nil, again)
 	if err != nil && exit.From(err).Code == "no_turn" {
 		return c.turn(ctx, agentID, turnParams{MessageParams: p})
 	}

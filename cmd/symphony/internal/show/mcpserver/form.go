@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,13 +129,21 @@ func decisionOf(r reconcile.Request, content map[string]any) requests.Decision {
 	}
 	d := requests.Decision{How: reconcile.DecideAnswer}
 	for i := range r.Detail.Questions {
-		answer := ""
-		if given := content[answerName(i)]; given != nil {
-			answer = strings.TrimSpace(fmt.Sprint(given))
-		}
-		d.Texts = append(d.Texts, answer)
+		d.Texts = append(d.Texts, answerText(content[answerName(i)]))
 	}
 	return d
+}
+
+// answerText is an answer as an operator would type it: 1000000 for the number 1e6, empty for
+// a field without a value.
+func answerText(given any) string {
+	switch given := given.(type) {
+	case nil:
+		return ""
+	case float64: // as numbers of JSON arrive
+		return strconv.FormatFloat(given, 'f', -1, 64)
+	}
+	return strings.TrimSpace(fmt.Sprint(given))
 }
 
 func answerName(i int) string { return fmt.Sprintf("answer%d", i+1) }

@@ -156,7 +156,7 @@ func plainName(name string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
 }
 
-// kindOf describes the value of an argument: "a list of texts".
+// kindOf describes the value of an argument, such as "a list" or "true or false".
 func kindOf(schema *jsonschema.Schema) string {
 	switch typeIn(schema) {
 	case "array":

@@ -116,8 +116,8 @@ func Add[In, Out any](t *Tools, tool Tool, do func(context.Context, In) (Out, er
 	})
 }
 
-// anyJSON is the schema of JSON that others have made, such as the limits of an account. Its Go type is
-// a slice of bytes, but it may be an object.
+// anyJSON is the schema of JSON that others made, such as the limits of an account. Its Go type
+// is a slice of bytes, but it may be an object.
 var anyJSON = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}}
 
 // AddForHost registers a tool that also uses the request of the host. Its result follows the
