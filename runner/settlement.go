@@ -83,7 +83,7 @@ func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) 
 		return true, nil
 	}
 	if err != nil && ctx.Err() != nil {
-		return false, nil // a stop after a completed turn does not undo it
+		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
 	}
 	if err != nil {
 		return false, fmt.Errorf("look at the work that is handed over: %w", err)
