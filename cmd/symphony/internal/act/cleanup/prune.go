@@ -424,6 +424,14 @@ func (c *pruner) whyKept(ctx context.Context, name string) error {
 	case claimed:
 		return kept("symphony has not finished with it", "symphony show "+name+" says what it waits for; "+final)
 	}
+	why, err := c.finished(ctx, nil, []state.PastIssue{{IssueID: id}})
+	if err != nil {
+		return err
+	}
+	if why[id] != "" {
+		younger := "it has had a run in the last " + text.Duration(c.options.OlderThan)
+		return kept(younger, "symphony prune --older-than 0s "+name+" removes its runs, too")
+	}
 	return kept("it is not in a final state", final)
 }
 
@@ -493,15 +501,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		return wiring.NoState(c.p, err)
 	}
 	defer db.Close()
-	machine := wiring.ThisMachine()
-	for _, t := range f.Trash {
-		for _, r := range t.rows {
-			err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path})
-			if err != nil {
-				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
-			}
-		}
-	}
+	f.deleteTrash(ctx)
 	selected := f.Workspaces
 	f.Workspaces = []Space{}
 	for _, s := range selected {
@@ -535,6 +535,22 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		crash.At("prune.run")
 	}
 	return nil
+}
+
+// deleteTrash deletes the selected entries of the trash, and lists only the deleted ones.
+func (f *PruneJSON) deleteTrash(ctx context.Context) {
+	selected := f.Trash
+	f.Trash = []prunedTrash{}
+	for _, t := range selected {
+		for _, r := range t.rows {
+			err := wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path})
+			if err != nil {
+				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
+				continue
+			}
+			f.addTrash(r)
+		}
+	}
 }
 
 // removeSpace moves a workspace to the trash as a cleanup run does. It returns the workspace
