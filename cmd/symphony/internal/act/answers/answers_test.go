@@ -337,7 +337,8 @@ func TestReplies(t *testing.T) {
 		"a question denied":  {text, "deny: ask later", reconcile.DecideDeny, "ask later", ""},
 		"answer by id":       {text, "answer ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
 		"two questions":      {two, "1\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
-		"one of two answers": {two, "1", "", "", "it has 1 lines, and there are 2 questions"},
+		"a blank between":    {two, "1\n \t\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
+		"one of two answers": {two, "1", "", "", "it has 1 line, and there are 2 questions"},
 		"secret":             {secret, "hunter2", "", "", "a secret can't be answered here"},
 		"secret denied":      {secret, "deny", reconcile.DecideDeny, "", ""},
 	} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -15,19 +16,38 @@ import (
 func KeepHolds(
 	t *reconcile.TrackerAdapter, db *state.DB, now func() time.Time, warn func(string),
 ) *reconcile.TrackerAdapter {
+	return withHolds(t, holding{db: db, keep: db.Store.KeepHold, now: now, warn: warn})
+}
+
+// LookAtHolds is KeepHolds for a dry run, which stores nothing: the next pass reads the same
+// comments again.
+func LookAtHolds(
+	t *reconcile.TrackerAdapter, db *state.DB, now func() time.Time, warn func(string),
+) *reconcile.TrackerAdapter {
+	forget := func(context.Context, state.Hold) error { return nil }
+	return withHolds(t, holding{db: db, keep: forget, now: now, warn: warn})
+}
+
+// withHolds wraps a tracker by h.
+func withHolds(t *reconcile.TrackerAdapter, h holding) *reconcile.TrackerAdapter {
+	h.Tracker = t.Tracker
+	h.adapter = t
 	kept := *t
-	kept.Tracker = holding{t.Tracker, t, db, now, warn}
+	kept.Tracker = h
 	return &kept
 }
 
+// holding is a tracker that shows of the comments on held issues only those that may end a hold.
 type holding struct {
 	reconcile.Tracker
 	adapter *reconcile.TrackerAdapter
 	db      *state.DB
+	keep    func(context.Context, state.Hold) error // stores up to which comment a hold stays
 	now     func() time.Time
 	warn    func(string)
 }
 
+// ByIDs implements reconcile.Tracker.
 func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found, err := h.Tracker.ByIDs(ctx, ids)
 	if err != nil {
@@ -56,7 +76,7 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			continue
 		case h.isPast(*issue.LastCommentAt):
 			hold.CommentAt = *issue.LastCommentAt
-			if err := h.db.Store.KeepHold(ctx, hold); err != nil {
+			if err := h.keep(ctx, hold); err != nil {
 				return nil, err
 			}
 		}
@@ -81,10 +101,7 @@ func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found 
 	if h.adapter.LastComments == nil || len(holds) == 0 {
 		return
 	}
-	var ids []string
-	for _, hold := range holds {
-		ids = append(ids, hold.IssueID)
-	}
+	ids := text.Map(holds, func(hold state.Hold) string { return hold.IssueID })
 	last, err := h.adapter.LastComments(ctx, ids)
 	if err != nil {
 		h.warn("held issues wait until their comments can be read: " + err.Error())
@@ -110,10 +127,11 @@ func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 		list = sinceComment(list, hold.Handover.CommentID)
 	}
 	others, err := h.db.Journal.Created(ctx, idsOf(list))
-	return slices.ContainsFunc(
-		list,
-		func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) },
-	), err
+	if err != nil {
+		return false, err
+	}
+	isByPerson := func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }
+	return slices.ContainsFunc(list, isByPerson), nil
 }
 
 // sinceComment returns the comments that are newer than the one with this id, in a list with

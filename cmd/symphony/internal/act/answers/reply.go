@@ -3,6 +3,7 @@ package answers
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,10 +130,12 @@ func answered(r reconcile.Request, said string) (reconcile.Request, error) {
 	}
 	texts := []string{said}
 	if len(questions) > 1 {
-		texts = strings.FieldsFunc(said, func(c rune) bool { return c == '\n' })
+		isBlank := func(line string) bool { return strings.TrimSpace(line) == "" }
+		texts = slices.DeleteFunc(strings.Split(said, "\n"), isBlank)
 	}
 	if len(texts) != len(questions) {
-		return r, fmt.Errorf("it has %d lines, and there are %d questions", len(texts), len(questions))
+		lines := text.Plural(len(texts), "line")
+		return r, fmt.Errorf("it has %s, and there are %s", lines, text.Plural(len(questions), "question"))
 	}
 	for i, q := range questions {
 		texts[i] = labels(q, strings.TrimSpace(texts[i]))

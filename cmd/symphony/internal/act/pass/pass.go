@@ -206,10 +206,18 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 
 // current is the pass that this process runs.
 type current struct {
-	p  *wiring.Project
-	o  Options
-	db *state.DB // nil in a dry run before the first pass
-	r  *Result
+	p       *wiring.Project
+	o       Options
+	db      *state.DB // nil in a dry run before the first pass
+	r       *Result
+	warning sync.Mutex // a pass makes two requests at once
+}
+
+// warn adds a warning of the tracker to the result.
+func (c *current) warn(text string) {
+	c.warning.Lock()
+	defer c.warning.Unlock()
+	c.r.warn(text)
 }
 
 // runLocked runs a pass that holds the lock. cfgErr is why the configuration can't be used.
@@ -465,13 +473,7 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 // newTracker builds the tracker's adapter for a pass. Without a database, as in a dry run, it
 // remembers nothing.
 func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, error) {
-	var mu sync.Mutex // a pass makes two requests at once
-	warn := func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		c.r.warn(text)
-	}
-	options := wiring.TrackerOptions{Warn: warn}
+	options := wiring.TrackerOptions{Warn: c.warn}
 	if c.db != nil {
 		options.Memory = c.db
 	}
@@ -479,9 +481,9 @@ func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, e
 	if err != nil {
 		return nil, err
 	}
-	t = wiring.VerifyNames(t, c.db, cfg, c.p.Path, warn)
+	t = wiring.VerifyNames(t, c.db, cfg, c.p.Path, c.warn)
 	if c.db != nil && t.Comments != nil {
-		t = answers.KeepHolds(t, c.db, c.p.Env.Now, warn) // its own comments end no hold
+		t = answers.KeepHolds(t, c.db, c.p.Env.Now, c.warn) // its own comments end no hold
 	}
 	return t, nil
 }
@@ -530,6 +532,9 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 			return r, err
 		}
 		deps.Store = db.Store
+		if deps.Tracker.Comments != nil {
+			deps.Tracker = answers.LookAtHolds(deps.Tracker, db, p.Env.Now, c.warn)
+		}
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
 	r.addReport(reconcile.Tick(ctx, deps, reconcile.Options{
@@ -561,8 +566,11 @@ func workflowWarnings(cfg *workflow.Config) []string {
 // change may have repaired.
 func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
 	last, known, err := db.Meta(ctx, wiring.LastGoodKey)
+	if err != nil {
+		return fmt.Errorf("read the last valid workflow: %w", err)
+	}
 	now := string(cfg.Redacted)
-	if err == nil && known && last != now {
+	if known && last != now {
 		err = endWaits(ctx, p, db, cfg)
 	}
 	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, now))
