@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -88,5 +89,17 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 			test.Equal(t, "it has not started", err != nil, c.want == "")
 			test.OK(t, db.Close())
 		})
+	}
+}
+
+// An issue that is held because its pull request was closed is in no active state: retry alone
+// starts no run of it, and the hint says what does.
+func TestHeldIssueIsNotStarted(t *testing.T) {
+	for reason, want := range map[string]string{
+		reconcile.HoldOperator:   "symphony retry ABC-7 ends the hold",
+		reconcile.HoldPullClosed: "symphony retry ABC-7 ends the hold; so does moving the issue to an active state",
+	} {
+		claim := &reconcile.Claim{Identifier: "ABC-7", Status: reconcile.Held, HoldReason: reason}
+		test.Equal(t, "the hint for "+reason, exit.From(claimedError("ABC-7", claim)).Hint, want)
 	}
 }

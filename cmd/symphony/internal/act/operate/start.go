@@ -37,7 +37,7 @@ func (c Start) do(ctx context.Context, p *wiring.Project, _ passRunner) (Done, e
 
 // StartIssue runs a pass confined to the issue. The result names the run that it started, or
 // that was running already. A continued run keeps its model: with another model the error is
-// not_started. If the pass fails, StartIssue returns its result with the error.
+// not_started. If the pass had errors, StartIssue returns its result with an exit.Only.
 func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error) {
 	issue, err := wiring.FetchIssue(ctx, p, c.Issue)
 	if err != nil {
@@ -199,11 +199,7 @@ func claimedError(name string, c *reconcile.Claim) error {
 		if c.HoldReason == reconcile.HoldOperator {
 			message = name + " is " + c.HoldMessage // held by an operator
 		}
-		return reconcile.NewError(
-			"not_started",
-			message,
-			"symphony retry "+name,
-		)
+		return reconcile.NewError("not_started", message, c.HoldEnds())
 	}
 	if waitsForDelivery(c) {
 		message := "the commits of " + name + ", if there are any, are delivered first"

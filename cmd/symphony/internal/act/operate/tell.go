@@ -95,7 +95,7 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 	case c.Status == reconcile.Held:
 		o.result.Effect = []string{
 			"stored: the next run of " + name + " gets it",
-			name + " is held: symphony retry " + name + " starts that run",
+			name + " is held: " + c.HoldEnds(),
 		}
 	default:
 		o.result.Effect = []string{"stored: the next run of " + name + " gets it"}

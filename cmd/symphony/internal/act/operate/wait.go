@@ -38,14 +38,14 @@ func Wait(ctx context.Context, p *wiring.Project, o WaitOptions) (detail.Issue, 
 		defer cancel()
 	}
 	v, err := waitFor(waiting, p, o)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return v, reconcile.NewError(
 			"canceled",
 			"ended by a signal; nothing was changed",
 			"symphony show "+o.Issue+" shows the issue",
 		)
 	}
-	if errors.Is(waiting.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
 		v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
 		if err != nil {
 			return v, err
@@ -71,7 +71,10 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 	for {
 		ask := p.Env.Now().Sub(asked) >= askStep
 		v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true, Offline: !ask})
-		if err != nil && ask || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return v, ctx.Err()
+		}
+		if err != nil && ask {
 			return v, err
 		}
 		if ask {

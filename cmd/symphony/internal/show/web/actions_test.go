@@ -356,8 +356,8 @@ func TestHints(t *testing.T) {
 		"symphony ps --all lists the known issues": "GET /api/v1/state lists the known issues",
 		"symphony ps --all lists the known issues; symphony show WEB-13 asks the tracker": "GET /api/v1/state lists " +
 			"the known issues; symphony show WEB-13 asks the tracker",
-		"WEB-13 is held: symphony retry WEB-13 starts that run": "WEB-13 is held: POST /api/v1/WEB-13/retry " +
-			"starts that run",
+		"WEB-13 is held: symphony retry WEB-13 ends the hold": "WEB-13 is held: POST /api/v1/WEB-13/retry " +
+			"ends the hold",
 		"symphony show explains when its next run starts": "GET /api/v1/ISSUE explains when its next run starts",
 		"symphony approve WEB-1.2 | symphony deny WEB-1.2": "POST /api/v1/requests/WEB-1.2/approve | " +
 			"POST /api/v1/requests/WEB-1.2/deny",
