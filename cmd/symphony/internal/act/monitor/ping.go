@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -66,7 +67,7 @@ func (p *Ping) End(failed bool, summary string) error {
 	if failed {
 		kind = "fail"
 	}
-	return p.send(ctx, kind, summary[:min(len(summary), longestBody)])
+	return p.send(ctx, kind, text.Within(summary, longestBody))
 }
 
 // Check tells the check's log that symphony can reach it, which neither counts as a pass nor
@@ -78,10 +79,8 @@ func Check(ctx context.Context, address workflow.Secret) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	return (&Ping{
-		url: u,
-		run: uuid.NewString(),
-	}).send(ctx, "log", "symphony doctor can reach this check")
+	p := &Ping{url: u, run: uuid.NewString()}
+	return p.send(ctx, "log", "symphony doctor can reach this check")
 }
 
 // send makes a single request, to the URL of the check followed by the kind.

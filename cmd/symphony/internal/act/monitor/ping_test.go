@@ -39,6 +39,17 @@ func TestPing(t *testing.T) {
 	test.Equal(t, "the check after a look at it", s.Status(), "down")
 }
 
+// A summary that is too long is cut between two characters.
+func TestLongSummary(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	defer s.Close()
+	test.OK(t, Start(workflow.Secret(s.URL)).End(true, "x"+strings.Repeat("é", longestBody)))
+	pings := s.Pings()
+	body := pings[len(pings)-1].Body
+	test.Equal(t, "the end is whole", strings.HasSuffix(body, "é"), true)
+	test.Equal(t, "its bytes", len(body), longestBody-1)
+}
+
 // Errors name no part of the URL, and a server that does not answer is given up.
 func TestPingFails(t *testing.T) {
 	s := checktest.New(time.Minute, time.Minute, time.Now)
