@@ -84,6 +84,18 @@ func TestLogReplacedWhileRead(t *testing.T) {
 	}
 }
 
+// A log that is replaced between the two looks at its files is shown once: the newest file then
+// has the name of the older one, too.
+func TestLogReplacedBetweenLooks(t *testing.T) {
+	dir := t.TempDir()
+	path := Path(dir, "run-1")
+	test.Write(t, path, "one\ntwo\n")
+	test.OK(t, os.Link(path, agent.PreviousEvents(path)))
+	var seen []string
+	test.OK(t, EachLine(dir, "run-1", func(line []byte) { seen = append(seen, string(line)) }))
+	test.Equal(t, "the lines", seen, []string{"one", "two"})
+}
+
 // The last event of a kind is found in a log with later events of other kinds, long lines and
 // the beginning of a line.
 func TestLastLine(t *testing.T) {

@@ -113,6 +113,7 @@ func EachLine(stateDir, runID string, show func([]byte)) error {
 // replaced. whole reports that there are no more.
 func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err error) {
 	var parts []io.Reader
+	var newest os.FileInfo
 	for _, name := range []string{path, agent.PreviousEvents(path)} {
 		file, err := os.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -126,6 +127,10 @@ func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err e
 		if err != nil {
 			return false, fmt.Errorf("log: %w", err)
 		}
+		if newest != nil && os.SameFile(newest, info) {
+			break // the log was replaced just now: this is the file that was opened as the newest
+		}
+		newest = info
 		size := min(info.Size(), window)
 		parts = slices.Insert(parts, 0, io.Reader(io.NewSectionReader(file, info.Size()-size, size)))
 		window -= size
