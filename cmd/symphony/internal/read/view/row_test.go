@@ -291,7 +291,7 @@ func TestJoin(t *testing.T) {
 		list = append(list, Named{Name: name})
 	}
 	test.Equal(t, "the names", unique(list), []string{"web", "web-2", "web-3", "web-4"})
-	if empty := Join(nil); empty.Rows == nil || empty.Projects == nil || empty.Schedule {
+	if empty := Join(nil); empty.Rows == nil || empty.Projects == nil || empty.Accounts == nil || empty.Schedule {
 		t.Errorf("without a project: %+v", empty)
 	}
 }

@@ -211,6 +211,7 @@ func (s Selection) compare(a, b Row) int {
 func (v Overview) confine(rows []Row) Overview {
 	v.Rows = append([]Row{}, rows...)
 	v.Hosts = append([]HostRow{}, v.Hosts...)
+	v.Accounts = append([]AccountRow{}, v.Accounts...)
 	undelivered := v.Undelivered
 	v.Claims = Claims{
 		Running:   []RunningRow{},
