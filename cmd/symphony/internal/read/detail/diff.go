@@ -3,6 +3,8 @@ package detail
 import (
 	"context"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -65,20 +67,16 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 	if !known {
 		return run, wiring.NoRun(ctx, p, db, ref, "it has no workspace")
 	}
-	run, found, err := db.Runs.Last(ctx, id)
+	runs, err := db.Runs.Since(ctx, id, time.Time{})
 	if err != nil {
 		return run, err
 	}
-	if !found {
-		run, _, err = db.Clients.FreeAgent(ctx, id)
-		if err != nil {
-			return run, err
+	for _, run := range slices.Backward(runs) {
+		if run.WorkspacePath != "" { // a run that fails at its start has none
+			run.Identifier = identifier
+			return run, nil
 		}
 	}
-	run.Identifier = identifier
-	if run.WorkspacePath == "" {
-		return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet",
-			"symphony show "+identifier+" explains it")
-	}
-	return run, nil
+	return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet",
+		"symphony show "+identifier+" explains it")
 }

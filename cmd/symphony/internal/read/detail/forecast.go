@@ -19,7 +19,8 @@ type forecast struct {
 	reason      string
 	message     string
 	next        string           // what a person has to do first; empty if nothing
-	limit       *reconcile.Limit // of codex's account, where it stops every issue
+	limit       *reconcile.Limit // of the first usual agent's account, where it stops every issue
+	limited     string           // how that agent is named, such as claude
 	accountFull bool             // all slots of the account are taken
 }
 
@@ -41,6 +42,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		return f, err
 	}
 	f.limit = s.Accounts[0].Limit
+	f.limited = policy.AgentName(s.Accounts[0].Agent)
 	f.accountFull = s.Slots != nil && s.Slots.Free <= 0
 	plan := reconcile.Compute(s)
 	isBlocked := func(skip reconcile.Skip) bool { return skip.Reason == reconcile.SkipBlockedBy }
@@ -146,7 +148,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 			Fetched:    true,
 		},
 	}
-	s.Commands = nil
+	s.Commands = nil // the view names commands that wait, whatever they would change
 	if reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
 		s.Today = r.Today
 	}

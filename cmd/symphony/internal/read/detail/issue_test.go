@@ -139,6 +139,14 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
+// The limit that keeps an issue waiting is named after the agent that has reached it.
+func TestWhoseLimit(t *testing.T) {
+	r := &issueReader{Facts: view.Facts{Now: now}}
+	f := forecast{limit: &reconcile.Limit{Until: now.Add(time.Hour)}, limited: "claude"}
+	next := r.startOnce(reconcile.SkipRateLimited, f)
+	test.Equal(t, "the next step", next.Message, "a pass starts it once the limit of claude has ended")
+}
+
 // A claim that waits for an agent may have another reason than what others have pushed.
 func TestWhyBehind(t *testing.T) {
 	for _, c := range []struct {

@@ -393,7 +393,7 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		switch {
 		case f.limit != nil:
 			return Next{
-				Message: "a pass starts it once codex's limit has ended",
+				Message: "a pass starts it once the limit of " + f.limited + " has ended",
 				At:      new(latest(f.limit.Until.UTC(), r.due())),
 			}
 		case r.Low.After(r.Now):
