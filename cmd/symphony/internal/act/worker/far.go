@@ -195,7 +195,7 @@ func (f *hostDaemon) reach(
 	}
 }
 
-// try does so once.
+// try starts the daemon and connects to it, once.
 func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 	if err := f.engine.Start(ctx); err != nil {
 		return far, err
