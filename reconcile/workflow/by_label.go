@@ -62,19 +62,16 @@ func (c *Config) widens(policy json.RawMessage) string {
 
 // moreRoots returns the first directory that an agent may write with the roots of row, but not
 // with the roots of base, such as "write /srv"; empty if there is none. Both are the roots of
-// policies of the type workspaceWrite. Where base is nil, agent.writable_roots count.
+// policies of the type workspaceWrite. A policy without roots has agent.writable_roots.
 func (c *Config) moreRoots(row, base *[]string) string {
-	if row == nil && base == nil {
-		return ""
+	inForce := func(named *[]string) []string {
+		if named == nil {
+			return c.Agent.WritableRoots
+		}
+		return *named
 	}
-	if row == nil {
-		return "write agent.writable_roots, which codex.turn_sandbox_policy replaces"
-	}
-	may := c.Agent.WritableRoots
-	if base != nil {
-		may = *base
-	}
-	for _, root := range *row {
+	may := inForce(base)
+	for _, root := range inForce(row) {
 		if !slices.ContainsFunc(may, func(dir string) bool { return paths.Inside(dir, root) }) {
 			return "write " + root
 		}

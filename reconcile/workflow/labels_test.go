@@ -33,7 +33,8 @@ func TestRowsOnlyNarrow(t *testing.T) {
 		{tmp, noTmp, ""},
 		{noTmp, `{"type": "workspaceWrite", "excludeSlashTmp": true, "writableRoots": ["/srv/cache/x"]}`, ""},
 		{tmp, roots, "write /srv/a"},
-		{roots, tmp, "write agent.writable_roots"},
+		{roots, tmp, "write /srv/cache"}, // of agent.writable_roots, which row has and base replaces
+		{`{"type": "workspaceWrite", "writableRoots": ["/srv"]}`, `{"type": "workspaceWrite"}`, ""},
 		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/b"]}`, ""},
 		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/../b"]}`, "write /srv/a/../b"},
 		{reads, tmp, "write the workspace"},
