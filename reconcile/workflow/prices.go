@@ -166,7 +166,11 @@ func (r *reader) budget(f field) {
 		r.invalid(f, "the number is too large", budgetHint)
 	case isTokens:
 		b.Tokens = int64(math.Ceil(n * factor)) // of 0.5, too, there is a limit
-		b.Written = strings.TrimSuffix(m[1]+m[2], "tokens") + " tokens"
+		unit := m[2]
+		if strings.EqualFold(unit, "tokens") {
+			unit = ""
+		}
+		b.Written = m[1] + unit + " tokens"
 	case len(prices.Models) == 0:
 		r.invalid(
 			f,

@@ -168,6 +168,7 @@ func TestBudgets(t *testing.T) {
 		"5M":        "5e+06 5M tokens",
 		"1.5 G":     "1.5e+09 1.5G tokens",
 		"70 tokens": "70 70 tokens",
+		"70 Tokens": "70 70 tokens",
 		"20 EUR":    "20 20 EUR",
 		"0.5EUR":    "0.5 0.5 EUR",
 	} {
