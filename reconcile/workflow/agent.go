@@ -447,22 +447,23 @@ func (r *reader) boxed(kinds []string, trust string) {
 // providers returns the providers of the models with which OpenCode may work, sorted: those of
 // anthropic/claude-opus-5 and openai/gpt-9 are anthropic and openai.
 func (c *Config) providers() []string {
-	var all []string
+	var models []string
 	for _, a := range c.AllAgents() {
-		if a.Kind != agentOpenCode {
-			continue
+		if a.Kind == agentOpenCode {
+			models = append(models, a.Model)
 		}
-		models := []string{a.Model}
-		for _, row := range c.Agent.ByLabel {
-			if row.Kind == "" {
-				models = append(models, row.Model)
-			}
+	}
+	for _, row := range c.Agent.ByLabel {
+		// a row without a kind is about the first of the usual agents
+		if row.Kind == "" && c.Agent.Kind == agentOpenCode {
+			models = append(models, row.Model)
 		}
-		for _, model := range models {
-			provider, _, _ := strings.Cut(model, "/")
-			if provider != "" {
-				all = append(all, provider)
-			}
+	}
+	var all []string
+	for _, model := range models {
+		provider, _, _ := strings.Cut(model, "/")
+		if provider != "" {
+			all = append(all, provider)
 		}
 	}
 	slices.Sort(all)
@@ -487,6 +488,7 @@ func (r *reader) agentKey(f field) {
 		return
 	}
 	r.cfg.withhold(name)
+	own.keyVar = name
 	value, _ := r.env.lookup(name)
 	own.Key = Secret(strings.TrimSpace(value))
 	switch {
@@ -521,51 +523,63 @@ func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
 			r.invalid(entry, "unknown", "agent.network has only the key allow")
 			return false, nil, false
 		}
+		if i > 0 {
+			r.fail(CodeParse, entry, "given twice", "keep one of them")
+			return false, nil, false
+		}
 		allow, ok = r.list(Key{Type: typeStrings}, entry)
 		if !ok {
 			return false, nil, false
 		}
-		for i, host := range allow {
-			if host == "" {
-				continue // it was reported
-			}
-			_, err := allowlist.Parse([]string{host})
-			if err != nil {
-				r.invalid(r.item(entry, i), err.Error(), "")
-			}
-		}
+		r.allowed(entry, allow)
 	}
 	return false, allow, true
 }
 
-// notYet refuses the keys that need more than other kinds of agents have so far.
-func (r *reader) notYet(kind string) {
-	const without = "remove the key, or use agent.kind: codex"
-	refuse := func(f field) {
-		r.fail(CodeUnsupportedKey, f, "not built yet with agent.kind: "+kind, without)
-	}
-	for _, key := range []string{"worker.ssh_hosts", "worker.engine.kind"} {
-		if f := r.field(key); f.node != nil {
-			refuse(f)
+// allowed checks the hosts that agent.network allows.
+func (r *values) allowed(f field, hosts []string) {
+	for i, host := range hosts {
+		if host == "" {
+			continue // it was reported
+		}
+		_, err := allowlist.Parse([]string{host})
+		if err != nil {
+			r.invalid(r.item(f, i), err.Error(), "")
 		}
 	}
-	usual := []string{r.cfg.Agent.Kind}
-	for _, entry := range r.cfg.Agent.Fallback {
-		usual = append(usual, entry.Kind)
+}
+
+// notYet refuses the keys that need more than other kinds of agents have so far. kind is one of
+// the kinds besides codex that may work on issues.
+func (r *reader) notYet(kind string) {
+	refuse := func(f field, what, kind string) {
+		r.fail(
+			CodeUnsupportedKey,
+			f,
+			what+"not built yet with agent.kind: "+kind,
+			"remove the key, or use agent.kind: codex",
+		)
 	}
-	for _, row := range r.cfg.Agent.ByLabel {
+	if len(r.cfg.Policy.Hosts) > 0 {
+		for _, key := range []string{"worker.ssh_hosts", "worker.engine.kind"} {
+			if f := r.field(key); f.node != nil {
+				refuse(f, "", kind)
+			}
+		}
+	}
+	usual := text.Map(r.cfg.Agent.agents, func(a AgentChoice) string { return a.Kind })
+	for i, row := range r.cfg.Agent.ByLabel {
+		if row.Sandbox == nil {
+			continue
+		}
 		kinds := usual
 		if row.Kind != "" {
 			kinds = []string{row.Kind}
 		}
-		isOther := func(kind string) bool { return kind != AgentCodex }
-		if row.Sandbox != nil && slices.ContainsFunc(kinds, isOther) {
-			r.fail(
-				CodeUnsupportedKey,
-				r.field("agent.by_label"),
-				"the sandbox of "+strconv.Quote(row.Label)+" is not built yet with agent.kind: "+kind,
-				without,
-			)
+		other := text.First(kinds, func(kind string) bool { return kind != AgentCodex })
+		if other != "" {
+			at := r.item(r.field("agent.by_label"), i)
+			refuse(at, "the sandbox of "+strconv.Quote(row.Label)+" is ", other)
 		}
 	}
 }

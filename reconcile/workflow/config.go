@@ -53,8 +53,8 @@ type Config struct {
 	// tracker needs none.
 	KeyVar string
 	// SecretVars are the names of the environment variables that neither agents nor hooks may
-	// get, sorted: KeyVar, LINEAR_API_KEY, SYMPHONY_LITERAL_API_KEY, and the variables of
-	// repository.token and monitor.ping_url.
+	// get, sorted: KeyVar, LINEAR_API_KEY, SYMPHONY_LITERAL_API_KEY, OTEL_EXPORTER_OTLP_HEADERS,
+	// and the variables of repository.token, monitor.ping_url and agent.key.
 	SecretVars []string
 }
 
@@ -156,6 +156,7 @@ type Agent struct {
 	WaitingTakesSlot       bool // an agent that waits for a person's answer keeps its slot
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
+	keyVar                 string        // the variable that contains Key; "" without agent.key
 	budget                 string        // as written
 	agents                 []AgentChoice // that may work on issues, in order
 }

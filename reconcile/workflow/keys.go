@@ -530,7 +530,7 @@ func agentKeys(c *Config) []Key {
 			"",
 			"approve with approval_policy never, else fail",
 			&c.Agent.OnApproval,
-			"what happens if codex asks for approval: fail ends the run, ask asks you",
+			"what happens if the agent asks for approval: fail ends the run, ask asks you",
 		).oneOf("approve", "deny", "fail", "ask"),
 		key(
 			"agent.on_question",
@@ -572,7 +572,7 @@ func agentKeys(c *Config) []Key {
 			"keep the git hooks and settings that an agent leaves, which can run programs when your hooks use git",
 		),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
-			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
+			"continue the conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
 			"another kind, command, model, effort, max_turns or sandbox for issues with a label: see below").
 			naming(NamesWritable).then((*reader).byLabel),
@@ -660,7 +660,7 @@ func codexKeys(c *Config) []Key {
 			typeMS,
 			"5000",
 			&c.Codex.ReadTimeout,
-			"how long to wait for codex's answer to a request",
+			"how long to wait for the agent's answer to a request",
 		).atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),

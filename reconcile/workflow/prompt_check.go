@@ -161,13 +161,13 @@ func (c *checker) text(n *render.TextNode) {
 				"write {%% comment %%} … {%% endcomment %%}")
 			continue
 		}
-		for open, shut := range map[string]string{"{{": "}}", "{%": "%}"} {
-			if strings.Contains(line, open) {
+		for _, pair := range [][2]string{{"{{", "}}"}, {"{%", "%}"}} {
+			if strings.Contains(line, pair[0]) {
 				c.report(
 					n.SourceLoc.LineNo+i,
 					"%s is not closed by %s on the same line, and is treated as text",
-					open,
-					shut,
+					pair[0],
+					pair[1],
 				)
 			}
 		}

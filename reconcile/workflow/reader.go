@@ -263,7 +263,8 @@ func (r *frontMatter) suggestIn(section, word string) string {
 
 func (r *frontMatter) names() []string { return text.Map(r.keys, func(k Key) string { return k.Name }) }
 
-// mergeProvider copies the values of keys that are another name of a key to that.
+// mergeProvider copies the value of each key that is another name of a key, such as
+// tracker.provider.token, to the key itself, here tracker.api_key.
 func (r *frontMatter) mergeProvider() {
 	kind := ""
 	if f := r.fields["tracker.kind"]; f.node != nil {

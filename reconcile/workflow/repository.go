@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -159,7 +160,8 @@ func (r *reader) branch(f field) {
 	pattern := r.cfg.Repository.Branch
 	parsed, err := ParsePrompt(pattern, r.src.Name, f.line)
 	for _, e := range Faults(err) {
-		r.invalid(f, e.Message, templateHint)
+		message := strings.TrimPrefix(e.Message, fmt.Sprintf("%s:%d: ", r.src.Name, f.line))
+		r.invalid(f, message, "the name is a Liquid template: check {{ … }} and {% … %}")
 	}
 	if err != nil {
 		return

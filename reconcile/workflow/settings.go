@@ -398,6 +398,11 @@ func (r *reader) passEnv(f field) {
 				name+" contains monitor.ping_url, with which an agent could hide that no pass runs",
 				"remove it",
 			)
+		case name == r.cfg.Agent.keyVar:
+			r.invalid(f, name+" contains agent.key, which no agent gets",
+				"remove it; symphony adds the key to the agent's requests")
+		case name == OTLPHeadersVar:
+			r.invalid(f, name+" may contain the token of a collector, which no agent gets", "remove it")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
 			r.invalid(f, name+" contains the tracker's key, which no agent gets",
 				"remove it; the tracker's tool uses that key for the agent")
@@ -513,43 +518,31 @@ func (r *reader) serverPort(f field) {
 // handoff checks the states to which symphony moves issues.
 func (r *reader) handoff() {
 	c := r.cfg
-	if c.Handoff.State == "" {
-		r.warnKey("handoff.blocked_state", "no effect without handoff.state")
-		if c.Feedback.On() {
-			r.invalid(
-				r.field("feedback.state"),
-				"agents hand nothing over that could come back",
-				"set handoff.state",
-			)
-		}
-		if c.Verify.Command != "" {
-			r.invalid(
-				r.field("verify.command"),
-				"verifies what agents hand over, and they hand nothing over",
-				"set handoff.state",
-			)
-		}
-		return
-	}
 	if c.Verify.Command == "" {
 		r.warnKey("verify", "no effect without verify.command")
 	}
+	if !c.Feedback.On() {
+		for _, name := range []string{"checks", "reviews", "conflicts", "rounds", "reviewers", "merged_state"} {
+			r.warnKey("feedback."+name, "no effect without feedback.state")
+		}
+	}
+	if c.Handoff.State == "" {
+		r.noHandoff()
+		return
+	}
 	r.feedback()
 	c.Handoff.mergedState = c.Feedback.MergedState
-	f := r.field("handoff.state")
 	c.Tracker.NamedStates = append(c.Tracker.NamedStates, c.Handoff.States()...)
-	for _, state := range c.Handoff.States() {
+	r.eachHandoffState(func(f field, state string) {
 		if c.Policy.Active(state) {
-			if state == c.Feedback.MergedState {
-				f = r.field("feedback.merged_state")
-			}
 			r.invalid(
 				f,
 				strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again",
 				"write another state",
 			)
 		}
-	}
+	})
+	f := r.field("handoff.state")
 	lacks := func(verb string) bool { return !slices.Contains(c.Tracker.Verbs, verb) }
 	switch {
 	case c.Tracker.Kind == "command" && (lacks("move") || lacks("comment")):
@@ -564,23 +557,52 @@ func (r *reader) handoff() {
 	}
 }
 
-// feedback checks the keys that say when issues come back after the handover.
+// noHandoff checks the keys that need handoff.state, which the file lacks.
+func (r *reader) noHandoff() {
+	r.warnKey("handoff.blocked_state", "no effect without handoff.state")
+	if r.cfg.Feedback.On() {
+		r.invalid(
+			r.field("feedback.state"),
+			"agents hand nothing over that could come back",
+			"set handoff.state",
+		)
+	}
+	if r.cfg.Verify.Command != "" {
+		r.invalid(
+			r.field("verify.command"),
+			"verifies what agents hand over, and they hand nothing over",
+			"set handoff.state",
+		)
+	}
+}
+
+// eachHandoffState calls do for each state to which symphony moves issues, with the key that
+// names it.
+func (r *reader) eachHandoffState(do func(f field, state string)) {
+	h := r.cfg.Handoff
+	for _, named := range [][2]string{
+		{"handoff.state", h.State},
+		{"handoff.blocked_state", h.BlockedState},
+		{"feedback.merged_state", h.mergedState},
+	} {
+		if named[1] != "" {
+			do(r.field(named[0]), named[1])
+		}
+	}
+}
+
+// feedback checks the state in which issues come back after the handover.
 func (r *reader) feedback() {
 	c := r.cfg
 	f := r.field("feedback.state")
 	switch {
 	case !c.Feedback.On():
-		for _, name := range []string{"checks", "reviews", "conflicts", "rounds", "reviewers", "merged_state"} {
-			r.warnKey("feedback."+name, "no effect without feedback.state")
-		}
 	case !c.Repository.OpensPullRequests():
 		r.invalid(f, "needs pull requests that symphony opens", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):
 		r.invalid(
 			f,
-			strconv.Quote(
-				c.Feedback.State,
-			)+" is none of tracker.active_states: no agent would work on the issue",
+			strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue",
 			"write one of them",
 		)
 	}

@@ -78,8 +78,8 @@ var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, commandTrack
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
 // variable first; nil for a tracker without a key. With ofGitHub, gh may know the key.
 func KeyVars(kind string) (names []string, ofGitHub bool) {
-	i := slices.IndexFunc(trackers, func(t tracker) bool { return t.name == kind })
-	return trackers[i].keyVars, trackers[i].ofGitHub
+	found := text.First(trackers, func(t tracker) bool { return t.name == kind })
+	return found.keyVars, found.ofGitHub
 }
 
 // UsualStates returns the states in a project of a kind of tracker, if nobody changed them:

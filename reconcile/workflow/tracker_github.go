@@ -129,11 +129,13 @@ func (r trackerReader) repositories(f field) {
 			names[name] = repo
 		}
 	}
-	list := slices.Sorted(slices.Values(g.Repos))
+	// neither the order of the list nor the case of a name makes another project
+	list := text.Map(g.Repos, strings.ToLower)
+	slices.Sort(list)
 	r.place(
 		f,
 		strings.Join(g.Repos, ", "),
-		r.cfg.Tracker.Endpoint+" "+strings.ToLower(strings.Join(list, ",")),
+		r.cfg.Tracker.Endpoint+" "+strings.Join(list, ","),
 	)
 }
 
@@ -178,18 +180,20 @@ func (r trackerReader) gitHubStates() {
 	}
 	possible := append([]string{"open", "closed"}, t.GitHub.StateLabels...)
 	known := text.Map(possible, reconcile.NormalizeState)
-	warn := func(key string, states []string) {
-		for _, state := range states {
-			if !slices.Contains(known, reconcile.NormalizeState(state)) {
-				r.warnKey(
-					key,
-					"no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
-						"; add it to provider.state_labels if it is a label",
-				)
-			}
+	check := func(f field, state string) {
+		if !slices.Contains(known, reconcile.NormalizeState(state)) {
+			r.warnKey(
+				f.key,
+				"no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
+					"; add it to provider.state_labels if it is a label",
+			)
 		}
 	}
-	warn("handoff.state", r.cfg.Handoff.States())
-	warn("tracker.active_states", r.cfg.Policy.ActiveStates)
-	warn("tracker.terminal_states", r.cfg.Policy.TerminalStates)
+	r.eachHandoffState(check)
+	for _, state := range r.cfg.Policy.ActiveStates {
+		check(r.field("tracker.active_states"), state)
+	}
+	for _, state := range r.cfg.Policy.TerminalStates {
+		check(r.field("tracker.terminal_states"), state)
+	}
 }

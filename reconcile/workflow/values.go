@@ -397,7 +397,8 @@ func (r *reader) together() {
 	r.cfg.written = written{agent: *agent, codex: *codex}
 }
 
-// sandboxPolicy warns about keys that codex.turn_sandbox_policy replaces.
+// sandboxPolicy warns about a policy without a type, and about keys that the policy replaces for
+// all agents.
 func (r *reader) sandboxPolicy() {
 	codex := &r.cfg.Codex
 	var policy struct {
@@ -406,6 +407,9 @@ func (r *reader) sandboxPolicy() {
 	}
 	if err := json.Unmarshal(codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
 		r.warnKey("codex.turn_sandbox_policy", "codex requires a `type` that is a string")
+	}
+	if len(r.cfg.Agent.others()) > 0 {
+		return // to which these keys apply
 	}
 	const replaced = "no effect: codex.turn_sandbox_policy replaces it"
 	r.warnKey("agent.network", replaced)

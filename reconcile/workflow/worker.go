@@ -63,6 +63,7 @@ func (r *reader) engineCommand(f field) {
 func (r *reader) enginePass(f field) {
 	for i, name := range r.cfg.Worker.EnginePass {
 		switch {
+		case name == "": // it was reported
 		case !variableName(name):
 			r.invalid(
 				r.item(f, i),
@@ -72,7 +73,7 @@ func (r *reader) enginePass(f field) {
 		case strings.HasPrefix(name, "SYMPHONY_"), slices.Contains(r.cfg.SecretVars, name):
 			r.invalid(
 				r.item(f, i),
-				name+" is symphony's own variable, or contains the tracker's key",
+				name+" is symphony's own variable, or contains a secret that no job needs",
 				"remove it",
 			)
 		}
