@@ -179,7 +179,12 @@ func partOf(s reconcile.TrackerState) string {
 }
 
 // first is the first item of a list, empty if there is none.
-func first(list []string) string { return strings.Join(list[:min(1, len(list))], "") }
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
 
 // proposeStates proposes the active states and the state in which the agent hands an issue
 // over. A reviewing agent works on issues in the review state, and hands them over to a person
@@ -230,18 +235,21 @@ func (d dialog) git(ctx context.Context, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// setRepository sets the repository, and the branch at which work begins in a directory. A
+// repository that is refused leaves nothing behind: the operator may name another one.
 func (s *starter) setRepository(ctx context.Context, address string) error {
 	address = s.expand(strings.TrimSpace(address))
 	info, err := os.Stat(s.w.Absolute(address))
 	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
+	base := ""
 	detached := ""
 	if isDir {
 		address = s.w.Absolute(address) // hooks run elsewhere
-		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
-		s.otherBase = s.unusualBase(ctx, address)
-		if s.answers.Base == "" {
+		head := s.git(ctx, address, "symbolic-ref", "--quiet", "HEAD")
+		base = strings.TrimPrefix(head, "refs/heads/")
+		if base == "" {
 			detached = s.git(ctx, address, "rev-parse", "--short", "HEAD")
-			s.answers.Base = s.usualBranch(ctx, address)
+			base = s.usualBranch(ctx, address)
 		}
 	}
 	switch {
@@ -263,7 +271,7 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 				"run git init and git commit there",
 			address,
 		)
-	case isDir && s.answers.Base == "":
+	case isDir && base == "":
 		return exit.Usage(
 			"init: %s has no branch at which agents could begin: run git switch -c main there first", address,
 		)
@@ -273,16 +281,19 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	if detached != "" {
 		const warning = "no branch is checked out in %s (HEAD is detached at %s): agents begin at %s; " +
 			"to begin at that commit, give it a branch with git branch NAME, and write the name into repository.base"
-		s.w.Note(slog.LevelWarn, fmt.Sprintf(warning, address, detached, s.answers.Base))
+		s.w.Note(slog.LevelWarn, fmt.Sprintf(warning, address, detached, base))
 	}
 	s.answers.Repository = address
 	own := filepath.Dir(s.p.Path)
 	if !isDir {
-		s.clone = ""
 		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
 			s.clone = own
 		}
 		return nil
+	}
+	s.answers.Base = base
+	if detached == "" {
+		s.otherBase = s.unusualBase(ctx, address)
 	}
 	s.clone = address
 	top := paths.Real(address)
@@ -356,23 +367,23 @@ func (s *starter) findRoot(context.Context) error {
 func (s *starter) proposeRoot() string {
 	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
-	name = cmp.Or(name, s.project.Slug)
+	name = cmp.Or(name, s.project.Slug, "project") // of a folder called 店, the letters say nothing
 	root := "~/" + wiring.RootsFolder + "/" + name
-	for n := 2; wiring.Exists(s.expand(root)) || s.isAboves(root); n++ {
+	for n := 2; wiring.Exists(s.expand(root)) || s.namedAbove(root); n++ {
 		root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
 	}
 	return root
 }
 
-// isAboves reports whether the WORKFLOW.md of a folder around this one names the root. No pass of
+// namedAbove reports whether the WORKFLOW.md of a folder around this one names the root. No pass of
 // it need have run yet, so that the root need not exist.
-func (s *starter) isAboves(root string) bool {
+func (s *starter) namedAbove(root string) bool {
 	line := "\n  root: " + root + "\n"
 	dir := filepath.Dir(s.p.Path)
 	for filepath.Dir(dir) != dir {
 		dir = filepath.Dir(dir)
-		text, err := os.ReadFile(filepath.Join(dir, "WORKFLOW.md"))
-		if err == nil && strings.Contains(string(text), line) {
+		content, err := os.ReadFile(filepath.Join(dir, "WORKFLOW.md"))
+		if err == nil && strings.Contains(string(content), line) {
 			return true
 		}
 	}

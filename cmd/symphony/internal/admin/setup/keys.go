@@ -21,13 +21,13 @@ const keyTries = 3 // how often a key may be typed
 // checkKeyFile refuses an environment file without a key, because init would have to change
 // it.
 func (s *starter) checkKeyFile() error {
-	if name := s.keys.names[0]; exists(s.p.EnvPath()) && s.keys.inFile() == "" {
-		return existing(
-			s.p.EnvPath(),
-			"it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again",
-		)
+	if !exists(s.p.EnvPath()) || s.keys.inFile() != "" {
+		return nil
 	}
-	return nil
+	return existing(
+		s.p.EnvPath(),
+		"it contains no key and was not changed: add a line "+s.keys.names[0]+"=… to it, then run symphony init again",
+	)
 }
 
 // keys finds the key of a tracker where the project may have it.

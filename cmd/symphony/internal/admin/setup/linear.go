@@ -105,7 +105,8 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 			return "", err
 		}
 		matching := matchingProjects(all, answer)
-		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
+		n, err := strconv.Atoi(answer)
+		if err == nil && n >= 1 && n <= min(listed, len(shown)) {
 			matching = shown[n-1 : n]
 		}
 		switch {

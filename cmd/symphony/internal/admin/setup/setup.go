@@ -314,7 +314,7 @@ func (d dialog) setValue(
 	}
 	if !d.interactive {
 		if proposal == "" {
-			return exit.Usage("init: the project's team has no state to propose: give %s", flag)
+			return exit.Usage("init: there is nothing to propose for it: give %s", flag)
 		}
 		return set(ctx, proposal)
 	}

@@ -287,3 +287,44 @@ func TestEachKindBringsItsOwn(t *testing.T) {
 		t.Errorf("a kind without a setup: %v", err)
 	}
 }
+
+// gitIn runs commands of git in a directory.
+func gitIn(t *testing.T, s *starter, dir string, commands ...string) {
+	t.Helper()
+	s.w.Environ = os.Environ()
+	for _, command := range commands {
+		s.git(t.Context(), dir, strings.Fields(command)...)
+	}
+}
+
+const makeCommit = "-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin"
+
+// An operator whose directory was refused may name an address: its work begins at its own
+// default branch, and not at the branch of that directory.
+func TestRefusedRepositoryLeavesNothing(t *testing.T) {
+	s := testStarter(func(a *answers) { a.Example = pullRequestExample })
+	dir := t.TempDir()
+	gitIn(t, s, dir, "init -q -b main", makeCommit, "switch -q -c feature/x")
+	if s.setRepository(t.Context(), dir) == nil {
+		t.Error("a directory has no pull requests")
+	}
+	test.OK(t, s.setRepository(t.Context(), "https://github.com/acme/shop.git"))
+	test.Equal(t, "the base and the other base", s.answers.Base+s.otherBase, "")
+}
+
+// A tag with the name of the branch makes git write the branch as heads/main in short.
+func TestBranchWithTheNameOfATag(t *testing.T) {
+	s := testStarter(func(*answers) {})
+	dir := t.TempDir()
+	gitIn(t, s, dir, "init -q -b main", makeCommit, "tag main")
+	test.OK(t, s.setRepository(t.Context(), dir))
+	test.Equal(t, "the base", s.answers.Base, "main")
+}
+
+// The root of a project whose name has no Latin letter is not the folder of all roots.
+func TestRootOfANameWithoutLatinLetters(t *testing.T) {
+	s := testStarter(func(*answers) {})
+	s.w.Home = t.TempDir()
+	s.project.Name = "店"
+	test.Equal(t, "the root", s.proposeRoot(), "~/symphony/project")
+}

@@ -120,9 +120,11 @@ func (d dialog) stacks(ctx context.Context, dir string) (list []Stack) {
 // suits reports whether a file tells a stack: a pyproject.toml may contain only settings of
 // tools.
 func (d dialog) suits(ctx context.Context, dir, file string) bool {
+	if file != "pyproject.toml" {
+		return true
+	}
 	content := d.git(ctx, dir, "show", "HEAD:"+file)
-	return file != "pyproject.toml" || strings.Contains(content, "[project]") ||
-		strings.Contains(content, "[build-system]")
+	return strings.Contains(content, "[project]") || strings.Contains(content, "[build-system]")
 }
 
 // adapt replaces the program that runs the tests, if the repository uses another program.
