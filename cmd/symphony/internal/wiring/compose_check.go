@@ -64,7 +64,9 @@ func (r *TrackerReport) addError(v contract.Violation) {
 	known, ok := errors.AsType[*reconcile.Error](v.Err)
 	if ok {
 		r.code = max(r.code, exit.Code(known))
-		shown.Hint += "; " + known.Hint
+		if known.Hint != "" {
+			shown.Hint += "; " + known.Hint
+		}
 		if v.Rule == contract.RuleReads.Name {
 			shown = known
 		}

@@ -49,9 +49,9 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	if program == "" {
 		return "", errors.New("gh is not installed")
 	}
-	ctx, cancel := context.WithTimeout(ctx, ghBound)
+	bounded, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", name)
+	cmd := exec.CommandContext(bounded, program, "auth", "token", "--hostname", name)
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(
@@ -64,6 +64,12 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	complaint := &text.Tail{Limit: 1 << 10}
 	cmd.Stderr = complaint
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if bounded.Err() != nil {
+		return "", fmt.Errorf("gh auth token did not answer within %v", ghBound)
+	}
 	token := strings.TrimSpace(string(out))
 	if err != nil || token == "" || strings.ContainsAny(token, " \n") {
 		said, _ := complaint.Text()

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,4 +65,14 @@ func TestTokenOfGh(t *testing.T) {
 	test.Equal(t, "gh has no token for that host", cfg == nil, true)
 	_, cfg = load(", token: $TEAM_TOKEN")
 	test.Equal(t, "the file names a variable without a token", cfg == nil, true)
+}
+
+// A gh that was not let finish has not said that nobody is logged in.
+func TestGhThatIsEnded(t *testing.T) {
+	dir := t.TempDir()
+	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := askGh(ctx, "https://api.github.com", []string{"PATH=" + dir + ":/bin:/usr/bin"})
+	test.ErrorIs(t, "the error", err, context.Canceled)
 }

@@ -127,7 +127,8 @@ func NewestRelease(ctx context.Context, address string) (string, error) {
 	if answer.Status != http.StatusOK {
 		return "", releaseUnknown(fmt.Sprintf("HTTP %d %s", answer.Status, http.StatusText(answer.Status)))
 	}
-	version, _, _ := strings.Cut(strings.TrimSpace(string(answer.Body)), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(string(answer.Body)), "\n")
+	version := strings.TrimSpace(line) // without the end of a line of Windows
 	if !semver.IsValid(version) {
 		return "", releaseUnknown("the answer has no version like v1.2.3")
 	}

@@ -14,7 +14,8 @@ func TestNewestRelease(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"a VERSION file": {200, "v1.3.0-rc.1\nmore\n", "v1.3.0-rc.1"},
+		"a VERSION file":    {200, "v1.3.0-rc.1\nmore\n", "v1.3.0-rc.1"},
+		"a file of Windows": {200, "v1.3.0\r\nmore\r\n", "v1.3.0"},
 		"a page": {
 			200,
 			"<html>v1.3.0",

@@ -203,24 +203,15 @@ var (
 // pathInRepository returns the path of a file in the operator's repository around it, such as
 // ops/WORKFLOW.md; empty if it lies in no repository.
 func pathInRepository(file string) string {
-	dir := filepath.Dir(file)
-	for !existsAt(filepath.Join(dir, ".git")) {
-		if dir == filepath.Dir(dir) {
-			return ""
-		}
-		dir = filepath.Dir(dir)
+	top := RepositoryAbove(filepath.Dir(file))
+	if top == "" {
+		return ""
 	}
-	name, err := filepath.Rel(dir, file)
+	name, err := filepath.Rel(top, file)
 	if err != nil {
 		return ""
 	}
 	return filepath.ToSlash(name)
-}
-
-// existsAt reports whether there is something at the path, even a link that leads nowhere.
-func existsAt(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url.

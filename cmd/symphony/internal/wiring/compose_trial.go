@@ -18,7 +18,7 @@ import (
 
 const (
 	trialBound = 40 * time.Second // for a job of TryEngine, with its wait for a place
-	stopBound  = 10 * time.Second // for the engine to say that the job ended
+	stopBound  = 10 * time.Second // for the engine to cancel the job, and to say that it ended
 	stopPause  = 500 * time.Millisecond
 )
 
@@ -62,11 +62,18 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 		return "", err
 	}
 	root, tryErr := tryJob(bounded, by, run, cfg)
-	cancelErr := jobs.Cancel(ctx)
+	cancelErr := cancelTrial(ctx, jobs)
 	if err := errors.Join(tryErr, cancelErr); err != nil {
 		return root, err
 	}
 	return root, checkStopped(ctx, jobs)
+}
+
+// cancelTrial cancels the trial job, also after a signal or a time limit has ended ctx.
+func cancelTrial(ctx context.Context, jobs engine.Jobs) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopBound)
+	defer cancel()
+	return jobs.Cancel(bounded)
 }
 
 // tryJob uses the job as a run does.

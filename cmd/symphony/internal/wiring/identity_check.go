@@ -141,11 +141,20 @@ func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 	return list
 }
 
-// folderFaults returns an error if the folder of the issues is missing.
+// folderFaults returns an error if the folder of the issues is missing, or is no folder.
 func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	folder := cfg.Tracker.Folder
-	if folder == "" || Exists(folder) {
+	if folder == "" {
 		return nil
+	}
+	info, err := os.Stat(folder)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		message := fmt.Sprintf("%s: tracker.provider.path: %s is not a folder", p.Path, folder)
+		hint := "write the path of the folder with the files of the issues, such as " + filepath.Dir(folder)
+		return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 	}
 	var names []string
 	entries, _ := os.ReadDir(filepath.Dir(folder)) // without it nothing is suggested
@@ -155,7 +164,8 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 		}
 	}
 	hint := "create the folder, or correct the path"
-	if near := text.Nearest(filepath.Base(folder), names); len(near) > 0 {
+	near := text.Nearest(filepath.Base(folder), names)
+	if len(near) > 0 {
 		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
 	}
 	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)

@@ -26,8 +26,11 @@ func movedFrom(p *Project) (old string) {
 	dirs, _ := StateDirs(p.Env) // without them nothing is suggested
 	for _, dir := range dirs {
 		path := ownerOf(dir)
-		if path == "" || dir == p.StateDir || Exists(path) ||
-			movedProject(projectOf(p, dir, path), path, p.Path) != cfg.Policy.Project {
+		if path == "" || dir == p.StateDir || Exists(path) {
+			continue
+		}
+		project := movedProject(projectOf(p, dir, path), path, p.Path)
+		if project != cfg.Policy.Project {
 			continue
 		}
 		if old != "" {
@@ -139,8 +142,8 @@ func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) erro
 		}
 	}
 	rename := func(project string) string { return movedProject(project, old, path) }
-	for _, path := range roots {
-		root, found, err := workspace.FindRoot(path)
+	for _, place := range roots {
+		root, found, err := workspace.FindRoot(place)
 		if err != nil {
 			return err
 		}

@@ -53,9 +53,8 @@ func AgentsWriteIn(w *environ.Env, dir paths.Place) bool {
 
 // refuseAgents drops a workflow that lies where agents write: in a workspace or its remains,
 // in a worktree of an agent, below the workspace root of any project, or in a worktree that
-// shows a commit. Its hooks, its
-// tracker program and the address to which it sends the tracker's key would be an agent's
-// choice.
+// shows a commit. An agent would choose its hooks, its tracker program and the address to
+// which it sends the tracker's key.
 func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)

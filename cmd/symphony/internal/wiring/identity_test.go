@@ -46,3 +46,17 @@ func TestFindWorkflow(t *testing.T) {
 		test.Equal(t, "another account's workflow in "+dir, FindWorkflow(w), want)
 	}
 }
+
+// The check of a workflow refuses a file in the place of the folder with the issues: every pass
+// would fail.
+func TestFolderOfIssuesThatIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "WORKFLOW.md")
+	text := "---\ntracker: {kind: file, provider: {path: issues.md}}\n---\nGo.\n"
+	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	test.OK(t, os.WriteFile(filepath.Join(dir, "issues.md"), nil, 0o600))
+	p := NewProject(&environ.Env{Dir: dir, Home: dir, Environ: os.Environ()}, path, filepath.Join(dir, "state"))
+	out := CheckFile(t.Context(), p)
+	test.Equal(t, "number of errors", len(out.Errors), 1)
+	test.Contains(t, "the error", out.Errors[0].Message, "issues.md is not a folder")
+}

@@ -31,24 +31,41 @@ func shownCommit(dir string) (place, owner string) {
 // linkedWorktree returns the top of the linked worktree of git in which a directory is, and
 // git's directory for it; empty if it is in none.
 func linkedWorktree(dir string) (top, gitDir string) {
-	for top = dir; ; top = filepath.Dir(top) {
-		path := filepath.Join(top, ".git")
-		if _, err := os.Lstat(path); err == nil {
-			link, err := os.ReadFile(path) // an error for the directory of a whole repository
-			to, isLink := strings.CutPrefix(strings.TrimSpace(string(link)), "gitdir: ")
-			if err != nil || !isLink {
-				return "", ""
-			}
-			if !filepath.IsAbs(to) {
-				to = filepath.Join(top, to)
-			}
-			if filepath.Base(filepath.Dir(to)) != "worktrees" { // a submodule
-				return "", ""
-			}
-			return top, to
-		}
-		if top == filepath.Dir(top) {
-			return "", ""
-		}
+	top = RepositoryAbove(dir)
+	if top == "" {
+		return "", ""
 	}
+	link, err := os.ReadFile(filepath.Join(top, ".git"))
+	if err != nil { // the directory of a whole repository
+		return "", ""
+	}
+	to, isLink := strings.CutPrefix(strings.TrimSpace(string(link)), "gitdir: ")
+	if !isLink {
+		return "", ""
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(top, to)
+	}
+	if filepath.Base(filepath.Dir(to)) != "worktrees" { // a submodule
+		return "", ""
+	}
+	return top, to
+}
+
+// RepositoryAbove returns the top of the work tree of git that contains a directory, such as
+// /src/shop for /src/shop/ops; empty if there is none.
+func RepositoryAbove(dir string) string {
+	for !existsAt(filepath.Join(dir, ".git")) {
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// existsAt reports whether there is something at the path, even a link that leads nowhere.
+func existsAt(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

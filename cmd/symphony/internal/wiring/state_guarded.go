@@ -223,8 +223,8 @@ const (
 	mostSources = 5       // how deep such files may name each other
 )
 
-// addNamedIn adds the files that a shell's profile or ssh's settings name, as the line ".
-// ~/dotfiles/aliases" does, and the files that these name in turn, if they are in the home
+// addNamedIn adds the files that a shell's profile or ssh's settings name, as the line
+// ". ~/dotfiles/aliases" does, and the files that these name in turn, if they are in the home
 // directory.
 func (g *guard) addNamedIn(p *Project, path string, depth int) {
 	info, err := os.Stat(path)
@@ -351,7 +351,7 @@ type stored struct {
 	workflow, lastGood string   // the path of its workflow, and the text of the last valid workflow
 }
 
-// storedFiles reads it. Without a database it is empty.
+// storedFiles reads the record of a project. Without a database it is empty.
 func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -425,20 +425,18 @@ func inHome(home, path string) string {
 // may have put the link there, to lead the agents of issues elsewhere. Directories on other
 // machines are returned as they are.
 func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
+	isWritable := func(named workflow.Named) bool { return named.Names == workflow.NamesWritable }
+	writable := text.Filter(cfg.Named(), isWritable)
+	if len(writable) == 0 {
+		return nil, nil
+	}
+	files, err := writableRules(ctx, p, cfg)
+	if err != nil {
+		return nil, err
+	}
 	var real []string
-	var files []Guarded
-	for _, named := range cfg.Named() {
-		if named.Names != workflow.NamesWritable {
-			continue
-		}
+	for _, named := range writable {
 		for _, written := range named.Values {
-			if files == nil {
-				all, err := writableRules(ctx, p, cfg)
-				if err != nil {
-					return nil, err
-				}
-				files = all
-			}
 			dir, err := writableDir(p, cfg, named.Key, written, files)
 			if err != nil {
 				return nil, err

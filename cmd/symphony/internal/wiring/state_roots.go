@@ -63,16 +63,26 @@ func TemporaryAbove(path string, env *environ.Env) string {
 
 // CheckRoot returns why no run may start in the workspace root.
 func CheckRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
-	return rootFits(ctx, p, cfg, true)
+	return rootFits(ctx, p, cfg, toCheck)
 }
 
 // ClaimRoot is CheckRoot, and claims the root for the project, and a folder of issues for the
 // account.
 func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
-	return rootFits(ctx, p, cfg, false)
+	return rootFits(ctx, p, cfg, toClaim)
 }
 
-func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
+// intent is what a root is examined for.
+type intent int
+
+const (
+	toCheck intent = iota // whether it could be claimed
+	toClaim
+)
+
+// rootFits returns why no run may start in the workspace root, and claims it if that is the
+// intent.
+func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) error {
 	root := paths.Real(cfg.Workspace.Root)
 	folder, err := issueFolder(p, cfg, root)
 	if err != nil {
@@ -85,14 +95,14 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 		if err := workspace.CheckLinks(cfg.Workspace.Root); err != nil {
 			return err
 		}
-		if err := claimRoot(p, cfg, root, dryRun); err != nil {
+		if err := claimRoot(p, cfg, root, to); err != nil {
 			return err
 		}
 	}
 	if folder == "" || !Exists(folder) {
 		return nil
 	}
-	return file.Claim(ctx, folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
+	return file.Claim(ctx, folder, paths.Real(StateHome(p.Env)), p.Env.Now(), to == toCheck)
 }
 
 // issueFolder returns the folder of the issues without links, empty if the tracker is none. It
@@ -124,15 +134,15 @@ func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) 
 	return issues.Path, nil
 }
 
-// claimRoot claims the workspace root for the project, or returns the reason why it can't. In a
-// dry run it only looks for that reason.
-func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
+// claimRoot claims the workspace root for the project if that is the intent, or returns the
+// reason why it can't.
+func claimRoot(p *Project, cfg *workflow.Config, root string, to intent) error {
 	var moved error
 	refuse := func(project, stateDir string) error {
 		moved = refuseMoved(p, cfg, project, stateDir)
 		return moved
 	}
-	err := tryClaim(root, cfg.Policy.Project, p.StateDir, refuse, dryRun)
+	err := tryClaim(root, cfg.Policy.Project, p.StateDir, refuse, to)
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if ok && known.Code == workspace.CodeProjectConflict && moved == nil {
 		hintMoved(p, known)
@@ -143,9 +153,9 @@ func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error
 func tryClaim(
 	root, project, stateDir string,
 	refuse func(project, stateDir string) error,
-	dryRun bool,
+	to intent,
 ) error {
-	if dryRun {
+	if to == toCheck {
 		return workspace.CheckRoot(root, project, stateDir, refuse)
 	}
 	opened, err := workspace.OpenRoot(root)

@@ -53,7 +53,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 			root, text.BytesText(free), text.BytesText(least))
 		list = append(list, fail(low, "free space there; until then no run starts")...)
 	}
-	top := repositoryAbove(root)
+	top := wiring.RepositoryAbove(root)
 	if top != "" {
 		list = append(list, warn(
 			root+" is in the git repository "+top+": there its files look untracked, "+
@@ -75,17 +75,6 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return ok("%s, which the first pass creates; %s free", root, text.BytesText(free))
 	}
 	return ok("%s, %s free", root, text.BytesText(free))
-}
-
-// repositoryAbove returns the work tree of git that contains a directory, empty if there is
-// none.
-func repositoryAbove(dir string) string {
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if wiring.Exists(filepath.Join(dir, ".git")) {
-			return dir
-		}
-	}
-	return ""
 }
 
 // checkLoginShell reports how long a login shell takes.
