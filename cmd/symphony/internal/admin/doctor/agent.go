@@ -30,20 +30,11 @@ func aboutKind(
 
 // checkAgent finds an agent as a worker does, and starts it.
 func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding {
-	path := ""
-	if word := runner.ProgramWord(e.config.Codex.Command); word != "" {
-		var err error
-		path, err = e.program(ctx, word)
-		if err != nil {
-			return failWith(err)
-		}
-		if path == "" {
-			return fail(
-				"not found: bash -lc does not find "+word,
-				kind.Install+", or write its path into "+kind.CommandKey,
-			)
-		}
-		path = ", " + path
+	path, missing := e.agentPath(ctx, func(string) string {
+		return kind.Install + ", or write its path into " + kind.CommandKey
+	})
+	if missing != nil {
+		return missing
 	}
 	i, err := e.agent()
 	known, _ := errors.AsType[*reconcile.Error](err)

@@ -20,37 +20,53 @@ import (
 
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
-	path := ""
-	if word := runner.ProgramWord(e.config.Codex.Command); word != "" {
-		var err error
-		path, err = e.program(ctx, word)
-		if err != nil {
-			return failWith(err)
-		}
-		if path == "" {
-			return fail(
-				"not found: bash -lc does not find "+word,
-				e.hintForProgram(ctx, word)+"; or write its path into codex.command",
-			)
-		}
-		path = ", " + path
+	path, missing := e.agentPath(ctx, func(name string) string {
+		return e.hintForProgram(ctx, name) + "; or write its path into codex.command"
+	})
+	if missing != nil {
+		return missing
 	}
-	var list []finding
-	if i, err := e.agent(); err != nil {
-		list = failWith(err)
+	return append(e.codexStarts(ctx, path), e.launcher(ctx)...)
+}
+
+// codexStarts tells whether codex starts, and in which home. path is where it is.
+func (e *environment) codexStarts(ctx context.Context, path string) []finding {
+	i, err := e.agent()
+	if err != nil {
+		list := failWith(err)
 		list[0] = e.notCodex(ctx, list[0])
-	} else {
-		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
-		_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
-		switch {
-		case err != nil:
-			list = append(list, failWith(err)...)
-		case warning != "":
-			list = append(list, warn(warning,
-				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
-		}
+		return list
 	}
-	return append(list, e.launcher(ctx)...)
+	list := ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+	_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
+	switch {
+	case err != nil:
+		list = append(list, failWith(err)...)
+	case warning != "":
+		list = append(list, warn(warning,
+			"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
+	}
+	return list
+}
+
+// agentPath finds the program that the command of agents names: ", /usr/bin/codex", or empty if
+// only a shell can find it. missing reports that there is none, with the hint for its name.
+func (e *environment) agentPath(
+	ctx context.Context,
+	hint func(name string) string,
+) (path string, missing []finding) {
+	name := runner.ProgramWord(e.config.Codex.Command)
+	if name == "" {
+		return "", nil
+	}
+	path, err := e.program(ctx, name)
+	if err != nil {
+		return "", failWith(err)
+	}
+	if path == "" {
+		return "", fail("not found: bash -lc does not find "+name, hint(name))
+	}
+	return ", " + path, nil
 }
 
 // notCodex adds to a finding about a program that is not codex what the program says of
@@ -75,15 +91,11 @@ func (e *environment) loginHint() string {
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
-	if kind, err := wiring.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit &&
-		!kind.LoginInFile(home) {
-		command = fmt.Sprintf(
-			"write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share "+
-				"only a login in "+
-				"a file, then %s",
-			home,
-			command,
-		)
+	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	if err == nil && !e.config.Codex.Inherit && !kind.LoginInFile(home) {
+		const store = "write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share " +
+			"only a login in a file, then %s"
+		command = fmt.Sprintf(store, home, command)
 	}
 	return command + ", as this account"
 }
@@ -134,8 +146,7 @@ func checkModel(ctx context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	model = cmp.Or(e.config.Codex.Model, model)
-	if model == "" || len(known) == 0 ||
-		slices.Contains(known, model) {
+	if model == "" || len(known) == 0 || slices.Contains(known, model) {
 		return nil
 	}
 	return warn("codex knows no model "+model+text.DidYouMean(model, known, "%s"),
@@ -170,12 +181,13 @@ func checkHome(_ context.Context, e *environment) []finding {
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
 	}
-	if system, err := kind.OperatorOnly(systemHome); err != nil {
-		list = append(list, failWith(err)...)
-	} else if len(system) > 0 {
-		names := strings.Join(system, ", ")
+	system, err := kind.OperatorOnly(systemHome)
+	if err != nil {
+		return append(list, failWith(err)...)
+	}
+	if len(system) > 0 {
 		list = append(list, warn(
-			fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, names),
+			fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
 			"remove what must not work outside the sandbox",
 		)...)
 	}
@@ -194,10 +206,7 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 	}
 	err := i.TrySandbox(ctx)
 	if runner.Collided(err) { // such as by the codex of the other environment
-		i, err = e.startAgent(ctx)
-		if err == nil {
-			err = cmp.Or(i.TrySandbox(ctx), i.Close())
-		}
+		err = e.trySandboxAgain(ctx)
 	}
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
@@ -206,6 +215,20 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	return ok("works")
+}
+
+// trySandboxAgain lets a codex of its own try the sandbox.
+func (e *environment) trySandboxAgain(ctx context.Context) error {
+	i, err := e.startAgent(ctx)
+	if err != nil {
+		return err
+	}
+	tryErr := i.TrySandbox(ctx)
+	closeErr := i.Close()
+	if tryErr != nil {
+		return tryErr
+	}
+	return closeErr
 }
 
 // checkSecrets reports whether agents can read the environment files of all projects and
@@ -265,9 +288,10 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 // checkTokens warns about GitHub tokens that hooks get and agents do not.
 func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
+		value, _ := e.p.Lookup(name)
 		withheld := slices.Contains(e.config.SecretVars, name)
-		if value, _ := e.p.Lookup(name); value != "" && !withheld &&
-			!slices.Contains(e.config.Agent.PassEnv, name) {
+		passed := slices.Contains(e.config.Agent.PassEnv, name)
+		if value != "" && !withheld && !passed {
 			list = append(list, warn(name+" is set, but only hooks get it, not agents",
 				"add it to agent.pass_env if agents use gh or push to GitHub")...)
 		}

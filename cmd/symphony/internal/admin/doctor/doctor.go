@@ -1,5 +1,5 @@
 // Package doctor checks everything that a run of a project needs: the workflow, the tracker,
-// codex, programs, directories, the schedule. Each check runs in two environments: the
+// the agent, programs, directories, the schedule. Each check runs in two environments: the
 // caller's, and the bare environment of a schedule.
 package doctor
 
@@ -302,7 +302,7 @@ func failWith(err error) (list []finding) {
 		hint := cmp.Or(
 			doctorHints[code],
 			words.Hint(string(code), ""),
-			"see the output of codex in a run with symphony logs ISSUE --stderr",
+			"see the output of the agent in a run with symphony logs ISSUE --stderr",
 		)
 		faults = append(faults, reconcile.NewError(string(code), text, hint))
 	case errors.Is(err, context.DeadlineExceeded):
@@ -329,7 +329,7 @@ func failWith(err error) (list []finding) {
 	return list
 }
 
-// doctorHints are the next steps for what codex did when doctor started it. There is no run
+// doctorHints are the next steps for faults of codex when doctor started it. There is no run
 // whose logs could be read.
 var doctorHints = map[agent.Code]string{
 	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +

@@ -33,21 +33,24 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	} {
 		script := strings.ReplaceAll(hook[1], "\\\n", " ")
 		for _, found := range startedFile().FindAllStringSubmatch(script, -1) {
-			shell := found[1] != ""
-			name := found[2]
+			file := startedFrom{name: found[2], readByShell: found[1] != ""}
+			if hook[0] == "hooks.on_attention" {
+				file.dir = e.p.Env.Home
+			}
 			tested := slices.ContainsFunc(
 				[]string{"-e ", "-f ", "-x "},
-				func(test string) bool { return strings.Contains(script, test+name) },
+				func(test string) bool { return strings.Contains(script, test+file.name) },
 			)
 			// it may be elsewhere
-			if tested || strings.Contains(script, "cd ") && !filepath.IsAbs(name) {
+			if tested || strings.Contains(script, "cd ") && !filepath.IsAbs(file.name) {
 				continue
 			}
-			if problem := e.fileProblem(ctx, name, shell, hook[0] == "hooks.on_attention"); problem != "" {
+			problem := e.fileProblem(ctx, file)
+			if problem != "" {
 				list = append(
 					list,
 					warn(
-						hook[0]+" starts "+name+", which "+problem,
+						hook[0]+" starts "+file.name+", which "+problem,
 						"add it, chmod +x it and commit it, or correct the hook",
 					)...)
 			}
@@ -56,19 +59,26 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	return list
 }
 
+// startedFrom is a file that a script starts, such as ./build.sh.
+type startedFrom struct {
+	name        string
+	readByShell bool   // as in sh ./build.sh: it need not be executable
+	dir         string // where the script runs; empty for a workspace
+}
+
 // fileProblem returns the reason why a file can't be started, empty if it can or that is not
 // known.
-func (e *environment) fileProblem(ctx context.Context, name string, shell, atHome bool) string {
-	path := strings.Replace(name, "~/", e.p.Env.Home+"/", 1)
-	if atHome && !filepath.IsAbs(path) {
-		path = filepath.Join(e.p.Env.Home, path)
+func (e *environment) fileProblem(ctx context.Context, started startedFrom) string {
+	path := strings.Replace(started.name, "~/", e.p.Env.Home+"/", 1)
+	if started.dir != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(started.dir, path)
 	}
 	if filepath.IsAbs(path) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
 			return "does not exist"
-		case !shell && info.Mode().Perm()&0o111 == 0:
+		case !started.readByShell && info.Mode().Perm()&0o111 == 0:
 			return "is not executable"
 		}
 		return ""
@@ -78,16 +88,18 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 		return ""
 	}
 	// An ignored file may be installed or built before.
-	file := text.ShellQuote(filepath.Clean(name))
+	file := text.ShellQuote(filepath.Clean(started.name))
 	mode, err := e.shell(
 		ctx,
 		"cd "+text.ShellQuote(dir)+" && cd \"$(git rev-parse --show-cdup)\" && ! git check-ignore -q "+file+
 			" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode ${mode%% *}"`,
 	)
 	switch {
-	case err == nil && mode == "mode ":
+	case err != nil:
+		return ""
+	case mode == "mode ":
 		return "is not in the repository"
-	case mode == "mode 100644" && !shell:
+	case mode == "mode 100644" && !started.readByShell:
 		return "is not executable in the repository"
 	}
 	return ""

@@ -175,7 +175,7 @@ func (r *report) print(found result) {
 	}
 	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
 	for _, f := range list {
-		if w.Width == 0 {
+		if w.Piped() {
 			line := name + ": " + f.Message
 			if f.Hint != "" {
 				line += ": " + f.Hint
@@ -246,11 +246,11 @@ func (r *report) printSummary() {
 			"next: symphony init, in the folder of your project, which writes a WORKFLOW.md",
 		)
 	}
-	if r.w.Width > 0 {
+	if !r.w.Piped() {
 		lines = slices.Insert(lines, 0, "")
 	}
 	for _, line := range lines {
-		if r.w.Width > 0 {
+		if !r.w.Piped() {
 			line = term.Hang("", line, r.w.Width)
 		}
 		fmt.Fprintln(r.w.Stdout, line)

@@ -31,7 +31,8 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	const others = 0o002
-	if info, err := os.Stat(e.p.Path); err == nil && info.Mode()&others != 0 {
+	info, err := os.Stat(e.p.Path)
+	if err == nil && info.Mode()&others != 0 {
 		list = warn(
 			"every account of this machine can write "+e.p.Path+", and so let symphony run its commands",
 			"run chmod o-w "+text.ShellQuote(e.p.Path),
@@ -99,7 +100,8 @@ func checkKey(_ context.Context, e *environment) []finding {
 		return missingKey(e)
 	}
 	for _, name := range e.config.SecretVars {
-		if v, set := e.p.Env.Lookup(name); set && v == e.config.Tracker.APIKey.Reveal() {
+		value, _ := e.p.Env.Lookup(name)
+		if strings.TrimSpace(value) == e.config.Tracker.APIKey.Reveal() {
 			return ok("from the variable %s", name)
 		}
 	}
@@ -201,7 +203,8 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
 	case t.Endpoint == "":
 		list = ok("%s can be read", found.Project.Name)
-		if err := unix.Access(t.Folder, unix.W_OK|unix.X_OK); t.Folder != "" && err != nil {
+		err := unix.Access(t.Folder, unix.W_OK|unix.X_OK)
+		if t.Folder != "" && err != nil {
 			list = warn(
 				found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move "+
 					"their issues to another state",
