@@ -86,7 +86,7 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	d.say("%d issues, the repository and everything else are in %s", len(d.issues), dir)
+	d.say("%s, the repository and everything else are in %s", text.Plural(len(d.issues), "issue"), dir)
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
 	}
@@ -389,8 +389,8 @@ func (d *playground) lookBack(ctx context.Context) error {
 	}
 	fmt.Fprintf(
 		d.w.Stdout,
-		"\n%d runs, %s tokens, nothing running.\n",
-		len(v.Ended),
+		"\n%s, %s tokens, nothing running.\n",
+		text.Plural(len(v.Ended), "run"),
 		text.Count(v.Totals.Total),
 	)
 	if !d.Remove {
