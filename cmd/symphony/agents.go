@@ -46,8 +46,11 @@ func agentsCommand(w *term.Env) *cli.Command {
 				w.PrintJSON(AgentsJSON{rows})
 				return nil
 			}
-			if len(rows) == 0 {
+			switch {
+			case len(rows) == 0 && c.Bool("all"):
 				fmt.Fprintln(w.Stderr, "symphony: there are no agents; a host of symphony mcp starts them")
+			case len(rows) == 0:
+				fmt.Fprintln(w.Stderr, "symphony: there are no agents now; --all also lists those that have ended")
 			}
 			printAgents(w, rows)
 			return nil
@@ -65,16 +68,17 @@ func printAgents(w *term.Env, rows []agents.Row) {
 	}
 	for _, r := range rows {
 		now := r.Activity
-		if len(r.Requests) > 0 {
+		switch {
+		case len(r.Requests) > 0:
 			now = r.Requests[0].ID + " asks: " + r.Requests[0].Summary
-		} else if r.State == agents.RowKept {
+		case r.State == agents.RowKept:
 			now = "work that exists nowhere else: symphony diff " + r.ID
-		} else if r.Error != "" {
+		case r.Error != "":
 			now = r.Error
 		}
 		age := text.Age(w.Now(), r.StartedAt)
 		tokens := text.Count(r.Tokens.Total)
-		if w.Width == 0 {
+		if w.Piped() {
 			age = r.StartedAt.UTC().Format(time.RFC3339)
 			tokens = fmt.Sprint(r.Tokens.Total)
 		}

@@ -168,7 +168,7 @@ var notOurs = map[string]string{
 	"blocked": needyTask,
 	"close":   "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash",
 	"done":    takeTask,
-	"exec": "symphony takeover ISSUE opens codex in its conversation and its workspace; " +
+	"exec": "symphony takeover ISSUE opens the agent in its conversation and its workspace; " +
 		"symphony diff ISSUE shows what it has changed",
 	"failed":      "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
 	"inbox":       needyTask,
@@ -333,8 +333,7 @@ func unknownFlag(c *cli.Command, name string) error {
 		const message = "schedule: unknown flag --%s: polling.interval_ms in WORKFLOW.md is the time between " +
 			"passes of a timer; --cron runs one every minute"
 		return exit.Usage(message, name)
-	}
-	if name == "project" {
+	case name == "project":
 		const message = "%s: --project all is for commands about several projects; -w FILE names one"
 		return exit.Usage(message, c.Name)
 	}

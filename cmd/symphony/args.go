@@ -339,7 +339,7 @@ func onProject(
 
 // onlyReads are the commands that answer in an issue's workspace, too: they use the workflow of
 // its project, and not the agent's copy in the workspace.
-var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": true}
+var onlyReads = []string{"show", "ps", "diff", "logs"}
 
 // openProject finds the workflow (specification 5.1), its state directory and its environment
 // file. It does not fail if the workflow can't be read, because some commands work without it,
@@ -364,7 +364,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
 	if path == "" && c.Command.Name != "init" {
 		path, stateDir = findProject(w, c.Command.Name, stateDir)
-		if path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
+		if path != "" && filepath.Dir(path) != w.Dir && !w.Piped() && !w.JSON {
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
@@ -387,7 +387,7 @@ func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
 // findProject returns the workflow around the working directory, empty for none, and its state
 // directory if that is neither the given nor the default directory.
 func findProject(w *term.Env, command, stateDir string) (path, dir string) {
-	if stateDir == "" && onlyReads[command] {
+	if stateDir == "" && slices.Contains(onlyReads, command) {
 		path, dir = wiring.OfWorkspace(w.Environment(), w.Dir)
 	}
 	if path != "" {

@@ -91,7 +91,7 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 	if strings.HasPrefix(current, "-") {
 		for _, f := range command.Flags {
 			usage, _ := f.(cli.DocGenerationFlag)
-			offer("--"+f.Names()[0], strings.ReplaceAll(usage.GetUsage(), "`", ""))
+			offer(dashed(f.Names()[0]), strings.ReplaceAll(usage.GetUsage(), "`", ""))
 		}
 		return nil
 	}
@@ -126,9 +126,13 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 // namedProject is the project that flags among the words, or else the environment, name.
 func namedProject(w *term.Env, typed []string) *wiring.Project {
 	value := func(names ...string) string {
-		for i, word := range typed[:len(typed)-1] {
-			if slices.Contains(names, word) {
-				return strings.Trim(typed[i+1], `"'`)
+		for i, word := range typed {
+			name, value, joined := strings.Cut(word, "=")
+			if !joined && i+1 < len(typed) {
+				value = typed[i+1]
+			}
+			if slices.Contains(names, name) {
+				return strings.Trim(value, `"'`)
 			}
 		}
 		return ""

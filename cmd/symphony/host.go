@@ -20,13 +20,15 @@ func hostCommand(w *term.Env) *cli.Command {
 		ArgsUsage: "serve|connect",
 		Usage:     "serve a run of symphony on another machine, or connect to the daemon that does",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name: "project",
-			}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
-			&cli.DurationFlag{
-				Name: "lost-after",
-			}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "job"}, &cli.BoolFlag{Name: "known"},
-			&cli.BoolFlag{Name: "hello"}, &cli.BoolFlag{Name: "begin"},
+			&cli.StringFlag{Name: "project"},
+			&cli.StringFlag{Name: "run"},
+			&cli.Int64Flag{Name: "incarnation"},
+			&cli.DurationFlag{Name: "lost-after"},
+			&cli.BoolFlag{Name: "detached"},
+			&cli.BoolFlag{Name: "job"},
+			&cli.BoolFlag{Name: "known"},
+			&cli.BoolFlag{Name: "hello"},
+			&cli.BoolFlag{Name: "begin"},
 		},
 		Action: func(c *cli.Context) error {
 			run := hosted.Run{

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"reflect"
 
 	"github.com/urfave/cli/v2"
@@ -297,11 +296,9 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	switch {
 	case c.Bool("all") && c.IsSet("filter"):
 		return exit.Usage("stop: --filter and --all cannot be combined")
+	case c.Bool("all") && name != "" && !wiring.Exists(w.Absolute(name)):
+		return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 	case c.Bool("all"):
-		// the workflow; an issue beside --all is a mistake
-		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil {
-			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
-		}
 		return onProjects(
 			w,
 			func(c *cli.Context) operate.Stop { return operate.Stop{All: true, NoWait: c.Bool("no-wait")} },

@@ -104,17 +104,22 @@ func showAgent(c *cli.Context, w *term.Env) (shown bool, err error) {
 	if c.NArg() != 1 || w.JSON || c.Bool("q") || c.Bool("watch") || namesSeveral(c) {
 		return false, nil
 	}
+	id := c.Args().First()
+	rows, err := agents.Rows(c.Context, w.Environment(), true)
+	rows = slices.DeleteFunc(rows, func(r agents.Row) bool { return r.ID != id })
+	if err != nil || len(rows) == 0 {
+		return false, nil //nolint:nilerr // then it is looked for among the issues
+	}
 	p, err := openProject(w, c, "")
 	if err != nil {
 		return false, err
 	}
-	id := c.Args().First()
-	if _, isAgent := agents.ProjectOf(c.Context, p, id); !isAgent {
+	_, isAgent := agents.ProjectOf(c.Context, p, id)
+	if !isAgent {
 		return false, nil
 	}
-	rows, err := agents.Rows(c.Context, w.Environment(), true)
-	printAgents(w, slices.DeleteFunc(rows, func(r agents.Row) bool { return r.ID != id }))
-	return true, err
+	printAgents(w, rows)
+	return true, nil
 }
 
 // newOverviewOptions refuses flags that have no effect together.

@@ -154,7 +154,7 @@ func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err 
 	case choosesRows && o.Rows < 1:
 		return o, exit.Usage("report: -n must be at least 1, not %d", o.Rows)
 	}
-	if !choosesRows && !all && w.Width > 0 {
+	if !choosesRows && !all && !w.Piped() {
 		o.Rows = render.ReportRows
 	}
 	return o, nil

@@ -81,28 +81,32 @@ func runSchedule(
 	p *wiring.Project,
 	verb string,
 	o schedule.Options,
-) (err error) {
-	var changes schedule.Changes
+) error {
 	switch verb {
 	case "show":
-		var written string
-		written, changes, err = schedule.Text(ctx, p, o)
+		written, changes, err := schedule.Text(ctx, p, o)
 		fmt.Fprint(w.Stdout, written)
+		return scheduleResult(w, changes, err)
 	case "install":
-		changes, err = schedule.Install(ctx, p, o)
+		changes, err := schedule.Install(ctx, p, o)
+		return scheduleResult(w, changes, err)
 	case "remove":
-		changes, err = schedule.Remove(ctx, p, o)
-	case "status":
-		status, err := schedule.ReadStatus(ctx, p)
-		if err != nil {
-			return err
-		}
-		hasProblems := render.Schedule(w, status)
-		if hasProblems {
-			return exit.Only(exit.Failed)
-		}
-		return nil
+		changes, err := schedule.Remove(ctx, p, o)
+		return scheduleResult(w, changes, err)
 	}
+	status, err := schedule.ReadStatus(ctx, p)
+	if err != nil {
+		return err
+	}
+	hasProblems := render.Schedule(w, status)
+	if hasProblems {
+		return exit.Only(exit.Failed)
+	}
+	return nil
+}
+
+// scheduleResult prints what was changed, also before an error.
+func scheduleResult(w *term.Env, changes schedule.Changes, err error) error {
 	render.ScheduleChanges(w, changes)
 	return render.ScheduleError(w, err)
 }

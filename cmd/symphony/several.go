@@ -48,7 +48,7 @@ func takesSeveral(w *term.Env, c *cli.Context) bool {
 	if namesSeveral(c) {
 		return true
 	}
-	issues, _, _ := severalArguments(w, c)
+	issues, _, _ := severalArguments(w, c) // the command reports the error
 	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil &&
 		(c.IsSet("filter") || len(issues) > 1)
 }
@@ -124,11 +124,11 @@ func onIssues[C operate.Command](
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		issues, workflow, err := severalArguments(w, c)
-		several := takesSeveral(w, c)
-		w.Verbose = c.Bool("verbose")
 		if err != nil {
 			return err
 		}
+		several := takesSeveral(w, c)
+		w.Verbose = c.Bool("verbose")
 		noun := "ISSUE"
 		if strings.Contains(c.Command.UsageText, "REQUEST") {
 			noun = "REQUEST"
@@ -290,12 +290,16 @@ func onSeveral(
 			return err
 		}
 	}
-	if _, decides := command.(operate.Decision); !decides && chosen.asks {
+	_, decides := command.(operate.Decision)
+	if !decides && chosen.asks {
 		screen.PrintTable("ISSUES", chosen.table)
 	}
-	if len(chosen.targets) == 0 {
+	switch {
+	case len(chosen.targets) == 0 && decides:
+		fmt.Fprintln(w.Stderr, "symphony: no open request matches the filter; nothing was changed")
+	case len(chosen.targets) == 0:
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
-	} else if !agreed {
+	case !agreed:
 		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(chosen.targets))
 		if err := term.Confirm(c.Context, w, question); err != nil {
 			return err
@@ -378,53 +382,64 @@ func (o *choice) add(p view.Named, refs []string) error {
 
 // addTarget adds an issue or a request, of which rows may have the status.
 func (o *choice) addTarget(p view.Named, ref string, rows []view.Row) error {
-	ctx := o.c.Context
-	isRef := func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID }
-	row := text.First(rows, isRef)
-	t := operate.Target{
-		Project: p.Project,
-		Of:      p.Name,
-		Name:    cmp.Or(row.Identifier, ref),
-	}
 	decision, decides := o.command.(operate.Decision)
-	owner, isAgent := agents.ProjectOf(ctx, p.Project, ref)
-	if isAgent && !decides {
+	if decides {
+		o.addRequest(p, ref, decision)
+		return nil
+	}
+	_, isAgent := agents.ProjectOf(o.c.Context, p.Project, ref)
+	if isAgent {
 		return exit.Usage("%s: %s is an agent: name it alone", o.c.Command.Name, ref)
 	}
+	isRef := func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID }
+	row := text.First(rows, isRef)
 	title := row.Title
-	if row.Identifier == "" && !decides && o.asks {
-		issue, err := wiring.FetchIssue(ctx, p.Project, ref)
+	if row.Identifier == "" && o.asks {
+		issue, err := wiring.FetchIssue(o.c.Context, p.Project, ref)
 		if err != nil {
 			return exit.About(o.c.Command.Name+": nothing was changed", err)
 		}
 		title = issue.Title
 	}
-	var request *reconcile.Request
-	if decides {
-		t.Project = owner
-		found, err := requests.Named(ctx, owner, ref, decision.How)
-		if err == nil {
-			request = &found
-			t.Name = found.ID()
-		}
+	o.addOnce(operate.Target{
+		Project: p.Project,
+		Of:      p.Name,
+		Name:    cmp.Or(row.Identifier, ref),
+	}, row.Status.Label(), title)
+	return nil
+}
+
+// addRequest adds a request, and prints it in full if the operator is asked.
+func (o *choice) addRequest(p view.Named, ref string, decision operate.Decision) {
+	owner, _ := agents.ProjectOf(o.c.Context, p.Project, ref)
+	found, err := requests.Named(o.c.Context, owner, ref, decision.How)
+	if err != nil { // the command reports it
+		o.addOnce(operate.Target{Project: owner, Of: p.Name, Name: ref}, "", "")
+		return
 	}
+	isNew := o.addOnce(operate.Target{Project: owner, Of: p.Name, Name: found.ID()}, "", "")
+	if isNew && o.asks {
+		render.RequestHead(o.w, found)
+		render.Request(o.w, found)
+	}
+}
+
+// addOnce adds a target, with its status and title for the table. It returns false if the
+// target is there already.
+func (o *choice) addOnce(target operate.Target, status, title string) bool {
 	isSame := func(other operate.Target) bool {
-		return other.Project.StateDir == t.Project.StateDir && strings.EqualFold(other.Name, t.Name)
+		return other.Project.StateDir == target.Project.StateDir && strings.EqualFold(other.Name, target.Name)
 	}
 	if slices.ContainsFunc(o.targets, isSame) {
-		return nil
+		return false
 	}
-	o.targets = append(o.targets, t)
-	cells := []string{t.Name, row.Status.Label(), title}
+	o.targets = append(o.targets, target)
+	cells := []string{target.Name, status, title}
 	if o.several {
-		cells = append(cells, p.Name)
+		cells = append(cells, target.Of)
 	}
 	o.table.Add(cells...)
-	if request != nil && o.asks {
-		render.RequestHead(o.w, *request)
-		render.Request(o.w, *request)
-	}
-	return nil
+	return true
 }
 
 // requestsFor returns the ids of the open requests that a decision can answer: a question can

@@ -55,14 +55,14 @@ func versionAction(c *cli.Context, w *term.Env) error {
 	}
 	if w.JSON {
 		w.PrintJSON(versionJSON{
-			b.Version,
-			text.OrNull(b.Commit),
-			text.OrNull(b.Date),
-			b.Modified,
-			runtime.Version(),
-			runtime.GOOS,
-			runtime.GOARCH,
-			text.OrNull(newest),
+			Version:  b.Version,
+			Commit:   text.OrNull(b.Commit),
+			Date:     text.OrNull(b.Date),
+			Modified: b.Modified,
+			Go:       runtime.Version(),
+			OS:       runtime.GOOS,
+			Arch:     runtime.GOARCH,
+			Newest:   text.OrNull(newest),
 		})
 		return nil
 	}

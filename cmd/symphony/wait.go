@@ -44,11 +44,12 @@ func waitCommand(w *term.Env) *cli.Command {
 					Whole:   w.JSON,
 					Status:  func(v detail.Issue) { render.WaitStatus(w, v) },
 				})
-				if late := new(exit.Only); err != nil && !errors.As(err, late) {
+				_, isLate := errors.AsType[exit.Only](err)
+				if err != nil && !isLate {
 					return err
 				}
 				render.WaitEnd(w, v)
-				if err != nil {
+				if isLate {
 					return err
 				}
 				return waitCode(v)

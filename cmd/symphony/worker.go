@@ -13,10 +13,12 @@ func workerCommand(w *term.Env) *cli.Command {
 		Hidden: true,
 		Usage:  "carry out one run (started by a pass)",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name: "run",
-			}, &cli.StringFlag{Name: "state-dir"}, &cli.StringFlag{Name: "workflow"},
-			&cli.StringFlag{Name: "slot"}, &cli.StringFlag{Name: "model"}, &cli.BoolFlag{Name: "end"},
+			&cli.StringFlag{Name: "run"},
+			&cli.StringFlag{Name: "state-dir"},
+			&cli.StringFlag{Name: "workflow"},
+			&cli.StringFlag{Name: "slot"},
+			&cli.StringFlag{Name: "model"},
+			&cli.BoolFlag{Name: "end"},
 		},
 		Action: func(c *cli.Context) error {
 			return worker.Run(c.Context, w.Environment(), w.Stderr, worker.Options{
