@@ -147,9 +147,15 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	read.Stdin = objects
 	out, in := io.Pipe()
 	read.Stdout = in
-	go func() { in.CloseWithError(l.run(read)) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		in.CloseWithError(l.run(read))
+	}()
 	list, err = readPointers(bufio.NewReader(out))
-	return list, errors.Join(err, out.Close())
+	err = errors.Join(err, out.Close())
+	<-ended // by the end of its output, if there are more pointers than are read
+	return list, err
 }
 
 // inCommit returns the pointers that are in the last commit, each with one of its paths there.
