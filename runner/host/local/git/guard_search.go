@@ -407,49 +407,63 @@ func absolute(dir, path string) string {
 func (g *Guard) treeHooks(
 	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,
 ) (reasons []string, err error) {
-	writable := func(path string) bool {
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			real = path
-		}
-		isGuarded := func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), real) }
-		if slices.ContainsFunc(s.Dirs, isGuarded) {
-			return false
-		}
-		isUnder := func(dir string) bool { return paths.Reaches(dir, real) }
-		return isUnder(g.Tree) || slices.ContainsFunc(g.Temp, isUnder) || reaches(real)
+	isOpen := func(path string) bool { return g.isOpen(path, s.Dirs, reaches) }
+	setting, err := g.hooksPath(ctx, env)
+	if err != nil {
+		return nil, err
 	}
-	// The setting as git sees it in hooks, with the account's configuration. Reading it runs
-	// no program.
-	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
-	cmd.Dir = g.Tree
-	cmd.Env = env
-	cmd.WaitDelay = time.Second
-	var out Answer
-	cmd.Stdout = &out
-	_, err = Run(cmd, maxMemory)
-	isUnset := Exited(err)
-	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
-	if err != nil && !isUnset && !isMissing {
-		return nil, fmt.Errorf("read core.hooksPath: %w", err)
-	}
-	value := strings.TrimRight(out.String(), "\n")
-	if value != "" && writable(absolute(g.Tree, value)) {
-		reasons = append(reasons, "core.hooksPath is "+value)
+	if setting != "" && isOpen(absolute(g.Tree, setting)) {
+		reasons = append(reasons, "core.hooksPath is "+setting)
 	}
 	for reason, path := range others {
-		if writable(path) {
+		if isOpen(path) {
 			reasons = append(reasons, reason)
 		}
 	}
 	for dir, list := range s.Files {
 		for path, e := range list {
 			name := strings.TrimPrefix(path, dir+"/")
-			if e.isLink() && strings.HasPrefix(name, "hooks") && writable(path) {
+			if e.isLink() && strings.HasPrefix(name, "hooks") && isOpen(path) {
 				reasons = append(reasons, name+" leads to "+string(e.Data))
 			}
 		}
 	}
 	slices.Sort(reasons)
 	return reasons, ctx.Err()
+}
+
+// isOpen reports whether an agent can write a file or directory and Undo does not restore it:
+// hooks in the git directories dirs are restored.
+func (g *Guard) isOpen(path string, dirs []string, reaches func(string) bool) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		real = path
+	}
+	isGuarded := func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), real) }
+	if slices.ContainsFunc(dirs, isGuarded) {
+		return false
+	}
+	isUnder := func(dir string) bool { return paths.Reaches(dir, real) }
+	return isUnder(g.Tree) || slices.ContainsFunc(g.Temp, isUnder) || reaches(real)
+}
+
+// hooksPath returns the setting core.hooksPath as git sees it in hooks, with the account's
+// configuration; empty if it is not set, or git is missing. To read it runs no program.
+func (g *Guard) hooksPath(ctx context.Context, env []string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
+	cmd.Dir = g.Tree
+	cmd.Env = env
+	cmd.WaitDelay = time.Second
+	var out Answer
+	cmd.Stdout = &out
+	_, err := Run(cmd, maxMemory)
+	isUnset := Exited(err)
+	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+	if isUnset || isMissing {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read core.hooksPath: %w", err)
+	}
+	return strings.TrimRight(out.String(), "\n"), nil
 }
