@@ -67,7 +67,13 @@ func Unsaved(
 	if !ok {
 		return "", nil
 	}
-	u := unsavedSearch{top: top, origin: origin, deleted: []string{top}}
+	u := unsavedSearch{
+		top:     top,
+		origin:  origin,
+		ignored: ignored,
+		deleted: []string{top},
+		judged:  map[string]bool{},
+	}
 	for _, also := range alsoDeleted {
 		real, ok, err := resolveDir(also)
 		if err != nil || !ok {
@@ -76,36 +82,24 @@ func Unsaved(
 		u.deleted = append(u.deleted, real)
 	}
 	trees, bare, pipes, unread := findRepositories(ctx, top)
-	bare = slices.DeleteFunc(bare, func(dir string) bool {
-		return slices.ContainsFunc(trees, func(tree string) bool { return paths.Inside(tree, dir) })
-	})
-	judged := map[string]bool{} // git directories
-	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(ctx, tree, Clone{Ignored: ignored})
-		if err != nil || !ok {
-			u.report(tree, "a repository that can't be read")
-			continue
-		}
-		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r, pipes)...)...)
-		judged[r.gitDir] = true
-		judged[r.common] = true
-		// a linked worktree can contain modules, too
-		for _, name := range []string{"modules", "worktrees"} {
-			_, modules, _, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
-			bare = append(bare, modules...)
-			unread = unread || missed
-		}
-		_ = r.close() // a temporary directory
+	u.pipes = pipes
+	u.unread = unread
+	isOutside := func(dir string) bool {
+		return !slices.ContainsFunc(trees, func(tree string) bool { return paths.Inside(tree, dir) })
 	}
-	for _, dir := range bare[:min(len(bare), maxRepositories)] {
-		if !judged[dir] {
+	u.bare = text.Filter(bare, isOutside)
+	for _, tree := range trees[:min(len(trees), maxRepositories)] {
+		u.repository(ctx, tree)
+	}
+	for _, dir := range u.bare[:min(len(u.bare), maxRepositories)] {
+		if !u.judged[dir] {
 			u.bareRepository(ctx, dir)
 		}
 	}
-	if max(len(trees), len(bare)) > maxRepositories {
+	if max(len(trees), len(u.bare)) > maxRepositories {
 		u.found = append(u.found, "more repositories than are examined")
 	}
-	if unread {
+	if u.unread {
 		u.found = append(u.found, "folders that can't be read")
 	}
 	u.outside(ctx, known)
@@ -113,6 +107,25 @@ func Unsaved(
 		return fmt.Sprintf("work that can't be listed within %s", unsavedTimeout), nil
 	}
 	return strings.Join(u.found, ", "), u.items
+}
+
+// repository reports the work in a repository with a work tree, and adds its modules to the
+// git directories to examine. A linked worktree can contain modules, too.
+func (u *unsavedSearch) repository(ctx context.Context, tree string) {
+	r, ok, err := openToCompare(ctx, tree, Clone{Ignored: u.ignored})
+	if err != nil || !ok {
+		u.report(tree, "a repository that can't be read")
+		return
+	}
+	defer func() { _ = r.close() }() // a temporary directory
+	u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r)...)...)
+	u.judged[r.gitDir] = true
+	u.judged[r.common] = true
+	for _, name := range []string{"modules", "worktrees"} {
+		_, modules, _, unread := findRepositories(ctx, filepath.Join(r.gitDir, name))
+		u.bare = append(u.bare, modules...)
+		u.unread = u.unread || unread
+	}
 }
 
 // bareRepository reports the commits in a git directory without a work tree.
@@ -134,8 +147,13 @@ func (u *unsavedSearch) bareRepository(ctx context.Context, dir string) {
 // unsavedSearch collects the unsaved work of a workspace.
 type unsavedSearch struct {
 	top     string
-	origin  string   // the present address of the remote origin; empty if it is not known
-	deleted []string // directories, top among them
+	origin  string          // the present address of the remote origin; empty if it is not known
+	ignored string          // the file with the patterns that the agent's git ignores
+	deleted []string        // directories, top among them
+	pipes   []string        // see findRepositories
+	bare    []string        // git directories without a work tree, and those of modules
+	judged  map[string]bool // git directories that were examined with their work tree
+	unread  bool            // some directories could not be searched
 	found   []string
 	items   []string
 }
@@ -284,9 +302,9 @@ func isBare(dir string) bool {
 }
 
 // changes counts the files with uncommitted changes, as text; empty if there are none.
-func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) []string {
+func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {
 	const unlisted = "changes that git can't list"
-	if slices.ContainsFunc(pipes, func(pipe string) bool { return paths.Inside(r.tree, pipe) }) {
+	if slices.ContainsFunc(u.pipes, func(pipe string) bool { return paths.Inside(r.tree, pipe) }) {
 		return []string{unlisted}
 	}
 	if err := r.showHidden(ctx); err != nil {
