@@ -87,7 +87,8 @@ func (c *Client) renamedState(in toolCall, body map[string]json.RawMessage) []st
 	return []string{name}
 }
 
-// columnsIn returns the columns of the board that a change of the issue's item names.
+// columnsIn returns the columns of the board that a change of the issue's item names. A column
+// that the board does not have counts as a state of its id.
 func (c *Client) columnsIn(ctx context.Context, fields json.RawMessage) ([]string, error) {
 	var list []struct {
 		ID    json.Number     `json:"id"`
@@ -103,8 +104,9 @@ func (c *Client) columnsIn(ctx context.Context, fields json.RawMessage) ([]strin
 		if f.ID.String() != fmt.Sprint(board.field.ID) {
 			continue
 		}
-		column := text.First(board.field.Options, func(o option) bool { return textOf(f.Value) == o.ID })
-		states = append(states, cmp.Or(column.Name, "open"))
+		id := textOf(f.Value) // empty for null, which takes the issue out of its column
+		column := text.First(board.field.Options, func(o option) bool { return id == o.ID })
+		states = append(states, cmp.Or(column.Name, id, "open"))
 	}
 	return states, nil
 }
@@ -116,12 +118,16 @@ func textOf(raw json.RawMessage) string {
 	return s
 }
 
-// labelNames are the names in a body: a list, or an object with a list, of texts or of objects
-// with a name.
+// labelNames are the names in a body: a single text, or a list of texts or of objects with a
+// name; or an object with either.
 func labelNames(raw string) []string {
 	var object struct{ Labels json.RawMessage }
 	if json.Unmarshal([]byte(raw), &object) == nil {
 		raw = string(object.Labels)
+	}
+	single := textOf(json.RawMessage(raw))
+	if single != "" {
+		return []string{single}
 	}
 	var list []json.RawMessage
 	_ = json.Unmarshal([]byte(raw), &list) // GitHub refuses any other form

@@ -503,6 +503,28 @@ func TestToolInRepositoryCalledIssues(t *testing.T) {
 	}
 }
 
+// However the labels of an issue are written, a label that is a state is a move.
+func TestToolMovesByLabels(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.StateLabels = []string{"Todo", "Human Review"} })
+	s.add(githubtest.Issue{Labels: []string{"Todo"}})
+	tool := Tool(s.client())
+	for _, call := range []struct{ method, body, want string }{
+		{"PUT", `"Human Review"`, "Human Review"},
+		{"PUT", `["human review"]`, "Human Review"},
+		{"PUT", `{"labels": "Human Review"}`, "Human Review"},
+		{"PUT", `{"labels": ["bug", "Human Review"]}`, "Human Review"},
+		{"PUT", `{"labels": [{"name": "Human Review"}]}`, "Human Review"},
+		{"PUT", `{"labels": []}`, "open"},
+		{"POST", `["Human Review"]`, "Todo"},
+		{"DELETE", "null", "open"},
+	} {
+		args := fmt.Sprintf(`{"method": %q, "path": "/repos/%s/issues/1/labels", "body": %s}`,
+			call.method, testRepo, call.body)
+		states := test.Must(tool.MovesTo(t.Context(), reconcile.Issue{ID: "1"}, json.RawMessage(args)))
+		test.Equal(t, call.method+" "+call.body, states, []string{call.want})
+	}
+}
+
 // The agent moves its issue on GitHub's own board by the item that prompts have, and no other.
 func TestToolMovesOnBoard(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
@@ -545,6 +567,17 @@ func TestToolMovesOnBoard(t *testing.T) {
 			call("PATCH", fmt.Sprint("items/", found[id].NativeRef["item"]), done).Success,
 			allowed,
 		)
+	}
+	for value, want := range map[string]string{
+		fmt.Sprintf("%q", fields.Body[0].Options[1].ID): "Done",
+		`"f00"`: "f00",
+		"null":  "open",
+	} {
+		args := fmt.Sprintf(`{"method": "PATCH", "path": "/orgs/acme/projectsV2/4/items/%v", `+
+			`"body": {"fields": [{"id": %d, "value": %s}]}}`,
+			found["1"].NativeRef["item"], fields.Body[0].ID, value)
+		states := test.Must(tool.MovesTo(t.Context(), found["1"], json.RawMessage(args)))
+		test.Equal(t, "states after "+value, states, []string{want})
 	}
 	after := test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	test.Equal(t, "columns", after["1"].State+" "+after["2"].State, "Done Todo")
