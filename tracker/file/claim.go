@@ -21,61 +21,95 @@ const (
 	renewed  = time.Hour
 )
 
-// Claim records in a folder of issues the account whose passes start runs for them, by the
-// directory of its projects' states. Projects of the same account know of each other's runs;
-// another account is refused for a day after the last pass of this account. dryRun only
-// checks. A folder that the account cannot write gets no record.
-func Claim(ctx context.Context, folder, account string, now time.Time, dryRun bool) error {
+// CheckClaim returns an error if another account's passes start runs for the issues in a
+// folder: if the folder has its record, which is younger than a day. An account is named by the
+// directory of its projects' states, and projects of the same account know of each other's runs.
+func CheckClaim(ctx context.Context, folder, account string, now time.Time) error {
 	t := &tracker{Options: Options{Path: folder}}
 	unlock, err := t.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	root, err := os.OpenRoot(folder)
+	_, err = claimAge(folder, account, now)
+	return err
+}
+
+// Claim is CheckClaim, and records the account in the folder. A folder that the account cannot
+// write gets no record.
+func Claim(ctx context.Context, folder, account string, now time.Time) error {
+	t := &tracker{Options: Options{Path: folder}}
+	unlock, err := t.lock(ctx)
 	if err != nil {
-		return unreadable(folder, err)
+		return err
 	}
-	defer root.Close()
-	name := filepath.Join(claimDir, "account")
-	owner, info, err := readFile(root, name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unreadable(filepath.Join(folder, name), err)
+	defer unlock()
+	age, err := claimAge(folder, account, now)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		age := now.Sub(info.ModTime())
-		isOurs := string(owner) == account
-		if isOurs && age < renewed {
-			return nil
-		}
-		if !isOurs && age < claimed {
-			return reconcile.NewError(
-				"project_conflict",
-				fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
-				"let one account run the passes; a day after the last pass of one another may start, "+
-					"or at once without "+filepath.Join(folder, name),
-			)
-		}
-	}
-	if dryRun || unix.Access(folder, unix.W_OK) != nil {
+	if age < renewed || unix.Access(folder, unix.W_OK) != nil {
 		return nil
 	}
-	if err := root.MkdirAll(claimDir, 0o755); err != nil {
-		return t.unwritable(name, err.Error())
-	}
-	ignore := filepath.Join(claimDir, ".gitignore")
-	if err := root.WriteFile(ignore, []byte("*\n"), 0o644); err != nil {
-		return t.unwritable(name, err.Error())
-	}
-	if err := durable.WriteFile(filepath.Join(folder, name), []byte(account), 0o644); err != nil {
-		return t.unwritable(name, err.Error())
+	if err := writeClaim(folder, account); err != nil {
+		return t.unwritable(claimFile, reason(err))
 	}
 	return nil
 }
 
+// claimFile is the record in the folder of issues.
+var claimFile = filepath.Join(claimDir, "account")
+
+// claimAge returns the age of the account's own record, or a day if there is none. It returns an
+// error while another account's record counts.
+func claimAge(folder, account string, now time.Time) (time.Duration, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return 0, unreadable(folder, err)
+	}
+	defer root.Close()
+	owner, info, err := readFile(root, claimFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return claimed, nil
+	}
+	path := filepath.Join(folder, claimFile)
+	if err != nil {
+		return 0, unreadable(path, err)
+	}
+	age := now.Sub(info.ModTime())
+	if string(owner) == account {
+		return age, nil
+	}
+	if age >= claimed {
+		return claimed, nil
+	}
+	return 0, reconcile.NewError(
+		"project_conflict",
+		fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
+		"let one account run the passes; a day after the last pass of one another may start, "+
+			"or at once without "+path,
+	)
+}
+
+// writeClaim writes the record of an account, in a directory that git ignores.
+func writeClaim(folder, account string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(claimDir, 0o755); err != nil {
+		return err
+	}
+	if err := root.WriteFile(filepath.Join(claimDir, ".gitignore"), []byte("*\n"), 0o644); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(folder, claimFile), []byte(account), 0o644)
+}
+
 // Unclaim removes the record of an account.
 func Unclaim(folder, account string) error {
-	owner, err := os.ReadFile(filepath.Join(folder, claimDir, "account"))
+	owner, err := os.ReadFile(filepath.Join(folder, claimFile))
 	if err != nil || string(owner) != account {
 		return nil //nolint:nilerr // there is nothing of this account
 	}

@@ -102,7 +102,11 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 	if folder == "" || !Exists(folder) {
 		return nil
 	}
-	return file.Claim(ctx, folder, paths.Real(StateHome(p.Env)), p.Env.Now(), to == toCheck)
+	account := paths.Real(StateHome(p.Env))
+	if to == toCheck {
+		return file.CheckClaim(ctx, folder, account, p.Env.Now())
+	}
+	return file.Claim(ctx, folder, account, p.Env.Now())
 }
 
 // issueFolder returns the folder of the issues without links, empty if the tracker is none. It
