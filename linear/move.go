@@ -74,18 +74,26 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if err != nil || !in.mutates() {
 		return nil, nil //nolint:nilerr // the call itself refuses such arguments
 	}
-	moves := []string{"issueUpdate", "issueBatchUpdate", "issueArchive", "issueDelete"}
-	fields := text.Filter(in.rootFields(), func(f string) bool { return slices.Contains(moves, f) })
-	if len(fields) == 0 {
+	var states []string
+	isUpdate := false
+	for _, field := range in.rootFields() {
+		switch field {
+		case "issueUpdate", "issueBatchUpdate":
+			isUpdate = true
+		case "issueArchive", "issueDelete":
+			states = append(states, field)
+		}
+	}
+	if !isUpdate && states == nil {
 		return nil, nil
 	}
 	if !in.names(issue.ID) && !in.names(issue.Identifier) { // it changes other issues
 		return nil, nil
 	}
-	leaves := takenAway().FindString(in.unescaped())
-	states := text.Filter(append(fields, leaves), func(f string) bool {
-		return f != "" && !strings.HasSuffix(f, "Update")
-	})
+	left := takenAway().FindString(in.unescaped())
+	if left != "" {
+		states = append(states, left)
+	}
 	ids, isComplete := in.stateIDs()
 	if !isComplete {
 		return append(states, "stateId"), nil

@@ -363,6 +363,9 @@ func (c *Client) noPlace(what, called string, asked []string, existing []reconci
 	}
 	shown := text.Unique(text.Map(near, func(n string) string { return label[n] }))
 	hint += strings.Join(shown[:min(5, len(shown))], ", ")
+	if len(shown) > 5 {
+		hint += " and others"
+	}
 	if len(shown) == 0 {
 		hint = "the user of the key can see no " + what + ": check the key"
 	}

@@ -351,3 +351,17 @@ func TestVerifyRejected(t *testing.T) {
 		[]bool{true, false},
 	)
 }
+
+// The hint of a mistyped project names five, and says if there are more.
+func TestHintNamesSomeProjects(t *testing.T) {
+	for count, others := range map[int]bool{5: false, 6: true} {
+		var projects []lineartest.SeedProject
+		for n := range count {
+			projects = append(projects, lineartest.SeedProject{Name: fmt.Sprint("Plan ", n), SlugID: fmt.Sprint("s", n)})
+		}
+		s := seeded(t, lineartest.Seed{Projects: projects})
+		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = "quite-another-word" })
+		hint := wantCode(t, test.Err(c.Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found").Hint
+		test.Equal(t, hint, strings.HasSuffix(hint, " and others"), others)
+	}
+}
