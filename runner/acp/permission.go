@@ -44,16 +44,23 @@ func (s *Session) reply(id json.RawMessage, answer wire.Object, sent func()) {
 // may mean the opposite.
 func (s *Session) choose(id json.RawMessage, options []permissionOption, sent func(), kinds ...string) bool {
 	outcome := wire.Object{"outcome": "cancelled"}
-	found := false
-	for _, kind := range kinds {
-		at := slices.IndexFunc(options, func(o permissionOption) bool { return o.Kind == kind })
-		if at >= 0 && !found {
-			outcome = wire.Object{"outcome": "selected", "optionId": options[at].OptionID}
-			found = true
-		}
+	option, isOffered := offered(options, kinds)
+	if isOffered {
+		outcome = wire.Object{"outcome": "selected", "optionId": option}
 	}
 	s.reply(id, wire.Object{"result": wire.Object{"outcome": outcome}}, sent)
-	return found
+	return isOffered
+}
+
+// offered returns the id of the first option of the first kind that is offered.
+func offered(options []permissionOption, kinds []string) (id string, found bool) {
+	for _, kind := range kinds {
+		at := slices.IndexFunc(options, func(o permissionOption) bool { return o.Kind == kind })
+		if at >= 0 {
+			return options[at].OptionID, true
+		}
+	}
+	return "", false
 }
 
 // servePermission answers session/request_permission according to the policy, or passes it to
