@@ -35,7 +35,7 @@ type launcher struct {
 	free      bool   // the run is that of an agent without an issue
 	dir       string // the run's directory
 	stderr    string // the name of the file there with the agent's stderr
-	flags     string // additional arguments of codex.command, for a shell
+	flags     string // additional arguments of the command, for a shell
 }
 
 func (j *job) newLauncher() *launcher {
@@ -70,8 +70,8 @@ type agentProcess struct {
 	drained chan struct{} // closed when stderr is read to its end
 	ready   chan struct{} // closed when session is set
 	gone    chan struct{} // closed when the session ends
-	started []string      // the environment that codex.command was started with
-	environ []string      // the environment of codex; set when codex first answers
+	started []string      // the environment that the command was started with
+	environ []string      // the environment of the agent; set when it first answers
 
 	mu     sync.Mutex
 	before []reconcile.Process // descendants of the agent when the turn started
@@ -152,9 +152,9 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// launch starts codex.command in the workspace (specification 10.1). Only the worker holds the
-// other end of its stdin, so that the agent exits when the worker dies. options is called
-// before the session of the process is set.
+// launch starts the agent's command in the workspace (specification 10.1). Only the worker
+// holds the other end of its stdin, so that the agent exits when the worker dies. options is
+// called before the session of the process is set.
 func (l *launcher) launch(
 	ctx context.Context,
 	options func(*agentProcess) agent.Options,
@@ -273,14 +273,15 @@ func (g *agentProcess) drain() {
 	}
 }
 
-// readEnviron reads the environment of the running codex. If the system does not show it,
-// readEnviron uses the environment that codex was started with.
+// readEnviron reads the environment of the running agent. If the system does not show it,
+// readEnviron uses the environment that the agent was started with.
 func (g *agentProcess) readEnviron(ctx context.Context) {
-	// The processes of codex.command: codex may run below a wrapper.
+	// The processes of the command: the agent may run below a wrapper.
 	environ, err := g.child.Environ(ctx)
 	warn(
 		g.log,
-		"the agent's environment can't be read: secrets that only codex.command sets are not redacted",
+		"the agent's environment can't be read: secrets that only "+g.site.Config.Agent.CommandKey+
+			" sets are not redacted",
 		err,
 	)
 	g.environ = environ
@@ -503,11 +504,11 @@ func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 	}
 }
 
-// end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing
-// stdin, which makes codex exit; SIGTERM; SIGKILL. The signals go to the process group. A
-// program that did not answer may not be codex, but for example a login profile or a package
-// manager: it gets SIGTERM at once and more time, because a lock that it leaves would delay
-// later runs.
+// end ends the agent in steps: an interrupt of the turn, so that the thread can be resumed;
+// closing stdin, which makes the agent exit; SIGTERM; SIGKILL. The signals go to the process
+// group. A program that did not answer may not be the agent, but for example a login profile
+// or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves
+// would delay later runs.
 func (g *agentProcess) end(ctx context.Context) {
 	if g == nil {
 		return

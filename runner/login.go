@@ -85,7 +85,7 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 		return q, err
 	}
 	withheld := s.site.Config.Withheld(slices.Concat(s.site.Env, profile.Set))
-	env := s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
+	env := s.site.Config.AfterLogin(s.agentEnv(), profile, withheld)
 	if s.site.Config.Sandbox != nil {
 		env = s.boxEnv(env)
 	}
@@ -146,7 +146,8 @@ func (s *shell) boxEnv(env []string) []string {
 	})
 }
 
-func (s *shell) codexEnv() []string {
+// agentEnv returns the environment of the agent before the login profile changes it.
+func (s *shell) agentEnv() []string {
 	if s.site.Config.Sandbox != nil {
 		return s.site.Config.BoxEnv(s.site.Env, s.runID, *s.site.space)
 	}
@@ -178,8 +179,9 @@ func (s *shell) makeHome(ctx context.Context) error {
 	return err
 }
 
-// LaunchRequest asks which program codex.command starts in an environment. Besides workspaces,
-// which are below root, an agent can write directories that the workflow opens to it.
+// LaunchRequest asks which program the agent's command starts in an environment. Besides
+// workspaces, which are below root, an agent can write directories that the workflow opens to
+// it.
 func (c Config) LaunchRequest(env []string, root string) host.LaunchRequest {
 	_, opened := c.AgentWrites()
 	return host.LaunchRequest{
@@ -191,7 +193,7 @@ func (c Config) LaunchRequest(env []string, root string) host.LaunchRequest {
 }
 
 // refuseLauncher returns agent_command_unsafe if files that an agent can write decide which
-// program codex.command starts. It is the fault of a single issue: an agent that leaves such
+// program its command starts. It is the fault of a single issue: an agent that leaves such
 // files must not keep other issues from starting.
 func (s *shell) refuseLauncher(ctx context.Context) error {
 	if s.site.Config.TrustLauncher {
@@ -201,7 +203,7 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := s.site.Config.AfterLogin(s.codexEnv(), profile, nil)
+	env := s.site.Config.AfterLogin(s.agentEnv(), profile, nil)
 	q := s.site.Config.LaunchRequest(env, s.site.space.Root)
 	q.Dir = s.site.space.Path
 	l, err := s.site.Machine.Launcher(ctx, q)

@@ -95,7 +95,7 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 	space := *h.job.site.space
 	open := h.job.site.Config.Config
 	open.PassEnv = nil // not passed on, because secret values would appear on a command line
-	config, err := open.ThreadConfig(ctx, h.Here.Machine, h.ID, space, h.job.shell.codexEnv())
+	config, err := open.ThreadConfig(ctx, h.Here.Machine, h.ID, space, h.job.shell.agentEnv())
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,14 @@ import (
 // openedThread is the thread of a run.
 type openedThread struct {
 	id          string
-	home        string // where codex stores it
+	home        string // where the agent stores it
 	permissions string // the name of the permission profile of its turns; "" for none
 
 	resumed bool // an earlier run worked on it
 	worked  bool // an earlier run worked in this workspace
 	// replaces is set for a new thread if the issue already had a thread before.
 	replaces bool
-	// elsewhere is set if the issue's last thread is in another codex home.
+	// elsewhere is set if the issue's last thread is in another home, or another agent's.
 	elsewhere bool
 	// last is the last run on that thread, nil if it is not elsewhere or no longer stored.
 	last *reconcile.Run
@@ -152,7 +152,7 @@ func (o *threadOpener) reopenThread(
 	return openedThread{id: id, worked: true, replaces: true}, err
 }
 
-// openThread resumes the thread of this workspace in this codex home, or starts a new thread.
+// openThread resumes the thread of this workspace in this home, or starts a new thread.
 // With an error it returns the thread that could not be resumed.
 func (o *threadOpener) openThread(
 	ctx context.Context,
@@ -175,7 +175,7 @@ func (o *threadOpener) openThread(
 			return openedThread{}, err
 		}
 		o.log.Info(
-			"the issue's last thread is in another codex home",
+			"the issue's last thread is in another codex home, or another agent's",
 			"thread_id", newest.ID,
 			"its_home", newest.CodexHome,
 			"home", home,

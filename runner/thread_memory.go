@@ -23,15 +23,15 @@ type threadMemory struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	home string // where codex stores the thread
+	home string // where the agent stores the thread
 
 	mu      sync.Mutex
 	seen    reconcile.LastSeen // the part of the issue that the thread knows
-	pending *pendingUpdate     // replaces seen once codex accepts the next turn
+	pending *pendingUpdate     // replaces seen once the agent accepts the next turn
 }
 
 // pendingUpdate is a thread's knowledge of its issue after the text of a turn. It is stored
-// when codex accepts the turn.
+// when the agent accepts the turn.
 type pendingUpdate struct {
 	seen     reconcile.LastSeen
 	answers  []reconcile.Request
@@ -74,14 +74,14 @@ func (m *threadMemory) knows() reconcile.LastSeen {
 	return m.seen
 }
 
-// isAccepted reports whether codex accepted the text of the turn.
+// isAccepted reports whether the agent accepted the text of the turn.
 func (m *threadMemory) isAccepted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pending == nil
 }
 
-// propose notes what the thread knows once codex accepts the next turn.
+// propose notes what the thread knows once the agent accepts the next turn.
 func (m *threadMemory) propose(seen reconcile.LastSeen, u agent.Update) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

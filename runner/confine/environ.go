@@ -30,8 +30,8 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
-	// Model and Effort are codex.model and codex.effort; "" for the settings of the codex
-	// home.
+	// Model and Effort are agent.model and agent.effort, or for codex codex.model and
+	// codex.effort; "" for the settings of the agent's home.
 	Model, Effort string
 	// AgentHome is the codex home of agents, which shares the login of LoginHome, the
 	// operator's. Empty if agents have the operator's home itself (codex.inherit).
