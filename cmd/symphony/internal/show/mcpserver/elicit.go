@@ -157,7 +157,7 @@ func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 }
 
 // parseState returns when the host was asked by inputRequired, and how often in this call;
-// zeros if it was not: any answer is then late.
+// zeros if it was not.
 func parseState(req *mcp.CallToolRequest) (at int64, round int) {
 	_, _ = fmt.Sscanf(req.Params.RequestState, "%d.%d", &at, &round)
 	return at, round
@@ -165,8 +165,11 @@ func parseState(req *mcp.CallToolRequest) (at int64, round int) {
 
 // takeAnswers carries out the host's answers to inputRequired.
 func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) {
-	at, _ := parseState(req)
-	took := time.Since(time.UnixMilli(at))
+	at, round := parseState(req)
+	took := time.Duration(0) // a host that was not asked asked no person
+	if round > 0 {
+		took = time.Since(time.UnixMilli(at))
+	}
 	for id, response := range req.Params.InputResponses {
 		agent, number := reconcile.RequestRef(id)
 		r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)

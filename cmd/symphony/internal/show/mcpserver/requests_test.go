@@ -463,6 +463,18 @@ func answerLate(t *testing.T, protocol string, timeout time.Duration) bool {
 	return true
 }
 
+// An approval that no result of a call asked for is not taken for the decision of a person.
+func TestUnaskedApproval(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.asks(install, time.Hour)
+	e := newElicitor(m.state, slog.New(slog.DiscardHandler), "")
+	e.takeAnswers(t.Context(), &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{
+		InputResponses: mcp.InputResponseMap{"one.1": &mcp.ElicitResult{Action: "accept"}},
+	}})
+	test.Equal(t, "open requests", len(test.Must(m.state.Requests(t.Context()))), 1)
+}
+
 // An answer that comes after the death of the agent's worker changes nothing, and the host is
 // told.
 func TestHostAnswersDeadAgent(t *testing.T) {
