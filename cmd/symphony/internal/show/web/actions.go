@@ -315,9 +315,11 @@ func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 		Operations:  []string{"poll", "reconcile"},
 	}
 	for _, target := range projects {
-		if !s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) {
-			out.Coalesced = false
+		coalesced, err := s.commands.refresh(context.WithoutCancel(r.Context()), target.Project)
+		if err != nil {
+			return s.answerRefresh(w, r, p.Back, refreshed{}, err)
 		}
+		out.Coalesced = out.Coalesced && coalesced
 	}
 	return s.answerRefresh(w, r, p.Back, out, nil)
 }

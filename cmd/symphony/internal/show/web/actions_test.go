@@ -502,3 +502,12 @@ func TestRefreshCoalesces(t *testing.T) {
 	)
 	test.Equal(t, "how many passes ran", g.ended.Load(), 2)
 }
+
+// A server that is ending begins no pass, and says so.
+func TestRefreshOfEndingServer(t *testing.T) {
+	s := acting(t, nil, "web")
+	s.commands.end()
+	answer := post(s, "/api/v1/refresh", "")
+	test.Equal(t, "the status", answer.Code, http.StatusServiceUnavailable)
+	test.Contains(t, "the answer", answer.Body.String(), "the server is ending")
+}

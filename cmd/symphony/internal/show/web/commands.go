@@ -59,7 +59,7 @@ func newCommands() *commands {
 // run carries out an order, also when the client ends before.
 func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	if !c.begin() {
-		return outcome{}, reconcile.NewError("busy", "the server is ending", "run "+o.String())
+		return outcome{}, serverEnds(o)
 	}
 	defer c.running.Done()
 	select {
@@ -74,6 +74,11 @@ func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome
 			"try again",
 		)
 	}
+}
+
+// serverEnds is the error of an order that comes too late.
+func serverEnds(o order) error {
+	return reconcile.NewError("busy", "the server is ending", "run "+o.String())
 }
 
 // begin counts a command that end waits for. It returns false if the server is ending.
@@ -107,15 +112,17 @@ func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome,
 
 // refresh asks for a pass of the project. At most one pass is under way and one follows, which
 // sees all changes until then. It returns true if a following pass was already asked for.
-func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bool) {
+func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed || c.passes[p.StateDir] == 2:
-		return true
+	case c.closed:
+		return false, serverEnds(passOrder{})
+	case c.passes[p.StateDir] == 2:
+		return true, nil
 	case c.passes[p.StateDir] == 1:
 		c.passes[p.StateDir] = 2
-		return false
+		return false, nil
 	}
 	c.passes[p.StateDir] = 1
 	c.running.Go(func() {
@@ -125,7 +132,7 @@ func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bo
 			_, _ = c.do(ctx, p, passOrder{})
 		}
 	})
-	return false
+	return false, nil
 }
 
 // another reports whether another pass of the project was asked for during a pass that just
