@@ -127,6 +127,7 @@ type printer struct {
 	// with Tail.
 	held   []func()
 	holds  bool
+	texts  int      // lines of the present log, if it is not the events
 	asked  []string // the ids of the requests that were printed
 	newest bool     // the run is the newest of the issue
 	// status is the last line on the terminal. It names what runs now, and the next output
@@ -239,8 +240,14 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 // printRun prints a run's log and, after the events, how the run ended: a run that failed
 // early left no events.
 func (pr *printer) printRun(ctx context.Context, runID string) error {
-	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
+	if err := pr.printLog(ctx, runID); err != nil {
 		return err
+	}
+	if pr.o.File != "" && pr.texts == 0 && !pr.o.Follow {
+		pr.noteEmpty()
+	}
+	if pr.o.Raw || pr.o.File != "" {
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	run, err := pr.db.Runs.Find(ctx, runID)
@@ -287,16 +294,8 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	switch {
 	case pr.o.File != "":
 		f.Path = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File)
-		lines := 0
-		show = func(line []byte) {
-			lines++
-			pr.printText(line)
-		}
-		defer func() {
-			if lines == 0 && !pr.o.Follow {
-				pr.noteEmpty()
-			}
-		}()
+		pr.texts = 0
+		show = pr.printText
 	case pr.o.Raw:
 		show = pr.printRaw
 	}
@@ -468,6 +467,7 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 
 // printText prints a line of a log other than the events.
 func (pr *printer) printText(line []byte) {
+	pr.texts++
 	visible := text.Visible(string(line))
 	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }

@@ -300,7 +300,11 @@ const verifyLines = 20
 
 // printOutput prints the last lines of the output of verify.
 func printOutput(w *term.Env, output string) {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
+	output = strings.TrimSpace(output)
+	if output == "" {
+		return
+	}
+	lines := strings.Split(output, "\n")
 	for _, line := range lines[max(0, len(lines)-verifyLines):] {
 		printField(w, more(w, "output"), line)
 	}

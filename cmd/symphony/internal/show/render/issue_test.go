@@ -35,3 +35,10 @@ func TestMessageOfRunningIssue(t *testing.T) {
 	printLog(w, v)
 	test.Lacks(t, "the message of an ended run", page.String(), "all of it")
 }
+
+// A command of verify that printed nothing adds no empty line.
+func TestNoOutputOfVerify(t *testing.T) {
+	var out strings.Builder
+	printOutput(&term.Env{Stdout: &out}, " \n")
+	test.Equal(t, "the output", out.String(), "")
+}
