@@ -571,23 +571,16 @@ func TestWriterWithOpenFile(t *testing.T) {
 	_, dir := folder(t, map[string]string{"a.md": issueFile("A")})
 	path := filepath.Join(dir, "a.md")
 	open := test.Must(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))
-	before := test.Must(open.Stat())
-	a := adapter(t, dir)
-	done := make(chan reconcile.ToolAnswer, 1)
-	go func() { done <- toolCall(t, a, "A", "issue_update", "state", states[1]) }()
-	test.Until(
-		t,
-		"the file is exchanged",
-		func() bool { return !os.SameFile(before, test.Must(os.Stat(path))) },
-	)
-	select {
-	case <-done:
-		t.Fatal("the change did not wait")
-	case <-time.After(100 * time.Millisecond): // of a second
-	}
-	test.Must(open.WriteString("from the program\n"))
-	test.OK(t, open.Close())
-	test.Equal(t, "the change is made", (<-done).Success, true)
+	pauses := 0
+	ctx := waiting{t.Context(), func() {
+		pauses++
+		if pauses == 3 {
+			test.Must(open.WriteString("from the program\n"))
+			test.OK(t, open.Close())
+		}
+	}}
+	test.OK(t, adapter(t, dir).Move(ctx, "A", states[1]))
+	test.Equal(t, "the change has waited", pauses >= 3, true)
 	content := test.Read(t, path)
 	test.Contains(t, "the file", content, "from the program")
 	test.Contains(t, "the file", content, states[1])

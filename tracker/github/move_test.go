@@ -66,8 +66,12 @@ func fails(t *testing.T, s *scene, c *Client, from githubtest.Issue, to, column 
 	t.Helper()
 	for after := 0; ; after++ {
 		id := fmt.Sprint(test.Must(s.AddIssue(from)).Number)
-		if column != "" {
-			test.OK(t, s.Place(id, map[bool]string{false: column}[column == "none"]))
+		switch column {
+		case "":
+		case "none":
+			test.OK(t, s.Place(id, ""))
+		default:
+			test.OK(t, s.Place(id, column))
 		}
 		old := stateOf(t, c, id)
 		test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailDown, Skip: after}))
