@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/sandbox"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/proxy"
 )
 
@@ -33,6 +34,7 @@ type Sandbox struct {
 	Open        bool     // they have the network of this machine
 	Allow       []string // what agent.network allows, such as github.com and npm
 	Key         string   // of the model, which no agent sees; empty if the agent has its own login
+	Limits      proc.Limits
 }
 
 // boxes makes the sandboxes of a run: of its agents, and of verify. All have the same way to
@@ -119,6 +121,7 @@ func (b *boxes) enclose(s *site, argv, env []string, command string) (host.Start
 			Box:         box,
 			Programs:    programsOf(command),
 			AccountHome: own.AccountHome,
+			Limits:      own.Limits,
 		},
 	}, nil
 }

@@ -57,6 +57,7 @@ const (
 	scheduleUserUID
 	scheduleSystemUID
 	scheduleCronUID
+	limitsUID
 )
 
 // bootMachine starts a machine with a program that creates the namespaces.

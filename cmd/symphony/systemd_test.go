@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -435,5 +436,54 @@ func (m *machine) unblocked() {
 	m.t.Helper()
 	if v, _ := m.ps(); v.ProjectBlock != nil || len(v.LastPass.Errors) > 0 {
 		m.t.Errorf("blocked: %+v, errors %+v", v.ProjectBlock, v.LastPass.Errors)
+	}
+}
+
+// takeAll is an agent that takes 400 MB of memory, and then starts 200 processes. It survives both.
+const takeAll = "```agent\n" +
+	"sh head -c 400000000 /dev/zero | tail > /dev/null || echo refused > memory\n" +
+	"sh for i in $(seq 200); do sleep 60 > /dev/null 2>&1 & done 2>&1 | grep -q -i resource && echo refused > processes\n" +
+	"sh exec pkill -x sleep\n" +
+	"sh git add . && git commit -qm Take\n" +
+	"tool hand_over {\"summary\":\"I took.\"}\n" +
+	"```\n"
+
+// TestSystemdLimits: a scope of systemd limits the processes and the memory of an agent of root,
+// which the kernel does not count otherwise.
+func TestSystemdLimits(t *testing.T) {
+	test.Expensive(t)
+	t.Parallel()
+	if !canSandbox() {
+		t.Skip("bubblewrap can make no sandbox here")
+	}
+	m := bootSystemd(t, limitsUID)
+	m.write("bin/fake-acp", string(test.Must(os.ReadFile(test.Must(exec.LookPath("fake-acp"))))))
+	m.write("bin/claude-agent-acp", "#!/bin/sh\nexec fake-acp --home ~/sessions "+
+		"--name @agentclientprotocol/claude-agent-acp --version 0.101.0\n")
+	m.write("take.agent", takeAll)
+	m.as = func(command string) string {
+		return "cd /run/limits/shop && env -i HOME=/run/limits PATH=/run/limits/bin:/usr/bin:/bin bash -c '" +
+			strings.ReplaceAll(command, "'", `'\''`) + "'"
+	}
+	// the namespaces of a sandbox give root no right to enter the home of another account
+	m.mustSh("mkdir -p /run/limits/shop && cp -r " + userHome + "/bin /run/limits")
+	m.mustSh(m.as(`set -e
+		echo PATH=$PATH > ~/.bash_profile
+		git config --global user.name A
+		git config --global user.email a@example.com
+		git init -q -b main .
+		git commit -q --allow-empty -m Begin
+		symphony init --tracker file --agent claude
+		rm issues/task-1*
+		sed -i "s/^agent:/agent:\n  max_processes: 150\n  max_memory_bytes: 209715200/" WORKFLOW.md
+		symphony issues new Take --body - < /run/symtester/take.agent`))
+	said, _ := m.sh(m.as("symphony doctor"))
+	if strings.Contains(said, "systemd does not keep limits") {
+		t.Skip("the kernel gives this systemd no controllers of cgroups")
+	}
+	m.wants(said, "+ limits: 150 processes and 200.0 MiB of memory for each agent, by systemd")
+	m.mustSh(m.as("symphony run TASK-1"))
+	for _, what := range []string{"processes", "memory"} {
+		test.Equal(t, what, m.mustSh(m.as("git show symphony/TASK-1:"+what)), "refused")
 	}
 }

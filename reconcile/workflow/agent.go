@@ -131,7 +131,10 @@ var ofCodex = []string{
 }
 
 // ofSandboxes are the keys that an agent without a sandbox does not have.
-var ofSandboxes = []string{"agent.network", "agent.writable_roots", "agent.pass_env"}
+var ofSandboxes = append([]string{"agent.network", "agent.writable_roots", "agent.pass_env"}, ofBoxes...)
+
+// ofBoxes are the keys of symphony's own sandbox.
+var ofBoxes = []string{"agent.max_processes", "agent.max_memory_bytes"}
 
 // ofOthers are the keys that only other kinds of agents have.
 var ofOthers = []string{"agent.command", "agent.model", "agent.effort", "agent.env", "agent.trust"}
@@ -335,6 +338,9 @@ func (r *reader) onlyCodex() {
 			hint = ": write " + same
 		}
 		r.warnKey(key, "no effect with agent.kind: codex"+hint)
+	}
+	for _, key := range ofBoxes {
+		r.warnKey(key, "no effect with agent.kind: codex")
 	}
 	if r.cfg.Agent.Key != "" {
 		r.fail(

@@ -148,6 +148,8 @@ type Agent struct {
 	Network                bool
 	Allow                  []string // the hosts that agent.network allows
 	Key                    Secret   // of the model; "" if the agent has its own login
+	MaxProcesses           int      // with threads, in symphony's own sandbox
+	MaxMemory              int64    // in bytes, the same; 0 for a part of the machine's
 	WritableRoots          []string
 	PassEnv                []string
 	TrustRepository        bool

@@ -552,6 +552,20 @@ func agentKeys(c *Config) []Key {
 		key("agent.key", typeString, "", &c.Agent.Key,
 			"$NAME, a variable with the key of the model, which symphony adds to requests so that no agent sees it; "+
 				"needs agent.sandbox: bwrap").then((*reader).agentKey),
+		key(
+			"agent.max_processes",
+			typeInteger,
+			"4096",
+			&c.Agent.MaxProcesses,
+			"most processes and threads at once in the sandbox of agent.sandbox: bwrap. See docs/agents.md",
+		).atLeast(1),
+		key(
+			"agent.max_memory_bytes",
+			typeInteger,
+			"",
+			&c.Agent.MaxMemory,
+			"most memory of all processes together in that sandbox; default: three quarters of the machine's",
+		).atLeast(1),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
 			"directories outside the workspace that commands in the default sandbox may write").
 			naming(NamesWritable).then((*reader).writableRoots),

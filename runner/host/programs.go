@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/sandbox"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Programs runs the programs of a run: login profile, hooks and agent.
@@ -101,6 +102,8 @@ type Box struct {
 	Programs []string
 	// AccountHome is the home of the account outside, which stays hidden.
 	AccountHome string
+	// Limits are kept by a scope of systemd. Where there is none, only the processes are limited.
+	Limits proc.Limits
 }
 
 // Process is a started command, the leader of its process group. Close must be called.

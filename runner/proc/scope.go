@@ -42,6 +42,8 @@ type ScopeManager struct {
 	once    sync.Once
 	err     error
 	manager *manager // nil: workers are started without a scope
+
+	limits limiter
 }
 
 // Ask finds out, once and within two seconds, how workers must be started to survive. It
@@ -92,9 +94,9 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
 	for _, m := range at.managers() {
 		scope := Scope{
-			"symphony-probe-" + strings.ToLower(rand.Text()[:10]) + ".scope",
-			"symphony: can workers have scopes?",
-			m,
+			unit:        uniqueUnit("symphony-probe"),
+			description: "symphony: can workers have scopes?",
+			manager:     m,
 		}
 		_, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...)
 		if reason == nil {
@@ -103,6 +105,12 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 		}
 	}
 	return reason
+}
+
+// uniqueUnit returns the name of a scope that no other has, such as
+// symphony-probe-abcdefghij.scope.
+func uniqueUnit(prefix string) string {
+	return prefix + "-" + strings.ToLower(rand.Text()[:10]) + ".scope"
 }
 
 // output runs a program of systemd and returns its output. The program inherits no descriptors
@@ -145,19 +153,20 @@ func (s *ScopeManager) Scope(runID, issue string) *Scope {
 	if s == nil || s.manager == nil {
 		return nil
 	}
-	return &Scope{"symphony-" + runID + ".scope", "symphony: " + issue, *s.manager}
+	return &Scope{unit: "symphony-" + runID + ".scope", description: "symphony: " + issue, manager: *s.manager}
 }
 
 // Scope is a systemd scope that a process is started in.
 type Scope struct {
 	unit, description string
 	manager           manager
+	properties        []string // such as TasksMax=100
 }
 
 // options returns the arguments of systemd-run before the command. Old versions of systemd
 // have these options, too.
 func (s *Scope) options() []string {
-	return []string{
+	options := []string{
 		s.manager.flag(),
 		"--scope",
 		"--quiet",
@@ -167,8 +176,11 @@ func (s *Scope) options() []string {
 		"--slice=symphony.slice",
 		// systemd refuses line breaks and invalid text
 		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`),
-		"--",
 	}
+	for _, property := range s.properties {
+		options = append(options, "--property="+property)
+	}
+	return append(options, "--")
 }
 
 // wrap changes a command so that it starts in the scope.

@@ -217,7 +217,7 @@ func TestScopeCommand(t *testing.T) {
 	check := func(exe, named, flag string, env, wantEnv []string, m manager) {
 		t.Helper()
 		cmd := &exec.Cmd{Path: exe, Args: []string{"symphony", "worker"}, Env: env}
-		s := &Scope{"symphony-r1.scope", "symphony: A\nB\x1bC", m}
+		s := &Scope{unit: "symphony-r1.scope", description: "symphony: A\nB\x1bC", manager: m}
 		test.OK(t, s.wrap(cmd))
 		want := []string{
 			systemdRun, flag, "--scope", "--quiet", "--collect", "--no-ask-password",

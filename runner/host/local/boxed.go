@@ -83,6 +83,10 @@ func (r *run) boxedRequest(ctx context.Context, q host.StartRequest) (host.Start
 	if err := putGitSettings(ctx, box.Home, q.Box.AccountHome, q.Env); err != nil {
 		return q, fmt.Errorf("the settings of git for the agent: %w", err)
 	}
+	isScoped := r.machine.Scopes.AskLimits(ctx, q.Box.Limits) == nil
+	if !isScoped {
+		box.Processes = q.Box.Limits.Tasks
+	}
 	args, err := sandbox.Prepare(box)
 	if err != nil {
 		return q, noSandbox(err)
@@ -91,7 +95,13 @@ func (r *run) boxedRequest(ctx context.Context, q host.StartRequest) (host.Start
 	env := slices.DeleteFunc(box.Environ(q.Env), func(entry string) bool {
 		return strings.HasPrefix(entry, "GIT_CONFIG_GLOBAL=")
 	})
-	return host.StartRequest{Argv: append([]string{bubblewrap}, args...), Dir: "/", Env: env}, nil
+	cmd := &exec.Cmd{Path: bubblewrap, Args: append([]string{bubblewrap}, args...), Env: env}
+	if isScoped {
+		if err := r.machine.Scopes.Limit(cmd, r.id, q.Box.Limits); err != nil {
+			return q, err
+		}
+	}
+	return host.StartRequest{Argv: cmd.Args, Dir: "/", Env: cmd.Env}, nil
 }
 
 // follow reads the report of bubblewrap to its end.

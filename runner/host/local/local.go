@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Machine is this machine. It implements host.Machine and host.Commands.
@@ -41,6 +42,8 @@ type Machine struct {
 	// PrepareHome makes a home for agents of a kind, with the login of the operator's. Nil on
 	// machines that start no such agent.
 	PrepareHome func(kind, operators, agents string) error
+	// Scopes limit what sandboxes use; nil for no scopes.
+	Scopes *proc.ScopeManager
 }
 
 var (

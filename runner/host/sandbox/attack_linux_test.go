@@ -187,6 +187,10 @@ var attacks = []attack{
 		name: "start any number of processes", program: "fork", prepare: fewProcesses,
 		init: "wall:processes", who: onlyUser,
 	},
+	{
+		name: "outlive the worker when memory is short", program: "score",
+		init: "wall:victim", lets: func() bool { return oomScore() < victimScore },
+	},
 }
 
 // TestAttacks shows that each attack of an agent of this account fails, and that it succeeds
@@ -370,6 +374,14 @@ func fewProcesses(s *scene) string {
 	return "100"
 }
 
+func oomScore() int {
+	score, err := strconv.Atoi(sysctl("/proc/self/oom_score_adj"))
+	if err != nil {
+		return victimScore
+	}
+	return score
+}
+
 // attackPrograms try one attack each. An error is a refusal.
 var attackPrograms = map[string]func(arg string) error{
 	"signal": func(arg string) error { return unix.Kill(test.Must(strconv.Atoi(arg)), 0) },
@@ -442,6 +454,12 @@ var attackPrograms = map[string]func(arg string) error{
 	},
 	"descriptor": func(fd string) error {
 		return opened(unix.Openat(test.Must(strconv.Atoi(fd)), "secret", unix.O_RDONLY, 0))
+	},
+	"score": func(string) error {
+		if oomScore() >= victimScore {
+			return errors.New("the kernel ends it first")
+		}
+		return nil
 	},
 	"fork": func(count string) error {
 		for range test.Must(strconv.Atoi(count)) {

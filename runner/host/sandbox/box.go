@@ -79,8 +79,10 @@ type Box struct {
 	StatusFD int
 	// Terminal: the command has the terminal of the operator.
 	Terminal bool
-	// Processes is how many processes and threads there may be at once; 0 for no limit. The
-	// kernel does not count those of root.
+	// Processes is how many processes and threads Init lets be there at once; 0 for no limit. The
+	// kernel does not count those of root. A limit of memory is only possible for all processes
+	// together, in a scope around bubblewrap: for a single one it would keep the race detectors of
+	// Go and C from starting, which reserve terabytes.
 	Processes int
 	Command   []string
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type wall struct {
 // walls returns the walls of a sandbox in the order in which they are built.
 func walls(o InitOptions) []wall {
 	return []wall{
+		{"victim", becomeVictim}, // the next one closes the file that says so
 		{"dumpable", becomeNonDumpable},
 		{"keyring", joinNewKeyring},
 		{"descriptors", keepDescriptors},
@@ -64,6 +66,27 @@ func initWith(o InitOptions, walls []wall) (code int, err error) {
 	}
 	go passOn(passed, pid)
 	return reap(pid)
+}
+
+// victimScore is added to what the kernel computes from 0 to 1000 for the memory of a process.
+const victimScore = 500
+
+// becomeVictim lets the kernel end what is in the sandbox before the worker and the programs
+// of the operator if the machine runs out of memory. Only root keeps an agent from undoing it.
+func becomeVictim() error {
+	const file = "/proc/self/oom_score_adj"
+	written, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("be the first that ends for want of memory: %w", err)
+	}
+	score, err := strconv.Atoi(strings.TrimSpace(string(written)))
+	if err != nil {
+		return fmt.Errorf("be the first that ends for want of memory: %w", err)
+	}
+	if score >= victimScore {
+		return nil
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(victimScore)), 0)
 }
 
 // becomeNonDumpable keeps other processes of the account from attaching to this process. A

@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -33,7 +34,13 @@ func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.F
 		Projects:    lockedPlaces(w),
 		Logins:      logins,
 		PrepareHome: prepareHome,
+		Scopes:      &proc.ScopeManager{Env: w.Environ},
 	}
+}
+
+// trialMachine returns this machine for a trial of doctor, which starts agents as workers do.
+func trialMachine(w *environ.Env) host.Machine {
+	return local.Machine{PrepareHome: prepareHome, Scopes: &proc.ScopeManager{Env: w.Environ}}
 }
 
 // NewServedMachine returns this machine for a run whose worker is on another machine.

@@ -166,6 +166,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Open:        cfg.Agent.Network,
 			Allow:       cfg.Agent.Allow,
 			Key:         cfg.Agent.Key.Reveal(),
+			Limits:      LimitsOf(cfg),
 		}
 		c.Program = ProgramPath()
 	}
@@ -177,6 +178,14 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
 	return c
+}
+
+// LimitsOf returns what an agent in symphony's sandbox may use.
+func LimitsOf(cfg *workflow.Config) proc.Limits {
+	return proc.Limits{
+		Tasks:  cfg.Agent.MaxProcesses,
+		Memory: cmp.Or(cfg.Agent.MaxMemory, proc.MachineMemory()/4*3),
+	}
 }
 
 // agentEnv returns the variables of agent.env, such as "FOO=bar".
@@ -281,12 +290,12 @@ func Inspect(
 	cfg *workflow.Config,
 	parent string,
 ) (*runner.Inspection, error) {
-	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
+	return RunnerConfig(p, cfg).Inspect(ctx, trialMachine(p.Env), p.Environ(), parent, Version())
 }
 
 // TryBox runs a program in the sandbox of agents, in a temporary workspace below parent.
 func TryBox(ctx context.Context, p *Project, cfg *workflow.Config, parent string) error {
-	return RunnerConfig(p, cfg).TryBox(ctx, ThisMachine(), p.Environ(), parent)
+	return RunnerConfig(p, cfg).TryBox(ctx, trialMachine(p.Env), p.Environ(), parent)
 }
 
 // ConfigOf returns the configuration for an issue and the agent that worked on it last, the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // aboutKind returns a check that differs between the kinds of agents.
@@ -67,7 +69,7 @@ func (e *environment) launcher(ctx context.Context) []finding {
 
 // checkBox runs a program in the sandbox that symphony makes for agents.
 func checkBox(ctx context.Context, e *environment) []finding {
-	if !e.config.Agent.Boxed {
+	if e.config == nil || !e.config.Agent.Boxed {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
@@ -77,6 +79,29 @@ func checkBox(ctx context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	return ok("works")
+}
+
+// checkLimits says how processes and memory of agents are limited.
+func checkLimits(ctx context.Context, e *environment) []finding {
+	if !e.config.Agent.Boxed {
+		return nil
+	}
+	limits := wiring.LimitsOf(e.config)
+	memory := text.BytesText(limits.Memory)
+	scopes := &proc.ScopeManager{Env: e.p.Env.Environ}
+	err := scopes.AskLimits(ctx, limits)
+	if err == nil {
+		return ok("%d processes and %s of memory for each agent, by systemd", limits.Tasks, memory)
+	}
+	held := fmt.Sprintf("%d processes for each agent", limits.Tasks)
+	if os.Geteuid() == 0 {
+		held = "any number of processes, because the kernel does not count those of root"
+	}
+	return warn(
+		fmt.Sprintf("%s, and any memory: %v", held, err),
+		"systemd limits agents of root, and of a user who lingers (loginctl enable-linger); else limit the container: "+
+			"docker run --memory --pids-limit",
+	)
 }
 
 // failAgent turns an error of an agent into findings whose next step is about its kind.

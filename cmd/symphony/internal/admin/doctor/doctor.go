@@ -99,6 +99,7 @@ var checks = []check{
 	{"codex home", needsCodex, checkHome, "", ofCodex},
 	{"sandbox", needsAgent, checkSandbox, "", ofCodex},
 	{"sandbox", needsLogin, checkBox, "", ofOthers},
+	{"limits", needsConfig, checkLimits, "", ofOthers},
 	{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
 	{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
 	{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
