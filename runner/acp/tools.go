@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -96,19 +97,42 @@ func (t *toolServer) listen() error {
 	return nil
 }
 
+// Limits of the server: commands of the agent can connect to it, too, and what it has not
+// answered is in the memory of this process.
+const (
+	maxRelays = 8        // at once
+	maxHeard  = 32 << 20 // bytes of a relay in all
+)
+
 // serve serves each relay until the session ends.
 func (t *toolServer) serve() {
+	places := make(chan struct{}, maxRelays)
 	for {
 		conn, err := t.listener.Accept()
 		if err != nil {
 			return
 		}
+		select {
+		case places <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
 		go func() {
 			// the agent sees the end of its server, and the session whether it used it
-			_ = t.mcp.Run(t.session.life, &mcp.IOTransport{Reader: conn, Writer: conn})
+			_ = t.mcp.Run(t.session.life, &mcp.IOTransport{Reader: limited(conn), Writer: conn})
 			_ = conn.Close()
+			<-places
 		}()
 	}
+}
+
+// limited returns the reader of a relay, which ends after maxHeard bytes.
+func limited(conn net.Conn) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(conn, maxHeard), conn}
 }
 
 // call carries a call out. Its context ends with the turn, too.

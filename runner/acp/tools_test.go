@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -99,6 +103,44 @@ func TestTools(t *testing.T) {
 	test.Equal(t, "turn", turn.LastMessage, "Done.")
 	test.Equal(t, "calls", called, []string{`note {"text":"hi"}`})
 }
+
+// Commands of an agent can open any number of connections to the server of the tools, and write
+// any number of bytes: most are closed.
+func TestToolsAreLimited(t *testing.T) {
+	dir := t.TempDir()
+	s := scripted(t, agent.Options{
+		ToolsDir: dir,
+		Tools:    []agent.Tool{{Name: "note", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+	})
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: t.TempDir()})) // its relay has a place
+	connect := func() net.Conn {
+		conn := test.Must(net.Dial("unix", filepath.Join(dir, socketName)))
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	wasClosed := func(conn net.Conn) bool {
+		_, err := conn.Read(make([]byte, 1))
+		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	}
+	var served []net.Conn
+	for range maxRelays - 1 {
+		served = append(served, connect())
+	}
+	test.Equal(t, "one more is closed", wasClosed(connect()), true)
+	// the first goes on until it has said too much
+	_, err := io.Copy(served[0], io.LimitReader(blanks{}, maxHeard+1))
+	test.Equal(t, "one that says too much is closed", err != nil || wasClosed(served[0]), true)
+	test.Until(t, "a place for another", func() bool {
+		conn := connect()
+		fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		return !wasClosed(conn)
+	})
+}
+
+// blanks are what JSON allows between messages.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) { return copy(p, strings.Repeat("\n", len(p))), nil }
 
 // A turn of an agent that does not load symphony's tools fails: it could hand nothing over.
 func TestToolsAreMissing(t *testing.T) {
