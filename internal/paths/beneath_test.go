@@ -1,6 +1,7 @@
 package paths_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,17 +25,38 @@ func TestWriteBeneath(t *testing.T) {
 			}
 			return os.Symlink(filepath.Join(outside, "b"), filepath.Join(home, "a", "b"))
 		},
+		"directory without rights": func(home, _ string) error {
+			if err := os.MkdirAll(filepath.Join(home, "a", "b", "c", "d"), 0o700); err != nil {
+				return err
+			}
+			return errors.Join(
+				os.Chmod(filepath.Join(home, "a", "b", "c"), 0),
+				os.Chmod(filepath.Join(home, "a"), 0),
+				os.Chmod(home, 0),
+			)
+		},
 	} {
 		home := t.TempDir()
 		outside := t.TempDir()
 		test.OK(t, prepare(home, outside))
-		dir := test.Must(os.OpenRoot(home))
+		dir := test.Must(paths.OpenHome(home))
 		test.OK(t, paths.WriteBeneath(dir, "a/b", []byte(name)))
 		test.OK(t, dir.Close())
 		written := test.Must(os.ReadFile(filepath.Join(home, "a", "b")))
 		test.Equal(t, "written over "+name, string(written), name)
 		test.Equal(t, "files outside", len(test.Must(os.ReadDir(outside))), 0)
-		test.Equal(t, "files in a", len(test.Must(os.ReadDir(filepath.Join(home, "a")))), 1)
+		left := test.Must(filepath.Glob(filepath.Join(home, "a", "*.unreadable.*")))
+		test.Equal(t, "files in a", len(test.Must(os.ReadDir(filepath.Join(home, "a")))), 1+len(left))
+		for _, path := range left { // for the end of the test
+			test.OK(t, os.Chmod(filepath.Join(path, "c"), 0o700))
+		}
+	}
+}
+
+// TestWriteBeneathOfUser is TestWriteBeneath for an account that has to respect rights.
+func TestWriteBeneathOfUser(t *testing.T) {
+	if test.Unprivileged(t) {
+		TestWriteBeneath(t)
 	}
 }
 

@@ -90,10 +90,7 @@ const maxLogin = 1 << 20
 // puts the files there with which their home begins. Agents write there, so that nothing there is
 // followed.
 func (k *kind) prepareHome(operators, agents string) error {
-	if err := os.MkdirAll(agents, 0o700); err != nil {
-		return fmt.Errorf("the home of agents: %w", err)
-	}
-	dir, err := os.OpenRoot(agents)
+	dir, err := paths.OpenHome(agents)
 	if err != nil {
 		return fmt.Errorf("the home of agents: %w", err)
 	}
@@ -126,6 +123,9 @@ func copyLogin(from string, dir *os.Root, name string) error {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
+		return err
+	}
+	if err := paths.OpenAbove(dir, name); err != nil {
 		return err
 	}
 	own, err := dir.Lstat(name)

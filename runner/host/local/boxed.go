@@ -267,7 +267,7 @@ const gitSettings = ".gitconfig"
 func putGitSettings(ctx context.Context, home, accountHome string, env []string) error {
 	outside := append(slices.Clone(env), "HOME="+accountHome) // the last counts
 	settings := git.SettingsOfAgents(ctx, outside)
-	dir, err := os.OpenRoot(home)
+	dir, err := paths.OpenHome(home)
 	if err != nil {
 		return err
 	}
