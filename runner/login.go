@@ -98,7 +98,7 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 		command = atHome(command, box.AccountHome)
 	}
 	started := command
-	if kind.Sandboxes {
+	if kind.Sandboxes && s.site.Config.Sandbox == nil {
 		started = s.site.Config.AtHome(command)
 	}
 	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
@@ -139,11 +139,15 @@ func (s *shell) boxEnv(env []string) []string {
 		kept = nil
 	}
 	env = host.Scrub(c.WithoutSecrets(env, kept), slices.Concat(homeVars, c.Agent.HomeVars)...)
-	return confine.WithVariables(env, []string{
+	own := []string{
 		host.RunMark + "=" + s.runID, // which Scrub removes
 		"HOME=" + c.Sandbox.Home,
 		"TMPDIR=/tmp",
-	})
+	}
+	if c.Agent.Sandboxes {
+		own = append(own, "CODEX_HOME="+c.AgentHome)
+	}
+	return confine.WithVariables(env, own)
 }
 
 // agentEnv returns the environment of the agent before the login profile changes it.
@@ -161,6 +165,7 @@ func (s *shell) makeHome(ctx context.Context) error {
 	if c.Sandbox != nil {
 		q.Agents = c.Sandbox.Home
 		q.Operators = c.Sandbox.LoginHome
+		q.Boxed = true
 	}
 	withoutLogin := c.Sandbox != nil && q.Operators == ""
 	if q.Agents == "" || withoutLogin {
@@ -216,7 +221,7 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 	}
 	kind := s.site.Config.Agent
 	where := ""
-	if kind.Sandboxes {
+	if kind.Sandboxes && s.site.Config.Sandbox == nil {
 		where = ", outside the sandbox,"
 	}
 	message := fmt.Sprintf(

@@ -225,7 +225,7 @@ func (v *verifier) runVerify(
 		there.Config.Sandbox = there.Config.Sandbox.in(home)
 	}
 	agents := v.agents.in(there)
-	if !agents.site.Config.Agent.Sandboxes {
+	if there.Config.Sandbox != nil || !agents.site.Config.Agent.Sandboxes {
 		return v.execAlone(ctx, agents, result)
 	}
 	permissions, err := agents.addPermissions(ctx)
@@ -324,8 +324,7 @@ func (v *verifier) ended(
 // exitKilled is the exit code of a command that a signal ended, as a shell reports SIGKILL.
 const exitKilled = 137
 
-// execAlone runs the command as the agent would run it, for an agent that has no sandbox of its
-// own.
+// execAlone runs the command as the agent would run it, for an agent that makes no sandbox.
 func (v *verifier) execAlone(
 	ctx context.Context,
 	agents *launcher,

@@ -158,13 +158,8 @@ func (r *reader) agents() {
 		for _, key := range ofCodex {
 			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
 		}
-	} else if own.Allow != nil {
-		r.fail(
-			CodeUnsupportedKey,
-			r.field("agent.network"),
-			"codex's own sandbox can't allow single hosts",
-			"write true or false, or use another agent.kind",
-		)
+	} else {
+		r.codexSandbox()
 	}
 	others := own.others()
 	if len(others) == 0 {
@@ -339,26 +334,16 @@ func (r *reader) onlyCodex() {
 		}
 		r.warnKey(key, "no effect with agent.kind: codex"+hint)
 	}
-	for _, key := range ofBoxes {
-		r.warnKey(key, "no effect with agent.kind: codex")
-	}
 	if r.cfg.Agent.Key != "" {
 		r.fail(
 			CodeUnsupportedKey,
 			r.field("agent.key"),
 			"not built yet with agent.kind: codex",
-			"remove the key: codex's sandbox keeps its login from its commands",
+			"remove the key: log codex in, or set OPENAI_API_KEY",
 		)
 	}
 	switch r.cfg.Agent.Sandbox {
-	case "", sandboxCodex:
-	case sandboxBwrap:
-		r.fail(
-			CodeUnsupportedKey,
-			r.field("agent.sandbox"),
-			"bwrap is not built yet with agent.kind: codex",
-			"remove the key: codex has a sandbox of its own",
-		)
+	case "", sandboxCodex, sandboxBwrap:
 	default:
 		r.invalid(
 			r.field("agent.sandbox"),
@@ -366,6 +351,72 @@ func (r *reader) onlyCodex() {
 			"remove the key, or write codex.turn_sandbox_policy: {type: dangerFullAccess}",
 		)
 	}
+}
+
+// ofCodexSandbox are the keys of codex's own sandbox.
+var ofCodexSandbox = []string{"codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository"}
+
+// codexSandbox checks the keys of codex's sandbox, which is its own unless the workflow asks for
+// symphony's.
+func (r *reader) codexSandbox() {
+	own := r.cfg.Agent
+	isAlone := len(own.others()) == 0
+	if own.Sandbox != sandboxBwrap {
+		if own.Allow != nil {
+			r.fail(
+				CodeUnsupportedKey,
+				r.field("agent.network"),
+				"codex's own sandbox can't allow single hosts",
+				"write agent.sandbox: bwrap; or true or false",
+			)
+		}
+		for _, key := range ofBoxes {
+			if isAlone {
+				r.warnKey(key, "no effect with codex's own sandbox: write agent.sandbox: bwrap")
+			}
+		}
+		return
+	}
+	if isAlone {
+		r.onLinux(AgentCodex, "remove agent.sandbox: codex has a sandbox of its own")
+	}
+	for _, key := range ofCodexSandbox {
+		r.warnKey(key, "no effect with agent.sandbox: bwrap")
+	}
+	refuse := func(f field, without string) {
+		if f.node != nil {
+			r.fail(CodeUnsupportedKey, f, "not built yet for codex with agent.sandbox: bwrap", without)
+		}
+	}
+	if r.cfg.Codex.Inherit {
+		refuse(r.field("codex.inherit"), "remove the key: the sandbox shows nothing of codex.home but the login")
+	}
+	if isAlone { // of other kinds notYet refuses them
+		refuse(r.field("worker.ssh_hosts"), "remove agent.sandbox")
+		refuse(r.field("worker.engine.kind"), "remove agent.sandbox")
+	}
+	for i, row := range own.ByLabel {
+		if row.Sandbox != nil && (isAlone || row.Kind == AgentCodex) {
+			refuse(r.item(r.field("agent.by_label"), i), "remove its sandbox")
+		}
+	}
+}
+
+// onLinux refuses symphony's sandbox on other systems.
+func (r *reader) onLinux(kind, without string) {
+	system := r.env.system()
+	if system == "linux" {
+		return
+	}
+	f := r.field("agent.sandbox")
+	if f.node == nil {
+		f = r.field("agent.kind")
+	}
+	what := "agent.sandbox: bwrap"
+	if kind != AgentCodex {
+		what += ", the default of " + kind + ","
+	}
+	r.fail(CodeUnsupportedKey, f, what+" works on Linux alone, not on "+system, without)
 }
 
 // confined checks the sandbox of the kinds besides codex. It refuses agents without a sandbox,
@@ -404,23 +455,12 @@ func (r *reader) confined(kinds []string) {
 func (r *reader) boxed(kinds []string, trust string) {
 	own := r.cfg.Agent
 	kind := kindNamed(kinds[0])
-	f := r.field("agent.sandbox")
-	if f.node == nil {
-		f = r.field("agent.kind")
-	}
-	if system := r.env.system(); system != "linux" {
-		r.fail(
-			CodeUnsupportedKey,
-			f,
-			"agent.sandbox: bwrap, the default of "+kind.name+", works on Linux alone, not on "+system,
-			"use agent.kind: codex; or, "+trust,
-		)
-	}
+	r.onLinux(kind.name, "use agent.kind: codex; or, "+trust)
 	r.warnKey("agent.trust", "no effect without agent.sandbox: none")
 	if own.Key == "" {
 		return
 	}
-	f = r.field("agent.key")
+	f := r.field("agent.key")
 	switch {
 	case len(kinds) > 1:
 		r.invalid(
@@ -595,6 +635,9 @@ func (c *Config) sandboxed(kind string) bool {
 	if kind != AgentCodex {
 		return c.Agent.Sandbox != sandboxNone
 	}
+	if c.Agent.Sandbox == sandboxBwrap {
+		return true
+	}
 	var policy struct{ Type string }
 	if c.Codex.TurnSandboxPolicy == nil || json.Unmarshal(c.Codex.TurnSandboxPolicy, &policy) != nil {
 		return true
@@ -654,11 +697,16 @@ func (c *Config) WithAgent(a AgentChoice) *Config {
 	codex.Command = a.Command
 	codex.Model = a.Model
 	codex.Effort = a.Effort
-	own.Agent.Boxed = a.Kind != AgentCodex && c.sandboxed(a.Kind)
+	own.Agent.Boxed = a.Kind != AgentCodex && c.sandboxed(a.Kind) || c.Agent.Sandbox == sandboxBwrap
 	own.Agent.OnApproval = cmp.Or(own.Agent.OnApproval, own.standardApproval())
 	if a.Kind == AgentCodex {
 		own.Agent.Env = nil // codex and its commands have no use for another agent's key
 		own.Agent.Key = ""
+		if own.Agent.Boxed {
+			codex.ThreadSandbox = ""
+			codex.TurnSandboxPolicy = nil
+			own.Agent.TrustRepository = false
+		}
 		return &own
 	}
 	codex.TrustLauncher = false // even in a sandbox files of the repository must not replace the agent

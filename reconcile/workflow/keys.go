@@ -481,7 +481,7 @@ func agentKeys(c *Config) []Key {
 			"",
 			"codex with agent.kind codex, else bwrap",
 			&c.Agent.Sandbox,
-			"what confines an agent: bwrap is bubblewrap, for all kinds but codex; none needs agent.trust",
+			"what confines an agent: bwrap is bubblewrap, around the whole agent; none needs agent.trust",
 		).oneOf(sandboxBwrap, sandboxCodex, sandboxNone),
 		key("agent.trust", typeBool, "false", &c.Agent.Trust,
 			"let an agent besides codex do whatever this account can"),

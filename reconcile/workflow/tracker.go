@@ -164,6 +164,9 @@ func (r trackerReader) agentRoots(issues string) []string {
 		Type          string   `json:"type"`
 		WritableRoots []string `json:"writableRoots"`
 	}
+	if r.cfg.Agent.Sandbox == sandboxBwrap { // nothing that codex is allowed leads out of it
+		return roots
+	}
 	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)
 		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {

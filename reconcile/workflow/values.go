@@ -388,10 +388,11 @@ func (r *reader) together() {
 	}
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
-	if codex.ThreadSandbox == "" && usesCodex {
+	ownSandbox := usesCodex && agent.Sandbox != sandboxBwrap
+	if codex.ThreadSandbox == "" && ownSandbox {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
-	if codex.TurnSandboxPolicy != nil && usesCodex {
+	if codex.TurnSandboxPolicy != nil && ownSandbox {
 		r.sandboxPolicy()
 	}
 	r.cfg.written = written{agent: *agent, codex: *codex}

@@ -225,6 +225,7 @@ func Kinds() []agent.Kind {
 			LoginFiles:   k.loginFiles,
 			HomeVars:     k.homeVars,
 			PrepareHome:  k.prepareHome,
+			PrepareBox:   k.prepareHome,
 			Start: func(streams agent.Streams, o agent.Options) agent.Session {
 				return newSession(k, streams, o)
 			},

@@ -3,9 +3,7 @@ package acp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -83,9 +81,6 @@ func opencodeService(model string) agent.Service {
 	}
 }
 
-// maxLogin is more than any file with a login has.
-const maxLogin = 1 << 20
-
 // prepareHome copies the operator's login into the home of agents, if it is newer than theirs, and
 // puts the files there with which their home begins. Agents write there, so that nothing there is
 // followed.
@@ -96,7 +91,7 @@ func (k *kind) prepareHome(operators, agents string) error {
 	}
 	defer dir.Close()
 	for _, name := range k.loginFiles {
-		if err := copyLogin(filepath.Join(operators, name), dir, name); err != nil {
+		if err := agent.CopyLogin(filepath.Join(operators, name), dir, name); err != nil {
 			return fmt.Errorf("copy the login for agents: %w", err)
 		}
 	}
@@ -110,34 +105,4 @@ func (k *kind) prepareHome(operators, agents string) error {
 		}
 	}
 	return nil
-}
-
-func copyLogin(from string, dir *os.Root, name string) error {
-	file, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if err := paths.OpenAbove(dir, name); err != nil {
-		return err
-	}
-	own, err := dir.Lstat(name)
-	if err == nil && own.Mode().IsRegular() && !own.ModTime().Before(info.ModTime()) {
-		return nil // the agents may have renewed it since
-	}
-	if info.Size() > maxLogin {
-		return fmt.Errorf("%s has more than %d bytes: that is no file with a login", from, maxLogin)
-	}
-	login, err := io.ReadAll(file)
-	if err != nil {
-		return err
-	}
-	return paths.WriteBeneath(dir, name, login)
 }

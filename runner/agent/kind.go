@@ -31,8 +31,9 @@ type Kind struct {
 	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
 	Sandboxes bool
 
-	// PrepareHome makes a home of agents that shares the login of the operator's.
-	PrepareHome func(operators, agents string) error
+	// PrepareHome makes a home of agents that shares the login of the operator's. PrepareBox
+	// does it for a sandbox of symphony, with a copy.
+	PrepareHome, PrepareBox func(operators, agents string) error
 	// OperatorOnly lists the settings of a home that agents do not get.
 	OperatorOnly func(home string) ([]string, error)
 	// LoginInFile reports whether the login of a home can be shared.

@@ -14,6 +14,8 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Files of a codex home.
@@ -51,14 +53,9 @@ func PrepareHome(operators, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	config, err := readConfig(operators)
+	text, err := configOfAgents(operators)
 	if err != nil {
 		return err
-	}
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "# Written by symphony before each run: the login and the model of %q.\n", operators)
-	if err := toml.NewEncoder(&text).Encode(agentConfig(config, operators)); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(operators, configFile), err)
 	}
 	added, err := wideningIn(dir)
 	for _, name := range added {
@@ -69,12 +66,62 @@ func PrepareHome(operators, dir string) error {
 	}
 	path := filepath.Join(dir, configFile)
 	have, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(have, text.Bytes()) {
-		if err := durable.WriteFile(path, text.Bytes(), 0o600); err != nil {
+	if err != nil || !bytes.Equal(have, text) {
+		if err := durable.WriteFile(path, text, 0o600); err != nil {
 			return err
 		}
 	}
 	return shareLogin(filepath.Join(operators, loginFile), filepath.Join(dir, loginFile))
+}
+
+// PrepareBox is PrepareHome for a sandbox of symphony, where no link leads to the operator's
+// login: agents get a copy. The codex home is HomeInBox in home. Agents write there, and can
+// change the settings of later ones.
+func PrepareBox(operators, home string) error {
+	text, err := configOfAgents(operators)
+	if err != nil {
+		return err
+	}
+	dir, err := paths.OpenHome(home)
+	if err != nil {
+		return fmt.Errorf("the home of agents: %w", err)
+	}
+	defer dir.Close()
+	if err := paths.WriteBeneath(dir, filepath.Join(HomeInBox, configFile), text); err != nil {
+		return fmt.Errorf("the home of agents: %w", err)
+	}
+	err = agent.CopyLogin(filepath.Join(operators, loginFile), dir, filepath.Join(HomeInBox, loginFile))
+	if err != nil {
+		return fmt.Errorf("copy the login for agents: %w", err)
+	}
+	return nil
+}
+
+// HomeInBox is the codex home of agents in their home in a sandbox of symphony.
+const HomeInBox = ".codex"
+
+// configOfAgents returns the config.toml of agents, given the operator's home.
+func configOfAgents(operators string) ([]byte, error) {
+	config, err := readConfig(operators)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# Written by symphony before each run: the login and the model of %q.\n", operators)
+	if err := toml.NewEncoder(&text).Encode(agentConfig(config, operators)); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(operators, configFile), err)
+	}
+	return text.Bytes(), nil
+}
+
+// Service returns where codex's model is. Of another provider the workflow names the hosts.
+func Service(string) agent.Service {
+	return agent.Service{
+		// the last renews the login of a subscription
+		Hosts:     []string{"api.openai.com", "chatgpt.com", "auth.openai.com"},
+		BaseVar:   "OPENAI_BASE_URL",
+		LoginVars: []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
+	}
 }
 
 // shareLogin makes link a symbolic link to the login, which need not exist yet. Other

@@ -3,6 +3,7 @@ package codex
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -112,4 +113,20 @@ trust_level = "trusted"
 	// A file that codex could not read either is named.
 	write(filepath.Join(operators, "config.toml"), "model = ")
 	test.Equal(t, "a broken config.toml is refused", PrepareHome(operators, dir) != nil, true)
+}
+
+// PrepareBox makes a home with a copy of the login, and the settings that agents share.
+func TestPrepareBox(t *testing.T) {
+	operators := t.TempDir()
+	home := filepath.Join(t.TempDir(), "homes", "codex")
+	test.Write(t, filepath.Join(operators, "auth.json"), "the login")
+	test.Write(t, filepath.Join(operators, "config.toml"), "model = \"m\"\nnotify = [\"sh\"]\n")
+	test.OK(t, PrepareBox(operators, home))
+	agents := filepath.Join(home, HomeInBox)
+	test.Equal(t, "login", test.Read(t, filepath.Join(agents, "auth.json")), "the login")
+	info := test.Must(os.Lstat(filepath.Join(agents, "auth.json")))
+	test.Equal(t, "mode of the login", info.Mode(), 0o600)
+	written := test.Read(t, filepath.Join(agents, "config.toml"))
+	test.Contains(t, "settings", written, `model = "m"`, `cli_auth_credentials_store = "file"`)
+	test.Equal(t, "programs", strings.Contains(written, "notify"), false)
 }

@@ -41,6 +41,8 @@ type Config struct {
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
+	// Boxed: symphony's own sandbox confines the agent, so that codex needs none.
+	Boxed bool
 	// ProtectGit: turns may not write the git directory of their repository, which is the
 	// operator's own.
 	ProtectGit bool
@@ -81,8 +83,11 @@ func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string 
 // CodexEnv, with the directories of the agent's commands. /tmp is its own there.
 func (c Config) BoxEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
-	return slices.DeleteFunc(c.env(env, runID, host.Dirs{Tmp: "/tmp", Cache: w.CacheDir}), isSecret)
+	return slices.DeleteFunc(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}), isSecret)
 }
+
+// tmpInBox is the directory for temporary files in a sandbox of symphony.
+const tmpInBox = "/tmp"
 
 // WithoutSecrets returns an environment without the variables whose names look like secrets,
 // but those of pass_env and those in kept.
@@ -257,6 +262,9 @@ func (c Config) commandVars(
 	repository bool,
 	codexEnv []string,
 ) map[string]any {
+	if c.Boxed {
+		w.TmpDir = tmpInBox
+	}
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
 	codexsOwn := c.buildEnv(nil, w.Agent)
 	isCodexs := func(entry string) bool { return slices.Contains(codexsOwn, entry) }

@@ -23,7 +23,8 @@ import (
 // TurnPolicy returns the sandbox policy of every turn. By default the agent may write the
 // workspace, its temporary and cache directories, and the files that git commit writes. A
 // policy in the workflow is used as it is, except that a workspaceWrite without writable roots
-// gets these directories, and the $TMPDIR of the commands: codex would take its own.
+// gets these directories, and the $TMPDIR of the commands: codex would take its own. In a
+// sandbox of symphony codex makes none.
 func (c Config) TurnPolicy(ctx context.Context, m host.Paths, w host.Workspace) (json.RawMessage, error) {
 	dirs, err := m.GitDirs(ctx, host.GitDirsRequest{Path: w.Path, Opened: c.WritableRoots})
 	if err != nil {
@@ -37,6 +38,9 @@ func (c Config) TurnPolicy(ctx context.Context, m host.Paths, w host.Workspace) 
 		if err := sameRoots(c.WritableRoots, now); err != nil {
 			return nil, err
 		}
+	}
+	if c.Boxed {
+		return text.JSON(map[string]any{"type": "dangerFullAccess"}), nil
 	}
 	if c.ProtectGit {
 		dirs.Writable = nil

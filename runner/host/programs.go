@@ -82,7 +82,11 @@ type HookAnswer struct {
 }
 
 // HomeRequest names the kind of agents, their home, and the operator's.
-type HomeRequest struct{ Kind, Agents, Operators string }
+type HomeRequest struct {
+	Kind, Agents, Operators string
+
+	Boxed bool // agents see no other directory of the account
+}
 
 // StartRequest is a command to start in Dir.
 type StartRequest struct {

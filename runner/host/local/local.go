@@ -41,7 +41,7 @@ type Machine struct {
 	Account host.Account
 	// PrepareHome makes a home for agents of a kind, with the login of the operator's. Nil on
 	// machines that start no such agent.
-	PrepareHome func(kind, operators, agents string) error
+	PrepareHome func(host.HomeRequest) error
 	// Scopes limit what sandboxes use; nil for no scopes.
 	Scopes *proc.ScopeManager
 }
@@ -219,7 +219,7 @@ func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
 	if r.machine.PrepareHome == nil {
 		return errors.New("no agents are started here")
 	}
-	return host.WithCode(r.machine.PrepareHome(q.Kind, q.Operators, q.Agents))
+	return host.WithCode(r.machine.PrepareHome(q))
 }
 
 func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) {

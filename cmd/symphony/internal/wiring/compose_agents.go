@@ -5,6 +5,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/acp"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // These places know codex beside its row here:
@@ -37,7 +38,10 @@ func kindsByName() map[string]agent.Kind {
 			Incompatible: agent.CodeIncompatible,
 			Start:        codex.Start,
 			Sandboxes:    true,
+			Service:      codex.Service,
+			HomeVars:     []string{"CODEX_HOME", "CODEX_SQLITE_HOME"},
 			PrepareHome:  codex.PrepareHome,
+			PrepareBox:   codex.PrepareBox,
 			OperatorOnly: codex.OperatorOnly,
 			LoginInFile:  codex.LoginInFile,
 		},
@@ -59,13 +63,17 @@ func AgentOf(name string) (agent.Kind, error) {
 }
 
 // prepareHome makes a home for agents of a kind.
-func prepareHome(name, operators, agents string) error {
-	kind, err := AgentOf(name)
+func prepareHome(q host.HomeRequest) error {
+	kind, err := AgentOf(q.Kind)
 	if err != nil {
 		return err
 	}
-	if kind.PrepareHome == nil {
-		return agent.UnknownKind(name)
+	prepare := kind.PrepareHome
+	if q.Boxed {
+		prepare = kind.PrepareBox
 	}
-	return kind.PrepareHome(operators, agents)
+	if prepare == nil {
+		return agent.UnknownKind(q.Kind)
+	}
+	return prepare(q.Operators, q.Agents)
 }

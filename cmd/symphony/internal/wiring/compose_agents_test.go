@@ -6,15 +6,16 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // A kind of agent that is forgotten or has no row here is refused, and no home is made for it.
 func TestAgentKinds(t *testing.T) {
 	home := t.TempDir()
-	test.OK(t, prepareHome(workflow.AgentCodex, home, home+"/codex"))
+	test.OK(t, prepareHome(host.HomeRequest{Kind: workflow.AgentCodex, Operators: home, Agents: home + "/codex"}))
 	for _, kind := range []string{"", "other"} {
-		if err := prepareHome(kind, home, home+"/other"); err == nil ||
-			!strings.Contains(err.Error(), "no agent of the kind") {
+		err := prepareHome(host.HomeRequest{Kind: kind, Operators: home, Agents: home + "/other"})
+		if err == nil || !strings.Contains(err.Error(), "no agent of the kind") {
 			t.Errorf("%q: %v", kind, err)
 		}
 		test.Equal(t, kind, Exists(home+"/other"), false)

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -158,21 +159,29 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if kind.PrepareHome == nil { // it has no home of its own
 		c.CodexHome = ""
 	}
+	if !cfg.Codex.Inherit {
+		c.LoginHome = account.Home
+		c.AgentHome = account.AgentHome()
+	}
 	if cfg.Agent.Boxed {
+		home := filepath.Join(p.StateDir, "homes", kind.Name)
+		login := p.Env.Home
+		if kind.Name == workflow.AgentCodex { // a home for each of codex.home
+			home = filepath.Join(home, filepath.Base(account.Dir))
+			c.AgentHome = filepath.Join(home, codex.HomeInBox)
+			login = account.Home
+		}
+		c.Boxed = true
 		c.Sandbox = &runner.Sandbox{
-			Home:        filepath.Join(p.StateDir, "homes", kind.Name),
+			Home:        home,
 			AccountHome: p.Env.Home,
-			LoginHome:   p.Env.Home,
+			LoginHome:   login,
 			Open:        cfg.Agent.Network,
 			Allow:       cfg.Agent.Allow,
 			Key:         cfg.Agent.Key.Reveal(),
 			Limits:      LimitsOf(cfg),
 		}
 		c.Program = ProgramPath()
-	}
-	if !cfg.Codex.Inherit {
-		c.LoginHome = account.Home
-		c.AgentHome = account.AgentHome()
 	}
 	if !cfg.Codex.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)

@@ -196,6 +196,9 @@ func checkHome(_ context.Context, e *environment) []finding {
 
 // checkSandbox lets codex try the sandbox that a turn would get.
 func checkSandbox(ctx context.Context, e *environment) []finding {
+	if e.config != nil && e.config.Agent.Boxed {
+		return nil // checkBox tries it
+	}
 	i, _ := e.agent()
 	if !confine.Confines(i.Policy) {
 		return warn(
