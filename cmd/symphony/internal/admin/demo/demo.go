@@ -90,6 +90,10 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
 	}
+	// The user's own account may run the passes from now on, as after send-back.
+	if err := wiring.UnclaimFolder(d.w.Environment(), "file "+d.folder()); err != nil {
+		return err
+	}
 	return d.lookBack(ctx)
 }
 
@@ -102,6 +106,7 @@ func (d *playground) say(format string, args ...any) {
 	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", after, text.Visible(fmt.Sprintf(format, args...)))
 }
 
+func (d *playground) folder() string     { return filepath.Join(d.dir, "issues") }
 func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
 func (d *playground) stateDir() string   { return filepath.Join(d.dir, "state") }
 func (d *playground) repository() string { return filepath.Join(d.dir, "repository") }
@@ -135,7 +140,7 @@ func (d *playground) addIssues(context.Context) error {
 	if err := yaml.Unmarshal(source, &issues); err != nil {
 		return fmt.Errorf("read the issues of the demo: %w", err)
 	}
-	if err := os.Mkdir(filepath.Join(d.dir, "issues"), 0o700); err != nil {
+	if err := os.Mkdir(d.folder(), 0o700); err != nil {
 		return err
 	}
 	for n, issue := range issues {
@@ -155,7 +160,7 @@ func (d *playground) addIssues(context.Context) error {
 			return err
 		}
 		content := "---\n" + string(front) + "---\n\n" + issue.Description
-		if err := os.WriteFile(filepath.Join(d.dir, "issues", id+".md"), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(d.folder(), id+".md"), []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
@@ -397,7 +402,8 @@ func (d *playground) lookBack(ctx context.Context) error {
 		fmt.Fprintf(
 			d.w.Stdout,
 			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-				"  git -C %s log -p HEAD..symphony/DEMO-3\n",
+				"  git -C %s log -p HEAD..symphony/DEMO-3\n"+
+				"  %[2]s send-back DEMO-3 'Greet in German.' %[3]s\n",
 			text.Visible(d.repository()),
 			program(wiring.ProgramPath()),
 			d.flags(),
