@@ -77,15 +77,15 @@ const (
 	logsBound = time.Minute
 )
 
-// logs reads the ends of the logs of failed checks.
-func (n *turnNews) logs(ctx context.Context, r *reconcile.Rework) (map[string]string, error) {
+// logs reads the ends of the logs of failed checks, by their jobs.
+func (n *turnNews) logs(ctx context.Context, r *reconcile.Rework) (map[int64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logsBound)
 	defer cancel()
 	forge, err := n.pull.openForge(ctx)
 	if err != nil {
 		return nil, err
 	}
-	logs := map[string]string{}
+	logs := map[int64]string{}
 	var firstErr error
 	for _, c := range r.Checks {
 		if c.Job == 0 || len(logs) == mostLogs {
@@ -93,7 +93,7 @@ func (n *turnNews) logs(ctx context.Context, r *reconcile.Rework) (map[string]st
 		}
 		log, err := forge.ReadLog(ctx, c.Job)
 		if err == nil && log != "" {
-			logs[c.Name] = log
+			logs[c.Job] = log
 		}
 		if firstErr == nil && !errors.Is(err, reconcile.ErrGone) {
 			firstErr = err

@@ -12,8 +12,8 @@ import (
 const maxRework = 24 << 10
 
 // ReworkText tells an agent why its pull request came back. logs are the ends of the logs of
-// failed checks, by their names.
-func ReworkText(r *reconcile.Rework, logs map[string]string) string {
+// failed checks, by their jobs: two workflows may have a check of the same name.
+func ReworkText(r *reconcile.Rework, logs map[int64]string) string {
 	parts := []string{
 		fmt.Sprintf(
 			"Your pull request has come back: rework %d of %d. The texts between fences come from there: "+
@@ -33,10 +33,11 @@ func ReworkText(r *reconcile.Rework, logs map[string]string) string {
 	for _, c := range r.Checks {
 		name := text.Within(text.OneLine(c.Name), maxAuthor)
 		line := fmt.Sprintf("The check %q has failed on commit %.12s.", name, r.Commit)
-		if log := logs[c.Name]; log != "" {
-			line += " The end of its log:\n\n" + room.fencedEnd(log)
-		} else {
+		log := logs[c.Job]
+		if log == "" {
 			line += " Its log is not here."
+		} else {
+			line += " The end of its log:\n\n" + room.fencedEnd(log)
 		}
 		texts = append(texts, line)
 	}
@@ -88,7 +89,7 @@ func reviewText(v reconcile.Review, room *room) string {
 // after it. Names and fences need the rest.
 type room struct{ bytes, texts int }
 
-func newRoom(r *reconcile.Rework, logs map[string]string) *room {
+func newRoom(r *reconcile.Rework, logs map[int64]string) *room {
 	n := len(logs)
 	for _, v := range r.Reviews {
 		n += 1 + len(v.Comments)
