@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -272,5 +273,19 @@ func TestResultSums(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		test.Equal(t, "by "+by, got, want)
+	}
+}
+
+// The number of the first result is bounded: with the length of the list it would be no number
+// any more, and the database would return all results.
+func TestFirstResult(t *testing.T) {
+	for from, valid := range map[string]bool{
+		"0":                   true,
+		"1000000000":          true,
+		"-1":                  false,
+		"9223372036854775807": false,
+	} {
+		_, err := ParseQuery(url.Values{"from": {from}}, time.Now())
+		test.Equal(t, from+" is valid", err == nil, valid)
 	}
 }

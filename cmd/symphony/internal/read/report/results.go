@@ -30,6 +30,8 @@ var ResultGroupings = []string{"label", "day", "project"}
 const (
 	usualLimit = 100
 	mostLimit  = 1000
+
+	mostFrom = 1_000_000_000 // so that the number of the last result is a number, too
 )
 
 // ParseQuery reads the query of an address: text, label and outcome, each of which may be
@@ -71,8 +73,8 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	}
 	if from := values.Get("from"); from != "" {
 		q.From, err = strconv.Atoi(from)
-		if err != nil || q.From < 0 {
-			return q, exit.Usage("results: from must be a whole number that is not negative, not %q", from)
+		if err != nil || q.From < 0 || q.From > mostFrom {
+			return q, exit.Usage("results: from must be a whole number from 0 to %d, not %q", mostFrom, from)
 		}
 	}
 	if limit := values.Get("limit"); limit != "" {
