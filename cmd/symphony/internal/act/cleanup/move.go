@@ -128,8 +128,9 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 	if filepath.Ext(m.old) == "" { // the folder
 		m.old = filepath.Join(m.old, filepath.Base(m.new))
 	}
-	if dir := m.defaultDir(m.old); readState(ctx, m.w, dir).WorkflowPath == m.new {
-		m.from = dir
+	oldDir := m.defaultDir(m.old)
+	if readState(ctx, m.w, oldDir).WorkflowPath == m.new {
+		m.from = oldDir
 		m.to = m.defaultDir(m.new)
 		return nil
 	}
@@ -142,6 +143,7 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 	return nil
 }
 
+// defaultDir is the state directory of a workflow for which the operator names none.
 func (m *mover) defaultDir(path string) string {
 	return state.DefaultDir(m.w.Getenv("XDG_STATE_HOME"), m.w.Home, path)
 }
@@ -161,7 +163,7 @@ func (m *mover) check(ctx context.Context) error {
 	if from != to && wiring.Exists(from) && wiring.Exists(to) {
 		return reconcile.NewError(
 			codeNotMoved,
-			from+" and "+to+" exist both",
+			from+" and "+to+" both exist",
 			"keep the right lines in the first and remove the second",
 		)
 	}

@@ -103,6 +103,10 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	if err != nil {
 		return nil, err
 	}
+	o.Issues, err = issueNames(ctx, p, o.Issues)
+	if err != nil {
+		return nil, err
+	}
 	c := &pruner{p: p, cfg: cfg, options: o}
 	found, err := c.find(ctx)
 	if err != nil {
@@ -132,6 +136,27 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	c.agreed = found.work()
 	found, err = c.findAndRemove(ctx)
 	return found, errors.Join(err, release())
+}
+
+// issueNames returns the names of issues, for which an operator may also give their addresses,
+// such as https://linear.app/acme/issue/ABC-7.
+func issueNames(ctx context.Context, p *wiring.Project, refs []string) (names []string, err error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	for _, ref := range refs {
+		_, name, err := wiring.IssueName(ctx, p, db, ref)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // work maps each item to remove to its unsaved work.
@@ -193,12 +218,6 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		return nil, err
 	}
 	defer db.Close()
-	for i, name := range c.options.Issues {
-		_, c.options.Issues[i], err = wiring.IssueName(ctx, c.p, db, name)
-		if err != nil {
-			return nil, err
-		}
-	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return nil, err
@@ -569,7 +588,7 @@ func (c *pruner) removeSpace(ctx context.Context, s Space) (left *Space, err err
 		return &s, nil
 	}
 	if unsaved != "" {
-		s.Unsaved = unsaved
+		s.loss = loss{Path: s.Path, Unsaved: unsaved} // the items that were found before may differ
 		return &s, nil
 	}
 	return nil, nil
