@@ -52,14 +52,10 @@ const (
 func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	addError := func(err error) (over bool) { // over: this pass can make no further request
-		if err != nil {
-			errs = append(errs, err)
-		}
-		return ctx.Err() != nil || errors.As(err, new(reconcile.Limited))
-	}
 	due, err := d.due(ctx)
-	addError(err)
+	if err != nil {
+		return []error{err}
+	}
 	asked := map[string][]*entry{} // by issue: the comments on requests that were made
 	for _, e := range due {
 		if e.Number > 0 && e.ID != "" {
@@ -68,16 +64,29 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
 		err := d.readReplies(ctx, asked[issue])
-		if addError(exit.About("replies to requests of "+asked[issue][0].identifier, err)) {
+		if err != nil {
+			errs = append(errs, exit.About("replies to requests of "+asked[issue][0].identifier, err))
+		}
+		if isOver(ctx, err) {
 			return errs
 		}
 	}
 	for _, e := range due {
-		if addError(exit.About("symphony's comment on "+e.identifier, d.write(ctx, e))) {
+		err := d.write(ctx, e)
+		if err != nil {
+			errs = append(errs, exit.About("symphony's comment on "+e.identifier, err))
+		}
+		if isOver(ctx, err) {
 			return errs
 		}
 	}
 	return errs
+}
+
+// isOver reports whether a pass can make no further request after an error: its time is over,
+// or the tracker allows no more.
+func isOver(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.As(err, new(reconcile.Limited))
 }
 
 // entry is a comment with its subject.

@@ -47,9 +47,12 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 		return []error{d.DB.Store.SaveLookErrors(ctx, nil)}
 	}
 	last, _, err := d.DB.Meta(ctx, readKey)
-	at, _ := time.Parse(time.RFC3339, last) // zero before the first time
-	if err != nil || d.Now().Sub(at).Abs() < readStep {
+	if err != nil {
 		return []error{err}
+	}
+	at, _ := time.Parse(time.RFC3339, last) // zero before the first time
+	if d.Now().Sub(at).Abs() < readStep {
+		return nil
 	}
 	if err := d.DB.SetMeta(ctx, readKey, d.Now().UTC().Format(time.RFC3339)); err != nil {
 		return []error{err}

@@ -118,8 +118,11 @@ type NothingStarted struct{ error }
 // ExitNothingStarted is the exit code of that error.
 const ExitNothingStarted = ssh.NothingStarted
 
+// nothingStarted is the error of a failed start: err, or a NothingStarted if the machine never
+// had a daemon of the run.
 func nothingStarted(p daemon.Place, err error) error {
-	if status, statusErr := p.Status(); statusErr != nil || status.Incarnation > 0 {
+	status, statusErr := p.Status()
+	if statusErr != nil || status.Incarnation > 0 {
 		return err
 	}
 	return NothingStarted{err}

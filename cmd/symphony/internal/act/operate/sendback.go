@@ -105,7 +105,7 @@ func (o *operation) newOrder(ctx context.Context, said string) (order reconcile.
 	}
 	issue, visible := found[o.command.IssueID]
 	back := wiring.Policy(cfg).BackState(cfg.Feedback)
-	if err := o.staysHere(ctx, cfg, tracker, issue, visible, back); err != nil {
+	if err := o.refuseSendBack(ctx, cfg, tracker, issue, visible, back); err != nil {
 		return order, err
 	}
 	account, err := Account()
@@ -125,9 +125,9 @@ func (o *operation) newOrder(ctx context.Context, said string) (order reconcile.
 	return order, o.db.Operator.AddSendBack(ctx, order)
 }
 
-// staysHere returns an error if the issue can't be sent back to an agent in the state back, or
+// refuseSendBack returns an error if the issue can't be sent back to an agent in the state back, or
 // if an agent is at work on it.
-func (o *operation) staysHere(
+func (o *operation) refuseSendBack(
 	ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter,
 	issue reconcile.Issue, visible bool, back string,
 ) error {

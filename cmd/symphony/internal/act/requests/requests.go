@@ -430,16 +430,16 @@ func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (stri
 
 // parseAnswer accepts the answers that the question allows: any text, the label of an option,
 // or several labels separated by commas. An optional question may have no answer.
-func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
-	if q.Optional && strings.TrimSpace(text) == "" {
+func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, said string) ([]string, error) {
+	if q.Optional && strings.TrimSpace(said) == "" {
 		return nil, nil
 	}
-	one, err := parseOne(r, q, text)
+	one, err := parseOne(r, q, said)
 	if err == nil || !q.Several {
 		return []string{one}, err
 	}
 	var all []string
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(said, ",") {
 		one, err := parseOne(r, q, part)
 		if err != nil {
 			return nil, err
@@ -451,8 +451,8 @@ func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) 
 
 // parseOne accepts an answer: the label of an option in any case, or another text if the
 // question allows it. A number must be written as in JSON, so not NaN or 0x1p-2.
-func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
-	plain := strings.TrimSpace(text)
+func parseOne(r reconcile.Request, q reconcile.RequestQuestion, said string) (string, error) {
+	plain := strings.TrimSpace(said)
 	for _, o := range q.Options {
 		if strings.EqualFold(plain, o.Label) {
 			return o.Label, nil
@@ -475,7 +475,7 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
 		}
 	}
-	return text, nil
+	return said, nil
 }
 
 // numbered lists the options of a question in a line.

@@ -168,20 +168,13 @@ func (t *timer) remove(ctx context.Context) error {
 	if !t.system {
 		stamps = filepath.Join(w.Home, ".local", "share", "systemd", "timers")
 	}
-	if host := proc.ReadHostUnit(w.Environ); !host.Booted || !t.system && !host.Manager {
+	host := proc.ReadHostUnit(w.Environ)
+	if !host.Booted || !t.system && !host.Manager {
 		t.changes.warn(
 			"systemd does not answer: the files of " + name + " are removed, but the timer is not stopped",
 		)
-	} else {
-		if unit.text != "" {
-			if _, err := t.systemctl(ctx, "disable", "--quiet", "--now", name); err != nil {
-				return err
-			}
-		}
-		// a failed unit would be listed until the next boot
-		for _, name := range []string{name, t.name() + ".service"} {
-			_, _ = t.systemctl(ctx, "reset-failed", name) // an error if it is not loaded
-		}
+	} else if err := t.stop(ctx); err != nil {
+		return err
 	}
 	wanted := filepath.Join(filepath.Dir(unit.path), "timers.target.wants", name)
 	// The service last: while it exists, remove can be repeated.
@@ -192,6 +185,21 @@ func (t *timer) remove(ctx context.Context) error {
 		if wiring.Exists(path) {
 			t.changes.warn("kept " + path + ", which symphony did not write")
 		}
+	}
+	return nil
+}
+
+// stop stops the timer and lets systemd forget that its units failed, which it would list until
+// the next boot.
+func (t *timer) stop(ctx context.Context) error {
+	name := t.name() + ".timer"
+	if t.list[1].text != "" {
+		if _, err := t.systemctl(ctx, "disable", "--quiet", "--now", name); err != nil {
+			return err
+		}
+	}
+	for _, unit := range []string{name, t.name() + ".service"} {
+		_, _ = t.systemctl(ctx, "reset-failed", unit) // an error if it is not loaded
 	}
 	return nil
 }
