@@ -159,10 +159,14 @@ func (c *Client) statusField(ctx context.Context) (boardProject, error) {
 			fields = append(fields, f.Name)
 		}
 	}
+	hint := "set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")
+	if fields == nil {
+		hint = "add a field of the type single select to the project"
+	}
 	const message = "tracker.provider.status_field: the project %s has no field %q with options"
 	return boardProject{project, boardField{}}, reconcile.NewError(
 		"tracker_project_not_found",
 		c.Scrub(fmt.Sprintf(message, c.o.Project, c.o.StatusField)),
-		c.Scrub("set tracker.provider.status_field to one of these: "+strings.Join(fields, ", ")),
+		c.Scrub(hint),
 	)
 }

@@ -467,3 +467,18 @@ func TestAnswerWithoutLogin(t *testing.T) {
 	s.answers = []recorded{{200, `{"data": {"r0": {"nameWithOwner": "acme/web-shop", "i0": null}}}`, ""}}
 	wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"12"})), "github_unknown_payload")
 }
+
+// The hint about the field of the columns names those that the project has, if it has any.
+func TestBoardWithoutField(t *testing.T) {
+	for field, hint := range map[string]string{
+		`{}`:                                 "add a field of the type single select to the project",
+		`{"databaseId": 1, "name": "Stage"}`: "set tracker.provider.status_field to one of these: Stage",
+	} {
+		s := &recorder{answers: []recorded{{200, `{"data": {"owner": {"projectV2": {"id": "P", "fields": {"nodes": [` +
+			field + `]}}}}}`, ""}}}
+		c := clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {
+			o.Project = "https://github.com/orgs/acme/projects/4"
+		})
+		test.Equal(t, field, wantCode(t, test.Err(c.statusField(t.Context())), "tracker_project_not_found").Hint, hint)
+	}
+}
