@@ -545,6 +545,34 @@ func (r *reader) agentKey(f field) {
 	}
 }
 
+// withheldEnv refuses entries of agent.env that no agent gets: a variable that is withheld by its
+// name, such as GITHUB_TOKEN with tracker.kind github, or that contains a secret of symphony.
+func (r *reader) withheldEnv() {
+	f := r.field("agent.env")
+	if f.node == nil || f.node.Kind != yaml.MappingNode {
+		return
+	}
+	secrets := []Secret{r.cfg.Tracker.APIKey, r.cfg.Repository.Token, r.cfg.Agent.Key}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		value := r.cfg.Agent.Env[name.Value]
+		isIn := func(secret Secret) bool {
+			return len(secret) >= shortestKey && strings.Contains(value, secret.Reveal())
+		}
+		entry := field{key: f.key + "." + name.Value, line: r.line(name)}
+		switch {
+		case slices.Contains(r.cfg.SecretVars, name.Value):
+			r.invalid(
+				entry,
+				"no agent gets a variable of this name, because symphony keeps a secret of its own in it",
+				"name another variable for symphony's secret, or for the agent's",
+			)
+		case slices.ContainsFunc(secrets, isIn):
+			r.invalid(entry, "contains a secret of symphony, which no agent gets", "give agents a key of their own")
+		}
+	}
+}
+
 // network is the value of agent.network: all of it, or some hosts.
 type network struct {
 	open  *bool

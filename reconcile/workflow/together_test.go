@@ -89,6 +89,19 @@ handoff:
 `,
 			want: `:5: handoff.blocked_state: "Todo" is one of tracker.active_states`,
 		},
+		"a variable that would be taken from agent.env again": {
+			file: `
+repository: {url: /srv/shop, token: $TEAM_KEY}
+agent:
+  kind: claude
+  env:
+    TEAM_KEY: of the agent
+    OTHER: $TEAM_KEY
+    NAME: $NAME
+`,
+			want: `:7: agent.env.TEAM_KEY: no agent gets a variable of this name
+:8: agent.env.OTHER: contains a secret of symphony`,
+		},
 		"what no agent gets": {
 			file: `
 agent: {kind: claude, key: $TEAM_KEY, pass_env: [TEAM_KEY, OTEL_EXPORTER_OTLP_HEADERS]}

@@ -379,6 +379,7 @@ func (r *reader) together() {
 	r.shortTimes()
 	r.limitedStates()
 	r.pullRequests()
+	r.withheldEnv()
 	r.onHosts()
 	r.narrowByLabel()
 	r.handoff()
