@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"github.com/symphony-cron/symphony/internal/text"
 	"slices"
 	"strings"
 	"time"
@@ -99,15 +98,21 @@ func (i Issue) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte(NormalizeState(i.State)))
 	h.Write([]byte{0})
-	if i.Description != nil {
-		h.Write([]byte(*i.Description))
-	}
+	h.Write([]byte(i.description()))
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
 // SameTask reports whether two versions of an issue have the same fingerprint.
 func (i Issue) SameTask(other Issue) bool {
-	return SameState(i.State, other.State) && text.OrEmpty(i.Description) == text.OrEmpty(other.Description)
+	return SameState(i.State, other.State) && i.description() == other.description()
+}
+
+// description returns the issue's description, empty if it has none.
+func (i Issue) description() string {
+	if i.Description == nil {
+		return ""
+	}
+	return *i.Description
 }
 
 // CommentedAfter reports whether the newest comment is later than t. The time of a hold's
