@@ -173,7 +173,8 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 	if err != nil || !c.remote.Submodules {
 		return failed(err)
 	}
-	return failed(c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, "", 0))
+	err = c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, "", 0)
+	return failed(ofSignal(ctx, err))
 }
 
 // runGit runs git in the clone.

@@ -279,8 +279,12 @@ func (m *Mirror) withModules(
 	list []submodule,
 ) ([]submodule, error) {
 	file := commit + ":.gitmodules"
-	if m.run(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects)) != nil {
-		return list, nil //nolint:nilerr // there is none
+	isThere, err := m.says(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects))
+	if err != nil {
+		return nil, err
+	}
+	if !isThere {
+		return list, nil
 	}
 	cmd := m.localGit(
 		ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`,
@@ -288,8 +292,11 @@ func (m *Mirror) withModules(
 	cmd = withObjects(cmd, objects)
 	cmd.Env = append(cmd.Env, allocLimit)
 	out, err := m.output(cmd)
+	if git.Exited(err) {
+		return list, nil // a file that git can't read has no entry for anyone
+	}
 	if err != nil {
-		return list, nil //nolint:nilerr // a file that git can't read has no entry for anyone
+		return nil, err
 	}
 	names := map[string]string{} // by path
 	urls := map[string]string{}  // by name

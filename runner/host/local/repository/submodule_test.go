@@ -2,7 +2,10 @@ package repository
 
 import (
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -117,6 +120,16 @@ func TestCloneWithSubmodules(t *testing.T) {
 	test.Equal(t, "hint", shallow.Hint, "git -C "+p.dir+"/lib.git fetch --unshallow")
 	test.Contains(t, "message", shallow.Message, ": the submodule vendor/lib: "+p.dir+"/lib.git is a shallow clone")
 	p.sh("rm -rf lib.git; mv whole.git lib.git")
+
+	// A git that was killed has not said that there are no submodules.
+	path := p.env[0]
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	for _, command := range []string{"cat-file -e", "config --blob"} {
+		p.sh(`mkdir -p bin; printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; ` +
+			`esac\nexec ` + test.Must(exec.LookPath("git")) + ` "$@"\n' > bin/git; chmod +x bin/git`)
+		wantFault(t, clone(strings.Fields(command)[0]), host.CodeGitKilled, "signal: killed")
+	}
+	p.env[0] = path
 
 	// What an agent may have written in .gitmodules reaches nothing else.
 	for name, change := range map[string]string{
