@@ -88,11 +88,14 @@ func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 	if r.baseCommit != "" || began == "" {
 		return r.whereWorkBegan(ctx)
 	}
-	_, err := r.output(r.git(ctx, "cat-file", "-e", began+"^{tree}"))
-	if Exited(err) {
+	isThere, err := r.hasTree(ctx, began)
+	if err != nil {
+		return "", err
+	}
+	if !isThere {
 		return r.emptyTree(), nil
 	}
-	return began, err
+	return began, nil
 }
 
 // Began returns the commit of HEAD in dir, or the empty tree if there is none.

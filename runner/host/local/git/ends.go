@@ -134,15 +134,18 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 	defer func() { err = errors.Join(err, r.close()) }()
 	r.objects = ends
 	for _, tree := range []string{from, to} {
-		if objectID(tree) && r.run(r.git(ctx, "cat-file", "-e", tree+"^{tree}")) == nil {
-			continue
+		isKept, err := r.hasTree(ctx, tree)
+		if err != nil {
+			return true, readFailed(ctx, dir, err)
 		}
-		return true, reconcile.NewError(
-			host.CodeEndNotKept,
-			dir+" no longer has what one of the attempts has left: it was made anew since, or "+
-				"git has removed it",
-			"compare other attempts",
-		)
+		if !isKept {
+			return true, reconcile.NewError(
+				host.CodeEndNotKept,
+				dir+" no longer has what one of the attempts has left: it was made anew since, or "+
+					"git has removed it",
+				"compare other attempts",
+			)
+		}
 	}
 	for _, tree := range []string{from, to} {
 		if err := r.checkSize(ctx, tree); err != nil {
@@ -152,4 +155,16 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
 	cmd.Stdout = w
 	return true, readFailed(ctx, dir, r.run(cmd))
+}
+
+// hasTree reports whether an object is a tree, or a commit with one.
+func (r *reader) hasTree(ctx context.Context, id string) (bool, error) {
+	if !objectID(id) {
+		return false, nil
+	}
+	err := r.run(r.git(ctx, "cat-file", "-e", id+"^{tree}"))
+	if Exited(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
