@@ -20,27 +20,30 @@ type typedLine struct {
 	err   error
 }
 
-// AskLine reads a line from the terminal. The end of ctx ends the wait.
-func AskLine(ctx context.Context, w *Env, prompt string) (line string, err error) {
-	return askLine(ctx, w, prompt, false)
-}
+var errNoTerminal = errors.New("stdin is not a terminal")
 
 // AskSecret is AskLine for a secret, which is not echoed, from before the prompt is shown.
 func AskSecret(ctx context.Context, w *Env, prompt string) (line string, err error) {
-	return askLine(ctx, w, prompt, true)
-}
-
-func askLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
-		return "", errors.New("stdin is not a terminal")
+		return "", errNoTerminal
 	}
-	if secret {
-		restore, failed := hideTyped(int(in.Fd()))
-		if failed != nil {
-			return "", failed
-		}
-		defer func() { err = errors.Join(err, restore()) }()
+	restore, err := hideTyped(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	line, err = AskLine(ctx, w, prompt)
+	if err == nil && !w.InputEnded {
+		fmt.Fprintln(w.Stderr) // the end of the line was not echoed, either
+	}
+	return line, err
+}
+
+// AskLine reads a line from the terminal. The end of ctx ends the wait.
+func AskLine(ctx context.Context, w *Env, prompt string) (string, error) {
+	if _, ok := w.Stdin.(*os.File); !ok {
+		return "", errNoTerminal
 	}
 	fmt.Fprint(w.Stderr, prompt)
 	if w.input == nil { // all questions share a reader, so that no line is lost between two
@@ -61,7 +64,7 @@ func askLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 	case r := <-w.typed:
 		w.typed = nil
 		w.InputEnded = r.ended
-		if secret || r.ended {
+		if r.ended {
 			fmt.Fprintln(w.Stderr)
 		}
 		return strings.TrimSuffix(r.line, "\n"), r.err

@@ -73,7 +73,11 @@ func TestSecretIsNotEchoed(t *testing.T) {
 			typed(c.typed)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
-		got, err := askLine(ctx, w, "Key: ", c.secret)
+		ask := AskLine
+		if c.secret {
+			ask = AskSecret
+		}
+		got, err := ask(ctx, w, "Key: ")
 		cancel()
 		test.OK(t, err)
 		test.Equal(t, "the answer", got, c.want)
