@@ -71,7 +71,7 @@ func (h *HTTP) optionsFor(r *http.Request) (Options, error) {
 			return o, exit.Usage("mcp: unknown parameter %q; known: tools", name)
 		}
 	}
-	chosen := r.URL.Query().Get("tools")
+	chosen := strings.Join(r.URL.Query()["tools"], ",")
 	if chosen != "" {
 		groups, err := ParseGroups(strings.Split(chosen, ","))
 		if err != nil {

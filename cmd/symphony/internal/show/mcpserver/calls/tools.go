@@ -251,8 +251,13 @@ var otherTools = map[string]string{
 func (t *Tools) unknown(tool string) error {
 	names := slices.Sorted(maps.Keys(t.inputs))
 	meant := otherTools[tool]
-	if t.inputs[meant] == nil {
-		meant = text.First(text.Nearest(tool, names), func(string) bool { return true })
+	near := text.Nearest(tool, names)
+	switch {
+	case t.inputs[meant] != nil:
+	case len(near) > 0:
+		meant = near[0]
+	default:
+		meant = ""
 	}
 	message := fmt.Sprintf("unknown tool %q", text.Within(tool, maxID))
 	if tool == "" {
