@@ -102,8 +102,8 @@ func (i Issue) Fingerprint() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// SameTask reports whether two versions of an issue have the same fingerprint.
-func (i Issue) SameTask(other Issue) bool {
+// sameTask reports whether two versions of an issue have the same fingerprint.
+func (i Issue) sameTask(other Issue) bool {
 	return SameState(i.State, other.State) && i.description() == other.description()
 }
 

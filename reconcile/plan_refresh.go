@@ -206,7 +206,7 @@ func (p *planner) renew(c Claim, issue Issue) Claim {
 	if sameRecord(c.Issue, issue) {
 		return c
 	}
-	if !c.Issue.SameTask(issue) {
+	if !c.Issue.sameTask(issue) {
 		c.IdleRuns = 0
 		c.Runs = 0
 	}
