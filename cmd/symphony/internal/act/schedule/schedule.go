@@ -348,7 +348,7 @@ func remove(
 			continue
 		}
 		if has.System {
-			as = ", as " + has.RunAs
+			as = has.asOther(ownAccount(p.Env).name)
 		}
 		if err := kind.remove(ctx); err != nil {
 			return *found.changes, removed, as, err
@@ -356,6 +356,14 @@ func remove(
 		removed = true
 	}
 	return *found.changes, removed, as, needsRoot
+}
+
+// asOther is ", as NAME" if passes run as another account than own; empty otherwise.
+func (o Options) asOther(own string) string {
+	if !o.System || o.RunAs == own {
+		return ""
+	}
+	return ", as " + o.RunAs
 }
 
 // removeAsRoot is the command that removes the units of the machine.

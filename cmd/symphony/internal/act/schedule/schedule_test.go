@@ -250,3 +250,19 @@ func TestUnreadableUnit(t *testing.T) {
 		t.Errorf("problems: %q", status.Problems)
 	}
 }
+
+// Units of the machine run passes as the account that they name. That may be the account that
+// removes them, whose state then records the removal.
+func TestAccountOfRemovedSchedule(t *testing.T) {
+	for _, c := range []struct {
+		has  Options
+		want string
+	}{
+		{Options{}, ""},
+		{Options{Cron: true}, ""},
+		{Options{System: true, RunAs: "ann"}, ", as ann"},
+		{Options{System: true, RunAs: "root"}, ""},
+	} {
+		test.Equal(t, "the account", c.has.asOther("root"), c.want)
+	}
+}
