@@ -267,6 +267,10 @@ func (r *remover) announce() (lines []string, err error) {
 	for _, l := range r.losses() {
 		lines = append(lines, strings.Split(strings.TrimSuffix(l.Lines("DESTROY"), "\n"), "\n")...)
 	}
+	mirrors := filepath.Join(r.row.StateDir, mirrorsName)
+	if wiring.Exists(mirrors) {
+		line("keep", mirrors+", "+WhyLeft(mirrorsName))
+	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
 	}
@@ -452,7 +456,7 @@ func (r *remover) removeWorkspace(ctx context.Context, s Space) error {
 // RemovedJSON is the output of projects remove --json.
 type RemovedJSON struct {
 	Removed   string   `json:"removed"`   // the state directory
-	Left      []string `json:"left"`      // names in it that symphony did not make
+	Left      []string `json:"left"`      // names in it that are kept: see WhyLeft
 	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
 }
 
@@ -477,6 +481,8 @@ func (r *remover) sharers() ([]string, error) {
 var stateFiles = []string{
 	"runs",
 	"homes",
+	"restoring",
+	"asked",
 	"attention.log",
 	"attention.tree",
 	"launch.lock",
@@ -489,6 +495,19 @@ var stateFiles = []string{
 	"state.db-shm",
 	"state.db",
 	"lock",
+}
+
+// mirrorsName is the directory with the commits that were copied from other machines. A removal
+// keeps it, because some of them may exist nowhere else.
+const mirrorsName = "mirrors"
+
+// WhyLeft is what a removal keeps with a name in a state directory, and why, as the end of a
+// sentence.
+func WhyLeft(name string) string {
+	if name == mirrorsName {
+		return "commits from other machines, which may exist nowhere else; delete it if you need none of them"
+	}
+	return "which symphony did not make"
 }
 
 // removeState removes symphony's files from a state directory, and the directory unless

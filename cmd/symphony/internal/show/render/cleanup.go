@@ -298,7 +298,7 @@ func Removed(w *term.Env, r *cleanup.RemovedJSON) {
 		return
 	}
 	for _, name := range r.Left {
-		line := "kept " + filepath.Join(r.Removed, name) + ", which symphony did not make"
+		line := "kept " + filepath.Join(r.Removed, name) + ", " + cleanup.WhyLeft(name)
 		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 	fmt.Fprintln(w.Stdout, text.Visible("removed "+r.Removed))
