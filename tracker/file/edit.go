@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -170,7 +171,13 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	if bytes.Equal(taken, old) {
 		return true, durable.SyncDir(filepath.Dir(path))
 	}
-	return false, giveBack(temp, path, next, taken)
+	err = giveBack(temp, path, next, taken)
+	if err != nil { // the file was moved meanwhile, for example
+		kept := path + ".kept"
+		err = fmt.Errorf("what another program wrote is in %s: %w", kept, err)
+		return false, errors.Join(err, os.Rename(temp, kept))
+	}
+	return false, nil
 }
 
 // giveBack returns to its place the content that another program wrote while it was exchanged

@@ -620,6 +620,21 @@ func TestFileThatIsOpen(t *testing.T) {
 	}
 }
 
+// What an editor writes is kept even if the file is moved before it can be given back.
+func TestFileThatIsMovedMeanwhile(t *testing.T) {
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	path := filepath.Join(dir, "a.md")
+	editor := test.Must(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))
+	ctx := waiting{t.Context(), sync.OnceFunc(func() {
+		test.Must(editor.WriteString("Late.\n"))
+		test.OK(t, editor.Close())
+		test.OK(t, os.Rename(path, path+".moved"))
+	})}
+	err := test.Err(a.Post(ctx, "A", "May I?"))
+	test.Contains(t, "the error", fmt.Sprint(err), "what another program wrote is in "+path+".kept")
+	test.Contains(t, "the kept file", test.Read(t, path+".kept"), "Late.")
+}
+
 // An edit keeps the owner and the group of a file, so that the person can edit it further.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
