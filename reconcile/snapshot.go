@@ -413,6 +413,8 @@ const (
 	SkipUnverified    = "unverified"
 	SkipUnsavedWork   = "unsaved_work"
 	SkipPullRequest   = "pull_request_open"
+	// a person sent the issue back to an agent, and no pass has looked for issues since
+	SkipSentBack = "sent_back"
 )
 
 // Obstacle is why a pass starts no run, whatever the issue.

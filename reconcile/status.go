@@ -79,7 +79,7 @@ func (c Claim) NeedsHelp() bool { return c.OwnStatus() == StatusNeedsHelp }
 // nothing starts at present.
 func (s Skip) IssueStatus(stopped bool) Status {
 	switch s.Reason {
-	case SkipNoSlot, SkipNoSlotInState:
+	case SkipNoSlot, SkipNoSlotInState, SkipSentBack:
 		if stopped {
 			return StatusWaiting
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -46,15 +47,27 @@ func saveSendBack(b reconcile.SendBack) func(tx) error {
 		jsonOf(&b), stamp(b.EndedAt), b.ID)
 }
 
-// EndSendBack stores that an order was carried out, or is not to be. An issue that was moved waits
-// for no review any more, but for an agent.
-func (s Store) EndSendBack(ctx context.Context, b reconcile.SendBack, now time.Time) error {
+// EndSendBack stores that an order about an issue was carried out, or is not to be. An issue that
+// was moved waits for no review any more, but for an agent: it is among the skips until a pass
+// looks for issues.
+func (s Store) EndSendBack(ctx context.Context, b reconcile.SendBack, issue reconcile.Issue, now time.Time) error {
 	b.EndedAt = now
 	return s.update(ctx, "end an order to send back", full, func(t tx) error {
 		err := saveSendBack(b)(t)
 		if err != nil || !b.Moved {
 			return err
 		}
-		return endReview(t, b.IssueID)
+		if err := endReview(t, b.IssueID); err != nil {
+			return err
+		}
+		return saveSkip(t, StoredSkip{Since: now, Skip: reconcile.Skip{
+			IssueID:    b.IssueID,
+			Identifier: b.Identifier,
+			Reason:     reconcile.SkipSentBack,
+			Message:    "it was sent back to an agent",
+			Title:      issue.Title,
+			URL:        text.OrEmpty(issue.URL),
+			Labels:     issue.Labels,
+		}})
 	})
 }

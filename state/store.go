@@ -339,13 +339,18 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 			return err
 		}
 		for _, skip := range next {
-			err := t.run(`INSERT INTO skips (`+skipColumns+`) VALUES (`+marks(skipColumns)+`)`, skipFields(&skip)...)
-			if err != nil {
+			if err := saveSkip(t, skip); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func saveSkip(t tx, skip StoredSkip) error {
+	return t.run(
+		`INSERT OR REPLACE INTO skips (`+skipColumns+`) VALUES (`+marks(skipColumns)+`)`,
+		skipFields(&skip)...)
 }
 
 // StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched

@@ -89,21 +89,21 @@ func (b sendingBack) carryOut(
 ) error {
 	isThere := reconcile.SameState(issue.State, s.From)
 	if !visible || !isThere && !b.policy.Active(issue.State) {
-		return b.db.Store.EndSendBack(ctx, s, b.now)
+		return b.db.Store.EndSendBack(ctx, s, issue, b.now)
 	}
 	err := b.say(ctx, &s)
 	if err == nil && isThere {
 		err = b.tracker.Move(ctx, s.IssueID, s.To)
 	}
 	if err != nil && (errors.Is(err, reconcile.ErrGone) || b.now.Sub(s.At) > sendBackPatience) {
-		return errors.Join(err, b.db.Store.EndSendBack(ctx, s, b.now))
+		return errors.Join(err, b.db.Store.EndSendBack(ctx, s, issue, b.now))
 	}
 	if err != nil {
 		return err
 	}
 	crash.At("pass.sendback.moved")
 	s.Moved = true
-	return b.db.Store.EndSendBack(ctx, s, b.now)
+	return b.db.Store.EndSendBack(ctx, s, issue, b.now)
 }
 
 // say comments on the issue, once. If the tracker takes no comments, it leaves a message for
