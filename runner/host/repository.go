@@ -220,6 +220,9 @@ type WorkspaceDelivery struct {
 	// URL in DeliverRequest the work goes to origin of Source, or to Source if it is without
 	// an origin.
 	Source Repository
+	// DeliveredTo is the Address to which the commit Delivered was pushed; empty if there is
+	// none. Another repository does not have that commit.
+	DeliveredTo string
 }
 
 // WorkspaceDelivered is where the work was pushed, without a password.

@@ -113,6 +113,9 @@ func (Machine) DeliverWorkspace(
 	}
 	m := mirrors.mirror(to, q.Env)
 	answer.Address = m.Address()
+	if q.DeliveredTo != answer.Address {
+		q.Delivered = ""
+	}
 	deliver := func(ctx context.Context) (host.DeliverAnswer, error) {
 		return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.DeliverRequest)
 	}

@@ -290,9 +290,10 @@ func (a *Agents) Deliver(
 	}
 	tree := one.Settings.Worktree
 	answer, err := wiring.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
-		Path:   one.WorkspacePath,
-		RunID:  host.HereID(one.ID),
-		Source: host.Repository{URL: tree.Source, Base: tree.Base},
+		Path:        one.WorkspacePath,
+		RunID:       host.HereID(one.ID),
+		Source:      host.Repository{URL: tree.Source, Base: tree.Base},
+		DeliveredTo: d.URL,
 		DeliverRequest: host.DeliverRequest{
 			Repository: to,
 			Branch:     tree.Branch,
