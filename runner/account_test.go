@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -117,15 +118,16 @@ func TestAccountFaultIsShared(t *testing.T) {
 	}
 }
 
-// usageSession is a session that has used tokens on the thread T.
+// usageSession is a session that has used tokens on a thread, T by default.
 type usageSession struct {
 	agent.Session
-	used func() int64
+	thread string
+	used   func() int64
 }
 
-func (s usageSession) UsageByThread() map[string]agent.Usage {
+func (s *usageSession) UsageByThread() map[string]agent.Usage {
 	n := s.used()
-	return map[string]agent.Usage{"T": {Input: n, Total: n}}
+	return map[string]agent.Usage{cmp.Or(s.thread, "T"): {Input: n, Total: n}}
 }
 
 // slowJournal stores threads only once it is released.
@@ -154,7 +156,7 @@ func TestUsageInOrder(t *testing.T) {
 	var total atomic.Int64
 	total.Store(1)
 	var both sync.WaitGroup
-	count := func() { r.storeTokens(t.Context(), usageSession{used: total.Load}) }
+	count := func() { r.storeTokens(t.Context(), &usageSession{used: total.Load}) }
 	both.Go(count)
 	<-j.entered
 	both.Go(count)
@@ -171,13 +173,14 @@ func TestUsageStoredLater(t *testing.T) { synctest.Test(t, usageStoredLater) }
 
 func usageStoredLater(t *testing.T) {
 	m := newMemory()
-	m.fails["Thread"] = 2
 	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
-	j.rec.storeTokens(t.Context(), usageSession{used: func() int64 { return 50 }})
+	m.fails["Thread"] = 1 // those of another conversation can be stored in between
+	j.rec.storeTokens(t.Context(), &usageSession{used: func() int64 { return 50 }})
+	j.rec.storeTokens(t.Context(), &usageSession{thread: "U", used: func() int64 { return 7 }})
 	if err := j.rec.conclude(t.Context()); err != nil || len(m.finished) != 1 ||
-		m.finished[0].Tokens.Total != 50 ||
-		m.threads["T"].Total != 50 {
+		m.finished[0].Tokens.Total != 57 ||
+		m.threads["T"].Total != 50 || m.threads["U"].Total != 7 {
 		t.Errorf("%+v %+v %v", m.finished, m.threads, err)
 	}
 }
@@ -190,7 +193,7 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 	w, _ := bare(m)
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
-		r.storeTokens(t.Context(), usageSession{used: func() int64 { return row.total }})
+		r.storeTokens(t.Context(), &usageSession{used: func() int64 { return row.total }})
 		test.Equal(t, "tokens", r.get().Tokens, reconcile.Tokens{Input: row.used, Total: row.used})
 	}
 }

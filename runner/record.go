@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +63,9 @@ type record struct {
 	// messages gets a value when a write finds messages of operators that the agent did not
 	// get yet.
 	messages chan struct{}
-	// unstored is the session whose totals could not be stored; nil if all are stored.
-	unstored   agent.Session
+	// unstored are the sessions whose totals could not be stored. A run with several
+	// conversations has a session for each.
+	unstored   map[agent.Session]struct{}
 	overBudget atomic.Bool // whether the issue used up maxTokens
 }
 
@@ -81,6 +84,7 @@ func (w *Worker) newRecord(run reconcile.Run, cancel context.CancelCauseFunc) *r
 		row:       run,
 		base:      map[string]reconcile.Tokens{},
 		used:      map[string]reconcile.Tokens{},
+		unstored:  map[agent.Session]struct{}{},
 		messages:  make(chan struct{}, 1),
 	}
 }
@@ -259,10 +263,10 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 // this run used: the totals of a resumed thread include earlier runs. It reads the totals
 // itself: if two calls come at once, the later call stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
-	warn(r.log, "tokens not stored", r.tryTokens(ctx, session))
+	warn(r.log, "tokens not stored", r.saveTotals(ctx, session))
 }
 
-func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
+func (r *record) saveTotals(ctx context.Context, session agent.Session) error {
 	r.count.Lock()
 	defer r.count.Unlock()
 	ctx = context.WithoutCancel(ctx)
@@ -271,7 +275,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	if len(byThread) == 0 || r.threads == nil { // an inspection stores nothing
 		return nil
 	}
-	r.unstored = session
+	r.unstored[session] = struct{}{}
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
@@ -302,7 +306,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	for _, used := range r.used {
 		sum = sum.Plus(used)
 	}
-	r.unstored = nil
+	delete(r.unstored, session)
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.checkBudget(ctx)
 	return nil
@@ -312,12 +316,13 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 // was full.
 func (r *record) retryTokens(ctx context.Context) error {
 	r.count.Lock()
-	session := r.unstored
+	sessions := slices.Collect(maps.Keys(r.unstored))
 	r.count.Unlock()
-	if session == nil {
-		return nil
+	var errs []error
+	for _, session := range sessions {
+		errs = append(errs, r.saveTotals(ctx, session))
 	}
-	return r.tryTokens(ctx, session)
+	return errors.Join(errs...)
 }
 
 // overBudgetGrace is how long a turn may go on after the issue used up agent.max_tokens: codex
