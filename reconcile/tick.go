@@ -46,7 +46,7 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	if isLoaded {
 		t.trackerHalf(ctx, work)
 	}
-	t.count()
+	t.reportClaims()
 	return t.report
 }
 
@@ -402,8 +402,8 @@ func (t *tick) wrote(err error) {
 	}
 }
 
-// count adds the claims after the pass, and their due times, to the report.
-func (t *tick) count() {
+// reportClaims adds the claims after the pass, and their due times, to the report.
+func (t *tick) reportClaims() {
 	r := &t.report
 	earliest := func(at *time.Time, due time.Time) {
 		if at.IsZero() || due.Before(*at) {
