@@ -70,18 +70,22 @@ type Review struct {
 	PullRequest string // the address of the delivered commit's pull request; empty if none is known
 }
 
+// unclaimedReviews selects the releases that wait for a review. A claim, as of an operator's hold,
+// hides them while it lasts.
+const unclaimedReviews = ` FROM releases WHERE in_review = 1 AND issue_id NOT IN (SELECT issue_id FROM claims)`
+
 // Reviews returns the issues that wait for a review, the oldest handover first.
 func (v Views) Reviews(ctx context.Context) ([]Review, error) {
 	fields := func(r *Review) []any { return append(releaseFields(&r.Release), &r.PullRequest) }
 	return readAll(ctx, v.conn, "read what waits for a review", fields, `SELECT `+releaseColumns+`,
-		coalesce((SELECT pull_request FROM deliveries AS d WHERE d.issue_id = releases.issue_id), '')
-		FROM releases WHERE in_review = 1 ORDER BY released_at, id`)
+		coalesce((SELECT pull_request FROM deliveries AS d WHERE d.issue_id = releases.issue_id), '')`+
+		unclaimedReviews+` ORDER BY released_at, id`)
 }
 
 // CountReviews returns how many issues wait for a review.
 func (v Views) CountReviews(ctx context.Context) (int, error) {
 	n, _, err := readOne(ctx, v.conn, "count what waits for a review", itself[int],
-		`SELECT count(*) FROM releases WHERE in_review = 1`)
+		`SELECT count(*)`+unclaimedReviews)
 	return n, err
 }
 
@@ -114,8 +118,11 @@ func commitRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Rel
 	if err != nil {
 		return err
 	}
-	if r.Runs == 0 {
+	if r.Runs == 0 { // as after a delivery without an agent: an earlier result waits as before
 		return nil
+	}
+	if err := endReview(t, c.IssueID); err != nil {
+		return err
 	}
 	r.InReview = toPerson
 	return t.run(

@@ -497,9 +497,6 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 		return err
 	}
 	c.TokenBase = max(c.TokenBase, used)
-	if err := endReview(t, c.IssueID); err != nil {
-		return err
-	}
 	return t.must(claimVersion(c, was), `INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
 		ON CONFLICT (issue_id) DO NOTHING`, claimFields(&c)...)
 }
