@@ -510,6 +510,20 @@ func TestCommentsInTheSameMinute(t *testing.T) {
 	)
 }
 
+// Where a person's comments have lost the line that ends them, a comment of symphony's is not
+// written into one of them.
+func TestCommentsWithoutEnd(t *testing.T) {
+	open := "\n## Comments\n\n<!-- COMMENTS:BEGIN -->\nauthor: ann\n---\nTake the second one.\n---\n"
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A") + open})
+	before := test.Read(t, filepath.Join(dir, "a.md"))
+	err := test.Err(a.Post(t.Context(), "A", "Done."))
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok || !strings.HasSuffix(known.Hint, "<!-- COMMENTS:END -->") {
+		t.Errorf("posted: %v", err)
+	}
+	test.Equal(t, "the file", test.Read(t, filepath.Join(dir, "a.md")), before)
+}
+
 // People and other programs change files while symphony does, in place and by renaming. No
 // change of theirs is lost, and no issue ever seems to be gone.
 func TestConcurrentEdits(t *testing.T) {

@@ -33,8 +33,13 @@ func (t *tracker) post(ctx context.Context, issueID, author, body string) (recon
 	err := t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
 		next := addComment(content, r.comments, author, body, t.Now())
 		made := t.parse(r.name, next)
-		if made == nil || len(made.comments) != len(r.comments)+1 {
-			return nil, t.unwritable(r.name, "its comments cannot be read after the change")
+		// In a section without an end, the new comment would be part of the last one.
+		if made == nil || len(made.comments) != len(r.comments)+1 || made.comments[len(r.comments)].author != author {
+			return nil, reconcile.NewError(
+				"file_write",
+				filepath.Join(t.Path, r.name)+" was not changed: a comment could not be read after that",
+				"its comments have to stand between lines of "+commentsBegin+" and "+commentsEnd,
+			)
 		}
 		posted = made.comments[len(r.comments)].public()
 		return next, nil
