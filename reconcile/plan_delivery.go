@@ -151,12 +151,14 @@ func (s *Snapshot) deliverAnyway(c Claim) Claim {
 // maxRefusals is how often a delivery of incomplete commits is tried.
 const maxRefusals = 3
 
-// awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
+// awaitDelivery makes a waiting claim with undelivered commits wait for its delivery, or holds it
+// if the delivery was refused too often. Another hold, such as an operator's, stays.
 func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	tries := c.Delivery.Tries
+	heldOtherwise := c.HoldNext || c.HoldReason != "" && c.HoldReason != HoldRefused
 	switch {
 	case c.Status != Waiting || !s.undelivered(c):
-	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals:
+	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals && !heldOtherwise:
 		// Only a change of the commits can help, and no agent changes them meanwhile.
 		message := fmt.Sprintf(
 			"the delivery was refused %d times for the same reason: %s",

@@ -219,9 +219,11 @@ func TestIncompleteDelivery(t *testing.T) {
 			c.Delivery.Repeats = same
 		}
 	}
+	hold := func(*Claim) {}
 	after := func(same int, code, message string) string {
 		run := func(c *Claim, r *Run) {
 			incomplete(same)(c)
+			hold(c)
 			c.Kind = Delivering
 			r.Kind = DeliveryRun
 			r.Outcome = Failed
@@ -244,6 +246,11 @@ func TestIncompleteDelivery(t *testing.T) {
 		after(2, "delivery_failed", "tool is missing"),
 		"retry delivery_failed #1 in 40s runs=1",
 	)
+
+	hold = func(c *Claim) { c.HoldNext = true }
+	equal(t, "third, while an operator holds it", after(2, CodeIncomplete, "tool is missing"), "held operator runs=1")
+	hold = func(c *Claim) { c.HoldReason = HoldOperator }
+	equal(t, "third, after an operator's hold", after(2, CodeIncomplete, "tool is missing"), "held operator runs=1")
 
 	held := func(i Issue) *scene {
 		s := newScene().held(i, HoldRefused)
