@@ -42,31 +42,39 @@ type launch struct {
 }
 
 // find returns the launcher that a shell command starts, and the files in the workspace that
-// it would obey. It reads the words of the command and of the scripts that they name: it does
+// it would obey. Of several it is the first that obeys a file, or else the first. It reads the words of the command and of the scripts that they name: it does
 // not understand shell, and takes too many programs for launchers rather than too few.
 func (l *launch) find(command string, depth int) host.Launcher {
 	r := reader{depth: depth, inWorkspace: true, start: true}
+	var first host.Launcher
 	for _, word := range shellWords(command) {
+		var found host.Launcher
 		switch r.meaningOf(word) {
 		case newCommand:
 			r.start = true
 		case leavesWorkspace:
 			r.inWorkspace = false
 		case nameOfLauncher:
-			return host.Launcher{Program: word, Files: l.obeyed()}
+			found = host.Launcher{Program: word, Files: l.obeyed()}
+			r.start = false
 		case fileOfWorkspace:
-			return host.Launcher{Program: word, Files: l.existing(word)}
+			found = host.Launcher{Program: word, Files: l.existing(word)}
+			r.start = false
 		case nameOfProgram:
-			found, exists := l.program(word, depth, r.inWorkspace)
-			if found.Program != "" {
-				return found
-			}
+			var exists bool
+			found, exists = l.program(word, depth, r.inWorkspace)
 			r.start = !exists // such as the value of an option
 		case nothing:
 		}
+		if len(found.Files) > 0 {
+			return found
+		}
+		if first.Program == "" {
+			first = found
+		}
 		r.last = word
 	}
-	return host.Launcher{}
+	return first
 }
 
 // reader is a place in a shell command, between two words.

@@ -116,6 +116,8 @@ func TestLauncherFiles(t *testing.T) {
 		{"mise", "mise exec codex", ".config/mise"},
 		{"tools", "asdf exec codex", ".tool-versions"},
 		{"own", "./codex", "./codex"},
+		{"own", "test -f ./.env.local && . ./.env.local; exec ./codex app-server", "./codex"},
+		{"own", "npx rehash; ./codex app-server", "./codex"},
 		{"clean", "./codex", ""},
 		{"nowhere", "npx codex", ""},
 	} {
