@@ -42,8 +42,9 @@ type launch struct {
 }
 
 // find returns the launcher that a shell command starts, and the files in the workspace that
-// it would obey. Of several it is the first that obeys a file, or else the first. It reads the words of the command and of the scripts that they name: it does
-// not understand shell, and takes too many programs for launchers rather than too few.
+// it would obey. Of several it is the first that obeys a file, or else the first. It reads the
+// words of the command and of the scripts that they name: it does not understand shell, and
+// takes too many programs for launchers rather than too few.
 func (l *launch) find(command string, depth int) host.Launcher {
 	r := reader{depth: depth, inWorkspace: true, start: true}
 	var first host.Launcher
