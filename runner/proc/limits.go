@@ -67,27 +67,20 @@ func (s *ScopeManager) probeLimits(ctx context.Context, at HostUnit, l Limits) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
 	defer cancel()
-	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
-	for _, m := range at.managers() {
-		scope := Scope{
-			unit:        uniqueUnit("symphony-probe"),
-			description: "symphony: does systemd keep limits?",
-			manager:     m,
-			properties:  l.properties(),
-		}
-		var said string
-		said, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "sh", "-c", readLimits)...)
-		if reason != nil {
-			continue
-		}
+	scope := Scope{description: "symphony: does systemd keep limits?", properties: l.properties()}
+	keeps := func(said string) error {
 		kept := strings.Fields(said)
 		if slices.Contains(kept, strconv.Itoa(l.Tasks)) && slices.Contains(kept, strconv.FormatInt(l.Memory, 10)) {
-			s.limits.manager = m
 			return nil
 		}
-		reason = errors.New("systemd does not keep limits of processes and memory here")
+		return errors.New("systemd does not keep limits of processes and memory here")
 	}
-	return reason
+	m, err := s.firstManager(ctx, at, scope, []string{"sh", "-c", readLimits}, keeps)
+	if err != nil {
+		return err
+	}
+	s.limits.manager = m
+	return nil
 }
 
 // Limit changes a command of a run so that it and all that it starts have limits. AskLimits

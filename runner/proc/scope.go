@@ -91,20 +91,40 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
+	scope := Scope{description: "symphony: can workers have scopes?"}
+	whatever := func(string) error { return nil }
+	m, err := s.firstManager(ctx, at, scope, []string{"systemd-run", "--version"}, whatever)
+	if err != nil {
+		return err
+	}
+	s.manager = &m
+	return nil
+}
+
+// firstManager starts a short program in a scope of each manager in turn, and returns the first
+// one whose output is accepted. The error is that of the last one.
+func (s *ScopeManager) firstManager(
+	ctx context.Context,
+	at HostUnit,
+	scope Scope,
+	program []string,
+	accept func(said string) error,
+) (manager, error) {
 	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
 	for _, m := range at.managers() {
-		scope := Scope{
-			unit:        uniqueUnit("symphony-probe"),
-			description: "symphony: can workers have scopes?",
-			manager:     m,
+		scope.unit = uniqueUnit("symphony-probe")
+		scope.manager = m
+		var said string
+		said, reason = s.output(ctx, m, "systemd-run", append(scope.options(), program...)...)
+		if reason != nil {
+			continue
 		}
-		_, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...)
+		reason = accept(said)
 		if reason == nil {
-			s.manager = &m
-			return nil
+			return m, nil
 		}
 	}
-	return reason
+	return manager{}, reason
 }
 
 // uniqueUnit returns the name of a scope that no other has, such as
