@@ -434,9 +434,6 @@ func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bo
 	}
 }
 
-// killedCode is the exit code of a sandbox whose command SIGKILL has ended.
-const killedCode = 128 + int(unix.SIGKILL)
-
 // exitError is the error of an agent that exited by itself. said is what it wrote to its stdout
 // in place of its first message.
 func (g *agentProcess) exitError(exit host.Exit, said string) error {
@@ -461,7 +458,7 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 		)
 	}
 	message := "the agent exited unexpectedly, " + exit.Text
-	if g.site.Config.Sandbox != nil && exit.Code == killedCode {
+	if g.site.Config.Sandbox != nil && exit.Code == exitKilled {
 		message += " (killed, perhaps because it used more memory than there is, or than agent.max_memory_bytes)"
 	}
 	if words != "" {

@@ -139,6 +139,10 @@ func (b *boxes) newHome() (string, error) {
 	return home, nil
 }
 
+// confinesItself reports whether the agent makes the sandbox of its commands, as codex does unless
+// symphony confines it.
+func (c Config) confinesItself() bool { return c.Agent.Sandboxes && c.Sandbox == nil }
+
 // in returns the sandbox with another home, without a login.
 func (o *Sandbox) in(home string) *Sandbox {
 	other := *o

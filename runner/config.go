@@ -72,7 +72,7 @@ type Config struct {
 	// codex.command or agent.command, run by bash in the workspace, with the variables that a
 	// login shell sets (specification 10.1)
 	Command string
-	// Sandbox is that of symphony itself; nil if the agent has one of its own, or none.
+	// Sandbox is that of symphony itself; nil if the agent confines itself, or is not confined.
 	Sandbox *Sandbox
 	// AgentEnv are variables of the agent and its commands, such as "FOO=bar" (agent.env).
 	AgentEnv []string

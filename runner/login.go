@@ -98,7 +98,7 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 		command = atHome(command, box.AccountHome)
 	}
 	started := command
-	if kind.Sandboxes && s.site.Config.Sandbox == nil {
+	if s.site.Config.confinesItself() {
 		started = s.site.Config.AtHome(command)
 	}
 	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
@@ -221,7 +221,7 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 	}
 	kind := s.site.Config.Agent
 	where := ""
-	if kind.Sandboxes && s.site.Config.Sandbox == nil {
+	if s.site.Config.confinesItself() {
 		where = ", outside the sandbox,"
 	}
 	message := fmt.Sprintf(

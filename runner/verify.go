@@ -225,7 +225,7 @@ func (v *verifier) runVerify(
 		there.Config.Sandbox = there.Config.Sandbox.in(home)
 	}
 	agents := v.agents.in(there)
-	if there.Config.Sandbox != nil || !agents.site.Config.Agent.Sandboxes {
+	if !there.Config.confinesItself() {
 		return v.execAlone(ctx, agents, result)
 	}
 	permissions, err := agents.addPermissions(ctx)
@@ -321,7 +321,8 @@ func (v *verifier) ended(
 	return result
 }
 
-// exitKilled is the exit code of a command that a signal ended, as a shell reports SIGKILL.
+// exitKilled is the exit code of a command that a signal ended, as a shell or a sandbox reports
+// SIGKILL.
 const exitKilled = 137
 
 // execAlone runs the command as the agent would run it, for an agent that makes no sandbox.
