@@ -43,8 +43,7 @@ func (f *field[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// isPlain reports whether valid JSON is a string that stands in quotes as it is, such as "ABC-7"
-// and not "a\tb".
+// isPlain reports whether valid JSON is a string without escapes: "ABC-7" is one, "a\tb" is not.
 func isPlain(data []byte) bool {
 	return len(data) >= 2 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data)
 }

@@ -155,7 +155,7 @@ func TestLabelsOfOverlappingChanges(t *testing.T) {
 }
 
 // A label that is set while the pages of the history are read has its change on none of them.
-// It is nobody's, and not the person's who set it long ago.
+// Nobody counts as its author, also not the person who set it long ago.
 func TestLabelSetBetweenPages(t *testing.T) {
 	const label = `{"id": %q, "name": %[1]q, "createdAt": "2026-03-01T10:00:00.000Z", ` +
 		`"updatedAt": "2026-03-01T10:00:00.000Z"}`

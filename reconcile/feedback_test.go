@@ -470,8 +470,8 @@ func TestSummary(t *testing.T) {
 	})
 }
 
-// TestVerdict checks that a request for changes counts until its author gives another verdict,
-// whoever else approves.
+// TestVerdict checks that a request for changes counts until its author gives another verdict.
+// An approval by another person does not end it.
 func TestVerdict(t *testing.T) {
 	by := func(author, state string) Review { return Review{Author: author, State: state, Writer: true} }
 	for _, row := range []struct {

@@ -15,7 +15,7 @@ import (
 func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
 	opened, err := h.findOrCreate(ctx, n)
 	if refuses(err, "pull request already exists") {
-		// Somebody else just opened it, so the list contains it now.
+		// Another process has opened it since, so that the list contains it now.
 		return h.findOrCreate(ctx, n)
 	}
 	return opened, err

@@ -166,8 +166,8 @@ var (
 	colonInValue = Pattern(`^\s*(?:- )?[A-Za-z_][\w-]*:\s+([^\s"'|>{\[].*:(?:\s.*)?)$`)
 )
 
-// explainColon returns the line of a wrong colon and says what is wrong with it: `kind file`
-// and `kind:file` are read as a text, so that the library complains about the line after it.
+// explainColon returns the line with a missing or wrong colon, and says what is wrong there. YAML
+// reads `kind file` and `kind:file` as a text, so the library names the line after it.
 func explainColon(lines [][]byte, line int, message string) (at int, explained string) {
 	value := colonInValue().FindSubmatch(bytes.TrimRight(lines[line], "\r\n"))
 	if value != nil && message == noMapping {

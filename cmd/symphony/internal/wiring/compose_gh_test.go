@@ -67,7 +67,7 @@ func TestTokenOfGh(t *testing.T) {
 	test.Equal(t, "the file names a variable without a token", cfg == nil, true)
 }
 
-// A gh that was not let finish has not said that nobody is logged in.
+// If gh is ended before it answers, that is no answer that nobody is logged in.
 func TestGhThatIsEnded(t *testing.T) {
 	dir := t.TempDir()
 	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))

@@ -141,7 +141,7 @@ func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 	return list
 }
 
-// folderFaults returns an error if the folder of the issues is missing, or is no folder.
+// folderFaults returns an error if the folder of the issues does not exist, or is a file.
 func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	folder := cfg.Tracker.Folder
 	if folder == "" {

@@ -92,8 +92,8 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 	}
 }
 
-// An issue that is held because its pull request was closed is in no active state: retry alone
-// starts no run of it, and the hint says what does.
+// An issue that is held because its pull request was closed is in no active state. retry
+// does not start it, so the hint says that the issue has to be moved.
 func TestHeldIssueIsNotStarted(t *testing.T) {
 	for reason, want := range map[string]string{
 		reconcile.HoldOperator:   "symphony retry ABC-7 ends the hold",

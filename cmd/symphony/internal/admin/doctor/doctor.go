@@ -330,8 +330,8 @@ func failWith(err error) (list []finding) {
 	return list
 }
 
-// doctorHints are the next steps for faults of codex when doctor started it. There is no run
-// whose logs could be read.
+// doctorHints are the next steps after doctor failed to start codex. They name no logs, because
+// only runs have logs.
 var doctorHints = map[agent.Code]string{
 	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +
 		"and codex's config.toml sets everything else",

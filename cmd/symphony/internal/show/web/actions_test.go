@@ -503,7 +503,7 @@ func TestRefreshCoalesces(t *testing.T) {
 	test.Equal(t, "how many passes ran", g.ended.Load(), 2)
 }
 
-// A server that is ending begins no pass, and says so.
+// A server that is ending refuses to start a pass.
 func TestRefreshOfEndingServer(t *testing.T) {
 	s := acting(t, nil, "web")
 	s.commands.end()
