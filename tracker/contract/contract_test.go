@@ -125,6 +125,23 @@ func TestTrackerThatKeepsTheRules(t *testing.T) {
 	test.Equal(t, "violations and issues without states", []any{len(r.Violations), r.Issues}, []any{0, 0})
 }
 
+// A tracker without any issue may say so instead of leaving out an id that does not exist. With
+// candidates that is wrong.
+func TestEmptyTracker(t *testing.T) {
+	a, m := keeping()
+	m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
+		if len(ids) == 0 || ids[0] != UnknownID {
+			return m.known(ids), nil
+		}
+		return nil, &reconcile.Error{Code: reconcile.CodeTrackerEmpty, Message: "no issue is left"}
+	}
+	r := Check(t.Context(), a, active, now)
+	test.Equal(t, "the violations with candidates", len(r.Violations), 1)
+	m.issues = nil
+	r = Check(t.Context(), a, active, now)
+	test.Equal(t, "the violations of an empty tracker", r.Violations, nil)
+}
+
 // Each rule is the only one that is violated by what breaks it.
 func TestViolations(t *testing.T) {
 	failed := &reconcile.Error{
