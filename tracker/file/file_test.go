@@ -288,7 +288,31 @@ func TestFindBesideFinishedIssues(t *testing.T) {
 	err := test.Err(a.Find(t.Context(), "Footer"))
 	test.Equal(t, "the error", fmt.Sprint(err), "issue_not_found: "+dir+` contains no issue "Footer"`)
 	known, _ := errors.AsType[*reconcile.Error](err)
-	test.Equal(t, "the hint", known.Hint, "check the id; `symphony issues` lists what the folder contains")
+	test.Equal(t, "the hint", known.Hint, "check the id; the folder contains A")
+}
+
+// The error of an unknown name says which issues there are, also those that `symphony issues`
+// does not list because they are finished.
+func TestUnknownIssueNamesOthers(t *testing.T) {
+	for _, c := range []struct {
+		ids  int
+		ref  string
+		want string
+	}{
+		{0, "TASK-7", "the folder contains no issue: symphony issues new TITLE adds one"},
+		{3, "TASK-7", "the folder contains TASK-1, TASK-2, TASK-3"},
+		{12, "footer", "the folder contains 12 issues, such as TASK-8, TASK-9, TASK-10, TASK-11, TASK-12"},
+		{12, "TAKS-12", "the folder contains 12 issues, such as TASK-12"},
+	} {
+		files := map[string]string{}
+		for i := range c.ids {
+			id := fmt.Sprintf("TASK-%d", i+1)
+			files[id+".md"] = strings.Replace(issueFile(id), "To Do", "Done", 1)
+		}
+		a, _ := folder(t, files)
+		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), c.ref)))
+		test.Equal(t, "the hint for "+c.ref, known.Hint, "check the id; "+c.want)
+	}
 }
 
 // A number names an issue also where ids have zeros before theirs.

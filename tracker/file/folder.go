@@ -257,7 +257,8 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	if plain != "" {
 		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
 	}
-	hint := "check the id; `symphony issues` lists what the folder contains"
+	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
+	hint := "check the id; " + contents(ids, ref)
 	var overlooked []string
 	for _, e := range all.others {
 		if why := t.notRead(e); why != "" {
@@ -267,6 +268,23 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	if overlooked != nil {
 		hint = strings.Join(overlooked, "; ")
 	}
-	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 	return gone(message+text.DidYouMean(ref, ids, "%s"), hint)
+}
+
+// contents names the issues of a folder, whatever their state. Of many it names those with a
+// name like ref, or else the last ones.
+func contents(ids []string, ref string) string {
+	const most = 5
+	if len(ids) == 0 {
+		return "the folder contains no issue: symphony issues new TITLE adds one"
+	}
+	if len(ids) <= most {
+		return "the folder contains " + strings.Join(ids, ", ")
+	}
+	slices.SortFunc(ids, text.CompareNatural)
+	named := text.Nearest(ref, ids)
+	if len(named) == 0 {
+		named = ids[len(ids)-most:]
+	}
+	return fmt.Sprintf("the folder contains %d issues, such as %s", len(ids), strings.Join(named, ", "))
 }
