@@ -22,7 +22,7 @@ import (
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if err != nil {
-		return nil, NoState(p, err)
+		return nil, NoState(p, err, FirstPass)
 	}
 	if err := db.Newer(); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -35,9 +35,13 @@ func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	return db, nil
 }
 
+// FirstPass is the usual next step before the first pass.
+const FirstPass = "run one with symphony tick"
+
 // NoState explains a missing database: no pass ran yet, or the workflow is missing, too. It
-// returns other errors as they are.
-func NoState(p *Project, err error) error {
+// returns other errors as they are. step is the next step before the first pass, such as
+// FirstPass, which starts agents.
+func NoState(p *Project, err error, step string) error {
 	if !errors.Is(err, state.ErrNoState) {
 		return err
 	}
@@ -55,7 +59,7 @@ func NoState(p *Project, err error) error {
 	e := reconcile.NewError(
 		"no_state",
 		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
-		"run one with symphony tick, or name the right project with -w and --state-dir",
+		step+", or name the right project with -w and --state-dir",
 	).WithCause(err)
 	hintMoved(p, e)
 	return e

@@ -82,7 +82,7 @@ func Write(
 			continue
 		}
 		if err != nil {
-			return m, wiring.NoState(p, err)
+			return m, wiring.NoState(p, err, "there is nothing to back up yet")
 		}
 		m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
 		m.Files = append(m.Files, archive.File{Name: f.name, Data: data})

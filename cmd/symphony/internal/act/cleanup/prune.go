@@ -517,7 +517,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
 func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
-		return wiring.NoState(c.p, err)
+		return wiring.NoState(c.p, err, wiring.FirstPass)
 	}
 	defer db.Close()
 	f.deleteTrash(ctx)

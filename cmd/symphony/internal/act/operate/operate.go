@@ -162,7 +162,7 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 	}
 	o.db, err = o.open(ctx)
 	if err != nil {
-		return wiring.NoState(o.p, err)
+		return wiring.NoState(o.p, err, o.firstStep(issue))
 	}
 	defer func() { err = errors.Join(err, o.db.Close()) }()
 	if _, err := wiring.OwnerPath(ctx, o.p, o.db); err != nil {
@@ -191,6 +191,26 @@ func (o *operation) open(ctx context.Context) (*state.DB, error) {
 		return createState(ctx, o.p)
 	}
 	return db, err
+}
+
+// firstStep is the next step before the first pass. A pass starts every agent that may work,
+// also the one that the operator wants to stop.
+func (o *operation) firstStep(issue string) string {
+	name := text.ShellQuote(text.Visible(issue))
+	switch o.command.Verb {
+	case reconcile.VerbStop:
+		return "nothing runs yet: symphony hold " + name + " keeps it from starting"
+	case reconcile.VerbStopAll:
+		return "nothing runs yet: symphony pause keeps every issue from starting"
+	case reconcile.VerbResume:
+		return "nothing is paused: symphony tick starts what is ready"
+	case reconcile.VerbUnblock:
+		return "nothing is blocked: symphony tick starts what is ready"
+	case VerbTell:
+		return "no agent works yet: write it into the issue; symphony run " + name + " starts one"
+	default: // they go on with the work of an agent
+		return "no agent has worked yet: symphony run " + name + " starts one"
+	}
 }
 
 // createState creates the state of a project by a pass that starts nothing, unless the

@@ -81,7 +81,7 @@ func Open(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return nil, wiring.NoState(p, err)
+		return nil, wiring.NoState(p, err, wiring.FirstPass)
 	}
 	if _, err := wiring.OwnerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
