@@ -24,13 +24,13 @@ var ofBoxes = []string{"agent.max_processes", "agent.max_memory_bytes"}
 // ofOthers are the keys that only other kinds of agents have.
 var ofOthers = []string{"agent.command", "agent.model", "agent.effort", "agent.env", "agent.trust"}
 
-// agents checks the keys of the agents, and finds out which agents may work on an issue.
-func (r *reader) agents() {
+// checkAgents checks the keys of the agents, and finds out which agents may work on an issue.
+func (r *reader) checkAgents() {
 	own := &r.cfg.Agent
 	if !slices.Contains(AgentKinds(), own.Kind) {
 		return // it was refused
 	}
-	r.order()
+	r.chooseUsual()
 	for i := range own.ByLabel {
 		row := &own.ByLabel[i]
 		if row.Kind != "" {
@@ -44,11 +44,11 @@ func (r *reader) agents() {
 			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
 		}
 	} else {
-		r.codexSandbox()
+		r.checkCodexSandbox()
 	}
 	others := own.others()
 	if len(others) == 0 {
-		r.onlyCodex()
+		r.checkOnlyCodex()
 		return
 	}
 	for _, kind := range others {
@@ -59,12 +59,12 @@ func (r *reader) agents() {
 			r.warnKey(key, "no effect with agent.kind: "+kind+", which does not report its tokens")
 		}
 	}
-	r.confined(others)
-	r.notYet(others[0])
+	r.checkSandbox(others)
+	r.refuseUnbuilt(others[0])
 }
 
-// onlyCodex checks the keys of other kinds for codex.
-func (r *reader) onlyCodex() {
+// checkOnlyCodex checks the keys of other kinds for codex.
+func (r *reader) checkOnlyCodex() {
 	for _, key := range ofOthers {
 		hint := ""
 		if same := strings.Replace(key, "agent.", "codex.", 1); slices.Contains(ofCodex, same) {
@@ -91,9 +91,9 @@ func (r *reader) onlyCodex() {
 	}
 }
 
-// notYet refuses the keys that need more than other kinds of agents have so far. kind is one of
-// the kinds besides codex that may work on issues.
-func (r *reader) notYet(kind string) {
+// refuseUnbuilt refuses the keys that need more than other kinds of agents have so far. kind is
+// one of the kinds besides codex that may work on issues.
+func (r *reader) refuseUnbuilt(kind string) {
 	refuse := func(f field, what, kind string) {
 		r.fail(
 			CodeUnsupportedKey,

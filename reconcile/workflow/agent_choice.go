@@ -10,9 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// order finds out which agents usually work on issues: the one of agent.kind, or those of
-// agent.fallback in their order.
-func (r *reader) order() {
+// chooseUsual finds out which agents usually work on issues: the one of agent.kind, or those
+// of agent.fallback in their order.
+func (r *reader) chooseUsual() {
 	own := &r.cfg.Agent
 	f := r.field("agent.fallback")
 	if len(own.Fallback) == 0 {
@@ -68,7 +68,8 @@ func (r *reader) fallbackEntry(at field, node *yaml.Node) (choice AgentChoice, o
 	kind := key("kind", "", "", &choice.Kind, "").oneOf(AgentKinds()...)
 	if node.Kind == yaml.ScalarNode {
 		at.node = node
-		return choice, r.value(kind, at)
+		ok = r.value(kind, at) // which sets choice.Kind
+		return choice, ok
 	}
 	var entries map[string]yaml.Node
 	if node.Decode(&entries) != nil {

@@ -63,9 +63,9 @@ func (c *Config) providers() []string {
 	return slices.Compact(all)
 }
 
-// withheldEnv refuses entries of agent.env that no agent gets: a variable that is withheld by its
+// checkEnv refuses entries of agent.env that no agent gets: a variable that is withheld by its
 // name, such as GITHUB_TOKEN with tracker.kind github, or that contains a secret of symphony.
-func (r *reader) withheldEnv() {
+func (r *reader) checkEnv() {
 	f := r.field("agent.env")
 	if f.node == nil || f.node.Kind != yaml.MappingNode {
 		return

@@ -38,13 +38,13 @@ func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
 		if !ok {
 			return false, nil, false
 		}
-		r.allowed(entry, allow)
+		r.checkAllowed(entry, allow)
 	}
 	return false, allow, true
 }
 
-// allowed checks the hosts that agent.network allows.
-func (r *values) allowed(f field, hosts []string) {
+// checkAllowed checks the hosts that agent.network allows.
+func (r *values) checkAllowed(f field, hosts []string) {
 	for i, host := range hosts {
 		if host == "" {
 			continue // it was reported

@@ -34,9 +34,9 @@ func (c *Config) sandboxed(kind string) bool {
 	return !slices.Contains(noSandbox, policy.Type)
 }
 
-// codexSandbox checks the keys of codex's sandbox, which is its own unless the workflow asks for
-// symphony's.
-func (r *reader) codexSandbox() {
+// checkCodexSandbox checks the keys of codex's sandbox, which is its own unless the workflow
+// asks for symphony's.
+func (r *reader) checkCodexSandbox() {
 	own := r.cfg.Agent
 	isAlone := len(own.others()) == 0
 	if own.Sandbox != sandboxBwrap {
@@ -56,7 +56,7 @@ func (r *reader) codexSandbox() {
 		return
 	}
 	if isAlone {
-		r.onLinux(AgentCodex, "remove agent.sandbox: codex has a sandbox of its own")
+		r.requireLinux(AgentCodex, "remove agent.sandbox: codex has a sandbox of its own")
 	}
 	for _, key := range ofCodexSandbox {
 		r.warnKey(key, "no effect with agent.sandbox: bwrap")
@@ -69,7 +69,7 @@ func (r *reader) codexSandbox() {
 	if r.cfg.Codex.Inherit {
 		refuse(r.field("codex.inherit"), "remove the key: the sandbox shows nothing of codex.home but the login")
 	}
-	if isAlone { // of other kinds notYet refuses them
+	if isAlone { // of other kinds refuseUnbuilt refuses them
 		refuse(r.field("worker.ssh_hosts"), "remove agent.sandbox")
 		refuse(r.field("worker.engine.kind"), "remove agent.sandbox")
 	}
@@ -80,8 +80,8 @@ func (r *reader) codexSandbox() {
 	}
 }
 
-// onLinux refuses symphony's sandbox on other systems.
-func (r *reader) onLinux(kind, without string) {
+// requireLinux refuses symphony's sandbox on other systems.
+func (r *reader) requireLinux(kind, without string) {
 	system := r.env.system()
 	if system == "linux" {
 		return
@@ -97,16 +97,16 @@ func (r *reader) onLinux(kind, without string) {
 	r.fail(CodeUnsupportedKey, f, what+" works on Linux alone, not on "+system, without)
 }
 
-// confined checks the sandbox of the kinds besides codex. It refuses agents without a sandbox,
-// unless the operator trusts them.
-func (r *reader) confined(kinds []string) {
+// checkSandbox checks the sandbox of the kinds besides codex. It refuses agents without a
+// sandbox, unless the operator trusts them.
+func (r *reader) checkSandbox(kinds []string) {
 	own := &r.cfg.Agent
 	f := r.field("agent.sandbox")
 	const trust = "if you trust the agent with everything that this account can do, " +
 		"write agent.sandbox: none and agent.trust: true"
 	switch own.Sandbox {
 	case "", sandboxBwrap:
-		r.boxed(kinds, trust)
+		r.checkBwrap(kinds, trust)
 		return
 	case sandboxCodex:
 		r.invalid(f, "codex's sandbox is only for agent.kind: codex", "remove the key; or, "+trust)
@@ -129,11 +129,11 @@ func (r *reader) confined(kinds []string) {
 	}
 }
 
-// boxed checks the keys of symphony's own sandbox.
-func (r *reader) boxed(kinds []string, trust string) {
+// checkBwrap checks the keys of symphony's own sandbox.
+func (r *reader) checkBwrap(kinds []string, trust string) {
 	own := r.cfg.Agent
 	kind := kindNamed(kinds[0])
-	r.onLinux(kind.name, "use agent.kind: codex; or, "+trust)
+	r.requireLinux(kind.name, "use agent.kind: codex; or, "+trust)
 	r.warnKey("agent.trust", "no effect without agent.sandbox: none")
 	if own.Key == "" {
 		return

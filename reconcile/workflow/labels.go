@@ -126,14 +126,14 @@ func (r *reader) byLabel(f field) {
 	}
 }
 
-// narrowByLabel refuses rows with a wider sandbox than the other keys give, unless an operator
+// refuseWiderRows refuses rows with a wider sandbox than the other keys give, unless an operator
 // must set their label: an agent may have a tool that changes labels. It refuses set_by where
 // nothing would ever count.
-func (r *reader) narrowByLabel() {
+func (r *reader) refuseWiderRows() {
 	at := r.field("agent.by_label")
 	for i, row := range r.cfg.Agent.ByLabel {
 		if row.SetBy == SetByOperators {
-			r.operatorsSet(r.item(at, i))
+			r.checkSetBy(r.item(at, i))
 		}
 		if row.SetBy != "" {
 			continue
@@ -167,8 +167,8 @@ func (r *reader) narrowByLabel() {
 	}
 }
 
-// operatorsSet checks whether the tracker can say that an operator set a label.
-func (r *reader) operatorsSet(row field) {
+// checkSetBy checks whether the tracker can say that an operator set a label.
+func (r *reader) checkSetBy(row field) {
 	if r.tracker.name == "" {
 		return // an unknown kind, which is reported
 	}

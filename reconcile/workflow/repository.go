@@ -221,9 +221,9 @@ func (r *reader) repositoryToken(f field) {
 	}
 }
 
-// pullRequests finds the API and the repository there that pull requests are opened in, and
-// the token, which git's credential helpers may use in any case.
-func (r *reader) pullRequests() {
+// completeRepository finds the API and the repository there that pull requests are opened in,
+// and the token, which git's credential helpers may use in any case.
+func (r *reader) completeRepository() {
 	repository := &r.cfg.Repository
 	tracker := r.cfg.Tracker
 	api, name := OnGitHub(repository.URL)

@@ -515,8 +515,8 @@ func (r *reader) serverPort(f field) {
 	}
 }
 
-// handoff checks the states to which symphony moves issues.
-func (r *reader) handoff() {
+// checkHandoff checks the states to which symphony moves issues.
+func (r *reader) checkHandoff() {
 	c := r.cfg
 	if c.Verify.Command == "" {
 		r.warnKey("verify", "no effect without verify.command")
@@ -527,10 +527,10 @@ func (r *reader) handoff() {
 		}
 	}
 	if c.Handoff.State == "" {
-		r.noHandoff()
+		r.checkNoHandoff()
 		return
 	}
-	r.feedback()
+	r.checkFeedback()
 	c.Handoff.mergedState = c.Feedback.MergedState
 	c.Tracker.NamedStates = append(c.Tracker.NamedStates, c.Handoff.States()...)
 	r.eachHandoffState(func(f field, state string) {
@@ -557,8 +557,8 @@ func (r *reader) handoff() {
 	}
 }
 
-// noHandoff checks the keys that need handoff.state, which the file lacks.
-func (r *reader) noHandoff() {
+// checkNoHandoff checks the keys that need handoff.state, which the file lacks.
+func (r *reader) checkNoHandoff() {
 	r.warnKey("handoff.blocked_state", "no effect without handoff.state")
 	if r.cfg.Feedback.On() {
 		r.invalid(
@@ -591,8 +591,8 @@ func (r *reader) eachHandoffState(do func(f field, state string)) {
 	}
 }
 
-// feedback checks the state in which issues come back after the handover.
-func (r *reader) feedback() {
+// checkFeedback checks the state in which issues come back after the handover.
+func (r *reader) checkFeedback() {
 	c := r.cfg
 	f := r.field("feedback.state")
 	switch {

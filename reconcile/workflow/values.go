@@ -311,8 +311,8 @@ func (k Key) applies(tracker, engine string) bool {
 		(k.engines == nil || slices.Contains(k.engines, engine))
 }
 
-// limitedStates warns about limits for states in which no agent works.
-func (r *reader) limitedStates() {
+// warnLimitedStates warns about limits for states in which no agent works.
+func (r *reader) warnLimitedStates() {
 	f := r.field("agent.max_concurrent_agents_by_state")
 	policy := r.cfg.Policy
 	if f.node == nil || f.node.Kind != yaml.MappingNode {
@@ -331,8 +331,8 @@ func (r *reader) limitedStates() {
 	}
 }
 
-// unused warns about the keys that only other kinds of trackers and engines have.
-func (r *reader) unused() {
+// warnUnused warns about the keys that only other kinds of trackers and engines have.
+func (r *reader) warnUnused() {
 	applies := func(k Key) bool { return k.applies(r.tracker.name, r.cfg.Worker.Engine) }
 	for _, k := range r.keys {
 		same := func(other Key) bool { return other.Name == k.Name && applies(other) }
@@ -352,7 +352,7 @@ func (r *reader) unused() {
 // together completes values that depend on other values, and warns about values that have no
 // effect because of others, or that codex would refuse.
 func (r *reader) together() {
-	r.agents()
+	r.checkAgents()
 	agent := &r.cfg.Agent
 	codex := &r.cfg.Codex
 	onlyCodex := len(agent.others()) == 0
@@ -376,14 +376,14 @@ func (r *reader) together() {
 			"no effect: neither agent.on_approval nor agent.on_question is ask",
 		)
 	}
-	r.shortTimes()
-	r.limitedStates()
-	r.pullRequests()
-	r.withheldEnv()
-	r.onHosts()
-	r.narrowByLabel()
-	r.handoff()
-	r.unused()
+	r.warnShortTimes()
+	r.warnLimitedStates()
+	r.completeRepository()
+	r.checkEnv()
+	r.checkMachines()
+	r.refuseWiderRows()
+	r.checkHandoff()
+	r.warnUnused()
 	if r.tracker.check != nil {
 		r.tracker.check(trackerReader{r})
 	}
@@ -394,14 +394,14 @@ func (r *reader) together() {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
 	if codex.TurnSandboxPolicy != nil && ownSandbox {
-		r.sandboxPolicy()
+		r.warnSandboxPolicy()
 	}
 	r.cfg.written = written{agent: *agent, codex: *codex}
 }
 
-// sandboxPolicy warns about a policy without a type, and about keys that the policy replaces for
-// all agents.
-func (r *reader) sandboxPolicy() {
+// warnSandboxPolicy warns about a policy without a type, and about keys that the policy
+// replaces for all agents.
+func (r *reader) warnSandboxPolicy() {
 	codex := &r.cfg.Codex
 	var policy struct {
 		Type          string           `json:"type"`
@@ -421,9 +421,9 @@ func (r *reader) sandboxPolicy() {
 	}
 }
 
-// shortTimes warns about times of less than a second, which were probably meant as seconds. Waits
-// before another try may be that short.
-func (r *reader) shortTimes() {
+// warnShortTimes warns about times of less than a second, which were probably meant as seconds.
+// Waits before another try may be that short.
+func (r *reader) warnShortTimes() {
 	for _, k := range r.keys {
 		f := r.field(k.Name)
 		if k.Type != typeMS || k.Name == "agent.max_retry_backoff_ms" || f.node == nil {

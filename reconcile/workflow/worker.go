@@ -146,9 +146,9 @@ func (r *reader) remoteRoot(f field) {
 
 func inHome(path string) bool { return strings.HasPrefix(path, "~/") && len(path) > 2 }
 
-// onHosts refuses settings that do not work on other machines yet, and warns about settings
-// without effect.
-func (r *reader) onHosts() {
+// checkMachines refuses settings that do not work on other machines yet, and warns about
+// settings without effect.
+func (r *reader) checkMachines() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
 		for _, key := range []string{
