@@ -5,60 +5,101 @@ import (
 	"encoding/json"
 )
 
-// written are the settings of agents as the file has them, without those of any choice.
-type written struct {
-	agent Agent
-	codex Codex
+// Chosen is the agent that works with a configuration, and what it may do: what the file says
+// for its kind, below codex or below agent.
+type Chosen struct {
+	AgentChoice
+	MaxTurns int
+	// Boxed says that symphony's own sandbox confines it.
+	Boxed bool
+	// Inherit gives it its home itself, not only the login in it.
+	Inherit bool
+	// TrustLauncher starts Command even if files that an agent can write decide which program
+	// that is.
+	TrustLauncher   bool
+	TrustRepository bool
+	// ApprovalPolicy and TurnSandboxPolicy are in codex's words, which the other kinds are given
+	// in theirs.
+	ApprovalPolicy    json.RawMessage // never nil
+	ThreadSandbox     string          // empty if it is not passed to thread/start
+	TurnSandboxPolicy json.RawMessage // nil for symphony's default
+	OnApproval        string
+	OnQuestion        string
+	Network           bool
+	Allow             []string // the hosts that it may reach
+	WritableRoots     []string
+	PassEnv           []string
+	Env               map[string]string
+	Key               Secret // of the model; "" if it has its own login
 }
 
-// WithAgent returns the configuration with which an agent works. What the keys of other kinds
-// say is then in the place of the keys of codex.
-func (c *Config) WithAgent(a AgentChoice) *Config {
+// withAgent returns the configuration with which an agent works.
+func (c *Config) withAgent(a AgentChoice) *Config {
 	own := *c
-	own.Agent = c.written.agent
-	own.Codex = c.written.codex
-	codex := &own.Codex
-	own.Agent.Kind = a.Kind
-	codex.Home = a.Home
-	codex.Command = a.Command
-	codex.Model = a.Model
-	codex.Effort = a.Effort
-	own.Agent.Boxed = a.Kind != AgentCodex && c.sandboxed(a.Kind) || c.Agent.Sandbox == sandboxBwrap
-	own.Agent.OnApproval = cmp.Or(own.Agent.OnApproval, own.standardApproval())
+	isBoxed := c.Agent.Sandbox == sandboxBwrap || a.Kind != AgentCodex && c.sandboxed(a.Kind)
 	if a.Kind == AgentCodex {
-		own.Agent.Env = nil // codex and its commands have no use for another agent's key
-		own.Agent.Key = ""
-		if own.Agent.Boxed {
-			codex.ThreadSandbox = ""
-			codex.TurnSandboxPolicy = nil
-			own.Agent.TrustRepository = false
-		}
-		return &own
+		own.Chosen = c.chosenCodex(isBoxed)
+	} else {
+		own.Chosen = c.chosenOther(isBoxed)
 	}
-	codex.TrustLauncher = false // even in a sandbox files of the repository must not replace the agent
-	codex.Inherit = true
-	codex.ThreadSandbox = ""
-	codex.ApprovalPolicy = json.RawMessage(`"never"`) // nothing that it asks leads out of the sandbox
-	codex.TurnSandboxPolicy = nil
-	own.Agent.TrustRepository = false
-	own.Agent.OnQuestion = Fail
-	if own.Agent.Boxed {
-		return &own
-	}
-	codex.TurnSandboxPolicy = noSandboxPolicy
-	own.Agent.Network = true
-	own.Agent.Allow = nil
-	own.Agent.WritableRoots = nil
-	own.Agent.PassEnv = nil
+	own.Chosen.AgentChoice = a
+	own.Chosen.MaxTurns = c.Agent.MaxTurns
+	own.Chosen.Boxed = isBoxed
 	return &own
 }
 
-// standardApproval is agent.on_approval where the file does not say it.
-func (c *Config) standardApproval() string {
-	if c.Agent.Kind != AgentCodex || c.Codex.asksNothing() {
-		return Approve
+// chosenCodex returns what codex may do. It and its commands have no use for the key of another
+// agent.
+func (c *Config) chosenCodex(isBoxed bool) Chosen {
+	chosen := Chosen{
+		Inherit:           c.Codex.Inherit,
+		TrustLauncher:     c.Codex.TrustLauncher,
+		TrustRepository:   c.Agent.TrustRepository,
+		ApprovalPolicy:    c.Codex.ApprovalPolicy,
+		ThreadSandbox:     c.Codex.ThreadSandbox,
+		TurnSandboxPolicy: c.Codex.TurnSandboxPolicy,
+		OnApproval:        c.Agent.OnApproval,
+		OnQuestion:        c.Agent.OnQuestion,
+		Network:           c.Agent.Network,
+		Allow:             c.Agent.Allow,
+		WritableRoots:     c.Agent.WritableRoots,
+		PassEnv:           c.Agent.PassEnv,
 	}
-	return Fail
+	if chosen.OnApproval == "" {
+		chosen.OnApproval = Fail
+		if c.Codex.asksNothing() {
+			chosen.OnApproval = Approve
+		}
+	}
+	if isBoxed {
+		chosen.TrustRepository = false
+		chosen.ThreadSandbox = ""
+		chosen.TurnSandboxPolicy = nil
+	}
+	return chosen
+}
+
+// chosenOther returns what another kind of agent may do. Even in a sandbox files of the
+// repository must not replace the agent.
+func (c *Config) chosenOther(isBoxed bool) Chosen {
+	chosen := Chosen{
+		Inherit:        true,
+		ApprovalPolicy: json.RawMessage(`"never"`), // nothing that it asks leads out of the sandbox
+		OnApproval:     cmp.Or(c.Agent.OnApproval, Approve),
+		OnQuestion:     Fail,
+		Env:            c.Agent.Env,
+		Key:            c.Agent.Key,
+	}
+	if !isBoxed {
+		chosen.TurnSandboxPolicy = noSandboxPolicy
+		chosen.Network = true
+		return chosen
+	}
+	chosen.Network = c.Agent.Network
+	chosen.Allow = c.Agent.Allow
+	chosen.WritableRoots = c.Agent.WritableRoots
+	chosen.PassEnv = c.Agent.PassEnv
+	return chosen
 }
 
 // asksNothing reports whether codex asks for no approval.

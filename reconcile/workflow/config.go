@@ -35,7 +35,8 @@ type Config struct {
 	Worker     Worker
 	Server     Server
 	WhenLost   string // worker.when_lost; also in Policy
-	written    written
+	// Chosen is the agent that works: the usual one, or that of ForIssue.
+	Chosen Chosen
 
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include the warnings of Prompt.Check.
@@ -140,7 +141,6 @@ type Agent struct {
 	Command, Model, Effort string            // of a kind besides codex; "" for its default
 	Env                    map[string]string // the same
 	Sandbox                string            // "" for the default of the kind
-	Boxed                  bool              // symphony's own sandbox confines it
 	Trust                  bool              // the agent may work without a sandbox
 	MaxTurns               int
 	OnApproval, OnQuestion string
@@ -171,15 +171,12 @@ const (
 	Ask     = "ask" // an operator decides
 )
 
-// Codex configures how the agent is started and watched (specification 5.3.6). For a kind of
-// agent besides codex, the keys of agent say it.
+// Codex is how codex is started, and how every kind of agent is watched (specification 5.3.6).
 type Codex struct {
-	Command string // as written
-	Home    string // empty for the home in the environment
-	// Homes are codex.home as written, in order. Home is the one of the agent that works.
-	Homes         []string
-	Model, Effort string // "" for the defaults of the codex home
-	Inherit       bool   // agents have that home itself, not only its login
+	Command       string   // as written
+	Homes         []string // codex.home, in order; none for the home in the environment
+	Model, Effort string   // "" for the defaults of the codex home
+	Inherit       bool     // agents have that home itself, not only its login
 	// start Command even if files that an agent can write decide which program that is
 	TrustLauncher     bool
 	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil

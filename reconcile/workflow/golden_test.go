@@ -106,6 +106,7 @@ func describe(data []byte) string {
 		cfg.Hooks,
 		cfg.Agent,
 		cfg.Codex,
+		cfg.Chosen,
 	} {
 		v := reflect.ValueOf(section)
 		for i := range v.NumField() {

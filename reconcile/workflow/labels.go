@@ -87,14 +87,14 @@ func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
 
 // ForIssueBy returns the configuration for an issue with these labels and one of its agents.
 func (c *Config) ForIssueBy(a AgentChoice, labels, byOperators []string) *Config {
-	own := c.WithAgent(a)
+	own := c.withAgent(a)
 	row := c.Agent.RowFor(labels, byOperators)
 	if row == nil {
 		return own
 	}
-	own.Agent.MaxTurns = cmp.Or(row.MaxTurns, own.Agent.MaxTurns)
+	own.Chosen.MaxTurns = cmp.Or(row.MaxTurns, own.Chosen.MaxTurns)
 	if row.Sandbox != nil {
-		own.Codex.TurnSandboxPolicy = row.Sandbox
+		own.Chosen.TurnSandboxPolicy = row.Sandbox
 	}
 	return own
 }

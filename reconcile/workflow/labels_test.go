@@ -94,10 +94,10 @@ Go.
 			t,
 			"what holds for an issue",
 			[]any{
-				own.Codex.Model,
-				own.Codex.Effort,
-				own.Agent.MaxTurns,
-				string(own.Codex.TurnSandboxPolicy),
+				own.Chosen.Model,
+				own.Chosen.Effort,
+				own.Chosen.MaxTurns,
+				string(own.Chosen.TurnSandboxPolicy),
 				row,
 			},
 			[]any{c.wantModel, c.effort, c.turns, c.sandbox, c.description},
@@ -132,9 +132,10 @@ Go.
 		{"large", "codex codex app-server two  fail map[] false"},
 	} {
 		own := cfg.ForIssue([]string{c.label}, nil, "")
-		got := strings.Join([]string{own.Agent.Kind, own.Codex.Command, own.Codex.Model, own.Codex.Effort}, " ")
-		got += fmt.Sprintf(" %s %v %v", own.Agent.OnApproval, own.Agent.Env, own.Agent.Boxed)
+		a := own.Chosen
+		got := strings.Join([]string{a.Kind, a.Command, a.Model, a.Effort}, " ")
+		got += fmt.Sprintf(" %s %v %v", a.OnApproval, a.Env, a.Boxed)
 		test.Equal(t, "the agent of "+c.label, got, c.want)
 	}
-	test.Equal(t, "again", cfg.ForIssue([]string{"claude"}, nil, "").ForIssue(nil, nil, "").Codex.Model, "one")
+	test.Equal(t, "again", cfg.ForIssue([]string{"claude"}, nil, "").ForIssue(nil, nil, "").Chosen.Model, "one")
 }

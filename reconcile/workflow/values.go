@@ -302,7 +302,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 		return &Config{Warnings: warnings, Prompt: cfg.Prompt}, err
 	}
 	cfg.Warnings = warnings
-	return cfg.WithAgent(cfg.Agent.agents[0]), nil
+	return cfg.withAgent(cfg.Agent.agents[0]), nil
 }
 
 // applies reports whether a kind of tracker and an engine have the key.
@@ -396,7 +396,6 @@ func (r *reader) together() {
 	if codex.TurnSandboxPolicy != nil && ownSandbox {
 		r.warnSandboxPolicy()
 	}
-	r.cfg.written = written{agent: *agent, codex: *codex}
 }
 
 // warnSandboxPolicy warns about a policy without a type, and about keys that the policy

@@ -73,10 +73,10 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 
 // RunnerConfig returns the configuration of a worker.
 func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
-	kind, _ := AgentOf(cfg.Agent.Kind) // a run is refused without it
+	kind, _ := AgentOf(cfg.Chosen.Kind) // a run is refused without it
 	c := runner.Config{
 		Policy:   Policy(cfg),
-		MaxTurns: cfg.Agent.MaxTurns,
+		MaxTurns: cfg.Chosen.MaxTurns,
 		Hooks: runner.Hooks{
 			AfterCreate:  cfg.Hooks.AfterCreate,
 			BeforeRun:    cfg.Hooks.BeforeRun,
@@ -108,28 +108,28 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		},
 		Verify: runner.Verify(cfg.Verify),
 		Config: confine.Config{
-			CodexHome:         cfg.Codex.Home,
-			Model:             cfg.Codex.Model,
-			Effort:            cfg.Codex.Effort,
-			ApprovalPolicy:    cfg.Codex.ApprovalPolicy,
-			TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
-			OnQuestion:        questions[cfg.Agent.OnQuestion],
-			Network:           cfg.Agent.Network || len(cfg.Agent.Allow) > 0,
-			WritableRoots:     cfg.Agent.WritableRoots,
-			TrustRepository:   cfg.Agent.TrustRepository,
-			PassEnv:           cfg.Agent.PassEnv,
+			CodexHome:         cfg.Chosen.Home,
+			Model:             cfg.Chosen.Model,
+			Effort:            cfg.Chosen.Effort,
+			ApprovalPolicy:    cfg.Chosen.ApprovalPolicy,
+			TurnSandboxPolicy: cfg.Chosen.TurnSandboxPolicy,
+			OnQuestion:        questions[cfg.Chosen.OnQuestion],
+			Network:           cfg.Chosen.Network || len(cfg.Chosen.Allow) > 0,
+			WritableRoots:     cfg.Chosen.WritableRoots,
+			TrustRepository:   cfg.Chosen.TrustRepository,
+			PassEnv:           cfg.Chosen.PassEnv,
 			Secrets:           cfg.SecretVars,
 			SecretValues:      Secrets(p, cfg),
 		},
 		Agent:             kind,
 		AgentEnv:          agentEnv(cfg),
-		Command:           cfg.Codex.Command,
-		TrustLauncher:     cfg.Codex.TrustLauncher,
+		Command:           cfg.Chosen.Command,
+		TrustLauncher:     cfg.Chosen.TrustLauncher,
 		ReadTimeout:       cfg.Codex.ReadTimeout,
 		InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout:       cfg.Codex.TurnTimeout,
 		StallTimeout:      cfg.Codex.StallTimeout,
-		OnApproval:        approvals[cfg.Agent.OnApproval],
+		OnApproval:        approvals[cfg.Chosen.OnApproval],
 		AnswerTimeout:     cfg.Agent.AnswerTimeout,
 		KeepGitConfig:     cfg.Agent.KeepGitConfig,
 		ResumeThread:      cfg.Agent.ResumeThread,
@@ -141,14 +141,14 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
 		}
 	}
-	if cfg.Codex.ThreadSandbox != "" {
-		c.ThreadSandbox = text.JSON(cfg.Codex.ThreadSandbox)
+	if cfg.Chosen.ThreadSandbox != "" {
+		c.ThreadSandbox = text.JSON(cfg.Chosen.ThreadSandbox)
 	}
-	account := OpenAccount(p, cfg.Codex.Home)
+	account := OpenAccount(p, cfg.Chosen.Home)
 	c.Unreadable = SecretFiles(p, account)
 	for _, choice := range cfg.AllAgents() {
 		login := filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile())
-		isOther := choice.Kind != cfg.Agent.Kind || choice.Home != cfg.Codex.Home
+		isOther := choice.Kind != cfg.Chosen.Kind || choice.Home != cfg.Chosen.Home
 		if isOther && choice.LoginFile() != "" && !slices.Contains(c.Unreadable, login) {
 			c.Unreadable = append(c.Unreadable, login)
 		}
@@ -159,11 +159,11 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if kind.PrepareHome == nil { // it has no home of its own
 		c.CodexHome = ""
 	}
-	if !cfg.Codex.Inherit {
+	if !cfg.Chosen.Inherit {
 		c.LoginHome = account.Home
 		c.AgentHome = account.AgentHome()
 	}
-	if cfg.Agent.Boxed {
+	if cfg.Chosen.Boxed {
 		home := filepath.Join(p.StateDir, "homes", kind.Name)
 		login := p.Env.Home
 		if kind.Name == workflow.AgentCodex { // a home for each of codex.home
@@ -176,9 +176,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Home:        home,
 			AccountHome: p.Env.Home,
 			LoginHome:   login,
-			Open:        cfg.Agent.Network,
-			Allow:       cfg.Agent.Allow,
-			Key:         cfg.Agent.Key.Reveal(),
+			Open:        cfg.Chosen.Network,
+			Allow:       cfg.Chosen.Allow,
+			Key:         cfg.Chosen.Key.Reveal(),
 			Limits:      LimitsOf(cfg),
 		}
 		c.Program = ProgramPath()
@@ -199,8 +199,8 @@ func LimitsOf(cfg *workflow.Config) proc.Limits {
 
 // agentEnv returns the variables of agent.env, such as "FOO=bar".
 func agentEnv(cfg *workflow.Config) (env []string) {
-	for _, name := range slices.Sorted(maps.Keys(cfg.Agent.Env)) {
-		env = append(env, name+"="+cfg.Agent.Env[name])
+	for _, name := range slices.Sorted(maps.Keys(cfg.Chosen.Env)) {
+		env = append(env, name+"="+cfg.Chosen.Env[name])
 	}
 	return env
 }
@@ -232,7 +232,8 @@ func pathInRepository(file string) string {
 	return filepath.ToSlash(name)
 }
 
-// Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url.
+// Secrets returns the secret values of the tracker, of the repository, of monitor.ping_url and
+// of agent.key, which agents of other kinds need not know either.
 // If no tracker can be built from the configuration, that is its key.
 func Secrets(p *Project, cfg *workflow.Config) []string {
 	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal(), cfg.Agent.Key.Reveal())

@@ -56,8 +56,8 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, warning.String())
 	}
 	launcher := Launcher(ctx, p, cfg, p.Environ())
-	if launcher.Program != "" && !cfg.Codex.TrustLauncher {
-		kind, _ := AgentOf(cfg.Agent.Kind) // a run is refused without it
+	if launcher.Program != "" && !cfg.Chosen.TrustLauncher {
+		kind, _ := AgentOf(cfg.Chosen.Kind) // a run is refused without it
 		warning := LauncherWarning(kind, launcher) + ": " + runner.LauncherHint(kind, launcher)
 		out.Warnings = append(out.Warnings, warning)
 	}

@@ -47,7 +47,7 @@ func partsOf(p *wiring.Project) []part {
 	home := "" // the default home
 	cfg, err := p.ConfigWithoutKey()
 	if err == nil {
-		home = cfg.Codex.Home
+		home = cfg.Chosen.Home
 	}
 	return []part{
 		{projectDB, filepath.Join(p.StateDir, "state.db"), database},

@@ -299,7 +299,7 @@ func (h *OwnRun) newWorker(
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	config.RootsAreReal = h.Run.Host == ""
-	account := wiring.OpenAccount(p, cfg.Codex.Home)
+	account := wiring.OpenAccount(p, cfg.Chosen.Home)
 	return &runner.Worker{
 		Here: runner.Place{
 			Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),

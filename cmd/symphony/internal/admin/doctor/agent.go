@@ -22,7 +22,7 @@ func aboutKind(
 	run func(context.Context, *environment, agent.Kind) []finding,
 ) func(context.Context, *environment) []finding {
 	return func(ctx context.Context, e *environment) []finding {
-		kind, err := wiring.AgentOf(e.config.Agent.Kind)
+		kind, err := wiring.AgentOf(e.config.Chosen.Kind)
 		if err != nil {
 			return failWith(err)
 		}
@@ -47,7 +47,7 @@ func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding 
 		return e.failAgent(kind, err)
 	}
 	where := "without a sandbox"
-	if e.config.Agent.Boxed {
+	if e.config.Chosen.Boxed {
 		where = "in the sandbox"
 	}
 	list := ok("%s %s%s, %s", kind.Name, cmp.Or(i.Server.Version, "of unknown version"), path, where)
@@ -57,10 +57,10 @@ func checkAgent(ctx context.Context, e *environment, kind agent.Kind) []finding 
 // launcher warns if the command of agents starts a launcher, such as npx.
 func (e *environment) launcher(ctx context.Context) []finding {
 	l := wiring.Launcher(ctx, e.p, e.config, e.loginEnv())
-	if l.Program == "" || e.config.Codex.TrustLauncher {
+	if l.Program == "" || e.config.Chosen.TrustLauncher {
 		return nil
 	}
-	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
 	if err != nil {
 		return failWith(err)
 	}
@@ -69,7 +69,7 @@ func (e *environment) launcher(ctx context.Context) []finding {
 
 // checkBox runs a program in the sandbox that symphony makes for agents.
 func checkBox(ctx context.Context, e *environment) []finding {
-	if e.config == nil || !e.config.Agent.Boxed {
+	if e.config == nil || !e.config.Chosen.Boxed {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
@@ -83,7 +83,7 @@ func checkBox(ctx context.Context, e *environment) []finding {
 
 // checkLimits says how processes and memory of agents are limited.
 func checkLimits(ctx context.Context, e *environment) []finding {
-	if !e.config.Agent.Boxed {
+	if !e.config.Chosen.Boxed {
 		return nil
 	}
 	limits := wiring.LimitsOf(e.config)
@@ -109,9 +109,9 @@ func (e *environment) failAgent(kind agent.Kind, err error) []finding {
 	steps := map[string]string{
 		string(agent.CodeAgentIncompatible): kind.Install + "; or correct what the message quotes",
 		string(agent.CodeAgentAuth):         e.logInStep(kind),
-		string(agent.CodePortExit):          "start it yourself to see more: " + e.config.Codex.Command,
+		string(agent.CodePortExit):          "start it yourself to see more: " + e.config.Chosen.Command,
 		string(agent.CodeResponseTimeout): "start it yourself: it may wait for an answer on a terminal: " +
-			e.config.Codex.Command,
+			e.config.Chosen.Command,
 	}
 	list := failWith(err)
 	for i, f := range list {

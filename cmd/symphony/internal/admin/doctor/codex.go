@@ -55,7 +55,7 @@ func (e *environment) agentPath(
 	ctx context.Context,
 	hint func(name string) string,
 ) (path string, missing []finding) {
-	name := runner.ProgramWord(e.config.Codex.Command)
+	name := runner.ProgramWord(e.config.Chosen.Command)
 	if name == "" {
 		return "", nil
 	}
@@ -72,7 +72,7 @@ func (e *environment) agentPath(
 // notCodex adds to a finding about a program that is not codex what the program says of
 // itself: "~/bin/wrapper --version prints wrapper 1.2".
 func (e *environment) notCodex(ctx context.Context, f finding) finding {
-	word := runner.ProgramWord(e.config.Codex.Command)
+	word := runner.ProgramWord(e.config.Chosen.Command)
 	if word == "" || f.code != string(agent.CodeIncompatible) {
 		return f
 	}
@@ -91,8 +91,8 @@ func (e *environment) loginHint() string {
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
-	kind, err := wiring.AgentOf(e.config.Agent.Kind)
-	if err == nil && !e.config.Codex.Inherit && !kind.LoginInFile(home) {
+	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
+	if err == nil && !e.config.Chosen.Inherit && !kind.LoginInFile(home) {
 		const store = "write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share " +
 			"only a login in a file, then %s"
 		command = fmt.Sprintf(store, home, command)
@@ -112,7 +112,7 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 		return ok("%s", login.Account)
 	case login.Needed:
 		home := i.Server.Home
-		if !e.config.Codex.Inherit {
+		if !e.config.Chosen.Inherit {
 			home = e.codexHome()
 		}
 		return fail("agent_auth: no login in "+home, e.loginHint())
@@ -145,7 +145,7 @@ func checkModel(ctx context.Context, e *environment) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	model = cmp.Or(e.config.Codex.Model, model)
+	model = cmp.Or(e.config.Chosen.Model, model)
 	if model == "" || len(known) == 0 || slices.Contains(known, model) {
 		return nil
 	}
@@ -158,8 +158,8 @@ const systemHome = "/etc/codex"
 
 // checkHome reports which parts of the operator's codex home agents get, and which they don't.
 func checkHome(_ context.Context, e *environment) []finding {
-	home := wiring.OpenAccount(e.p, e.config.Codex.Home).Home
-	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	home := wiring.OpenAccount(e.p, e.config.Chosen.Home).Home
+	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
 	if err != nil {
 		return failWith(err)
 	}
@@ -170,9 +170,9 @@ func checkHome(_ context.Context, e *environment) []finding {
 	list := ok("agents have the login and the model of %s, and nothing else of it", home)
 	names := strings.Join(unshared, ", ")
 	switch {
-	case names == "" && e.config.Codex.Inherit:
+	case names == "" && e.config.Chosen.Inherit:
 		list = ok("agents inherit %s (codex.inherit)", home)
-	case names != "" && e.config.Codex.Inherit:
+	case names != "" && e.config.Chosen.Inherit:
 		list = warn(
 			fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
 			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a "+
@@ -196,7 +196,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 
 // checkSandbox lets codex try the sandbox that a turn would get.
 func checkSandbox(ctx context.Context, e *environment) []finding {
-	if e.config != nil && e.config.Agent.Boxed {
+	if e.config != nil && e.config.Chosen.Boxed {
 		return nil // checkBox tries it
 	}
 	i, _ := e.agent()
@@ -238,7 +238,7 @@ func (e *environment) trySandboxAgain(ctx context.Context) error {
 // codex's login.
 func checkSecrets(_ context.Context, e *environment) []finding {
 	var found []string
-	for _, path := range wiring.SecretFiles(e.p, wiring.OpenAccount(e.p, e.config.Codex.Home)) {
+	for _, path := range wiring.SecretFiles(e.p, wiring.OpenAccount(e.p, e.config.Chosen.Home)) {
 		files, _ := os.ReadDir(path) // not a directory: the login
 		for _, file := range files {
 			found = append(found, filepath.Join(path, file.Name()))
@@ -256,28 +256,28 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	switch {
 	case found == nil:
 		return nil
-	case e.config.Agent.Boxed:
-	case e.config.Agent.Kind != workflow.AgentCodex:
+	case e.config.Chosen.Boxed:
+	case e.config.Chosen.Kind != workflow.AgentCodex:
 		return warn(
 			"agents can read "+names+", because agent.sandbox is none",
 			"run symphony under an account of its own",
 		)
-	case e.config.Codex.TurnSandboxPolicy != nil && !confine.Hides(e.config.Codex.TurnSandboxPolicy):
+	case e.config.Chosen.TurnSandboxPolicy != nil && !confine.Hides(e.config.Chosen.TurnSandboxPolicy):
 		return warn(
 			"agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
 			"remove codex.turn_sandbox_policy, or run symphony under an account of its own",
 		)
-	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
+	case e.config.Chosen.OnApproval == workflow.Approve && string(e.config.Chosen.ApprovalPolicy) != `"never"`:
 		return warn(
 			"agents can read "+names+" by commands that codex asks about, because agent.on_approval: "+
 				"approve lets them leave the sandbox",
 			"set agent.on_approval: ask, or run symphony under an account of its own",
 		)
 	}
-	if e.config.Agent.Boxed { // which shows none of them
+	if e.config.Chosen.Boxed { // which shows none of them
 		return ok("agents cannot read %s", hidden)
 	}
-	paths := slices.Concat([]string{e.config.Workspace.Root}, e.config.Agent.WritableRoots, found)
+	paths := slices.Concat([]string{e.config.Workspace.Root}, e.config.Chosen.WritableRoots, found)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
 		return warn(
 			"agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its "+
@@ -293,7 +293,7 @@ func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
 		value, _ := e.p.Lookup(name)
 		withheld := slices.Contains(e.config.SecretVars, name)
-		passed := slices.Contains(e.config.Agent.PassEnv, name)
+		passed := slices.Contains(e.config.Chosen.PassEnv, name)
 		if value != "" && !withheld && !passed {
 			list = append(list, warn(name+" is set, but only hooks get it, not agents",
 				"add it to agent.pass_env if agents use gh or push to GitHub")...)

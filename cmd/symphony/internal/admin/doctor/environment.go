@@ -124,8 +124,8 @@ const startBound = 40 * time.Second
 // startAgent starts the agent as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	home := e.codexHome()
-	isCodex := e.config.Agent.Kind == workflow.AgentCodex
-	if isCodex && !wiring.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
+	isCodex := e.config.Chosen.Kind == workflow.AgentCodex
+	if isCodex && !wiring.Exists(home) && !strings.Contains(e.config.Chosen.Command, "CODEX_HOME") {
 		// With CODEX_HOME set, codex would exit at once; without it, codex would create the
 		// directory and have no login.
 		return nil, reconcile.NewError(
@@ -178,7 +178,7 @@ func (e *environment) concerns(s subject) bool {
 	if e.elsewhere() {
 		return s == ofRepository && e.config.Repository.URL != ""
 	}
-	isOther := e.config != nil && e.config.Agent.Kind != workflow.AgentCodex
+	isOther := e.config != nil && e.config.Chosen.Kind != workflow.AgentCodex
 	return (s != ofCodex || !isOther) && (s != ofOthers || isOther) && (s != ofTurns || e.deep)
 }
 
@@ -207,7 +207,7 @@ func (e *environment) close() []finding {
 // codexHome is the codex home of agents.
 func (e *environment) codexHome() string {
 	fromEnv, _ := e.p.Lookup("CODEX_HOME")
-	return cmp.Or(e.config.Codex.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
+	return cmp.Or(e.config.Chosen.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
 }
 
 const (

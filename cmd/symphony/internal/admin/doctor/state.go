@@ -91,7 +91,7 @@ func (e *environment) accountBlock() []finding {
 		return warn(message, "symphony ps shows when it is tried again")
 	}
 	logIn := e.loginHint()
-	kind, err := wiring.AgentOf(e.config.Agent.Kind)
+	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
 	if err == nil && kind.Name != workflow.AgentCodex {
 		logIn = e.logInStep(kind)
 	}

@@ -77,7 +77,7 @@ func (f *Facts) health(ctx context.Context) (*Health, error) {
 	if f.Config == nil {
 		return h, nil
 	}
-	account := wiring.OpenAccount(f.Project, f.Config.Codex.Home)
+	account := wiring.OpenAccount(f.Project, f.Config.Chosen.Home)
 	limits, _ := account.Windows(f.Now)
 	for _, l := range limits {
 		h.Limits = append(h.Limits, LimitRow{

@@ -223,7 +223,7 @@ func openSession(
 		c.Issue = *issue
 	}
 	cfg = wiring.ConfigOf(p, cfg, c.Issue, c.Agent)
-	kind, err := wiring.AgentOf(cfg.Agent.Kind)
+	kind, err := wiring.AgentOf(cfg.Chosen.Kind)
 	if err != nil {
 		return end, err
 	}
