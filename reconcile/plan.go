@@ -22,7 +22,12 @@ func Compute(s Snapshot) Plan { return compute(s).plan }
 // leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
-		draft:    draft{s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}},
+		draft: draft{
+			s:      s,
+			claims: map[string]*Claim{},
+			runs:   map[string]*Run{},
+			runsOf: map[string][]*Run{},
+		},
 		removing: map[string]bool{},
 		eligible: map[string]bool{},
 		asked:    map[string]bool{},
@@ -32,6 +37,7 @@ func compute(s Snapshot) *planner {
 	}
 	for _, r := range s.Runs {
 		p.runs[r.ID] = &r
+		p.runsOf[r.IssueID] = append(p.runsOf[r.IssueID], &r)
 		if r.Kind == CleanupRun {
 			p.removing[r.IssueID] = true
 		}

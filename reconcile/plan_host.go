@@ -92,8 +92,8 @@ func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 // unverifiedHost returns the host on which an earlier run of the issue may still be at work;
 // empty if there is none.
 func (p *planner) unverifiedHost(issueID string) string {
-	for _, r := range p.runs {
-		if r.IssueID == issueID && r.Remote == RemoteBegun {
+	for _, r := range p.runsOf[issueID] {
+		if p.runs[r.ID] != nil && r.Remote == RemoteBegun {
 			return r.Host
 		}
 	}

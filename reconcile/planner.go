@@ -12,6 +12,8 @@ type draft struct {
 	s      Snapshot
 	claims map[string]*Claim // by issue id
 	runs   map[string]*Run   // unsettled runs, by run id
+	// runsOf are the runs of the snapshot by issue id, also those that the plan settles.
+	runsOf map[string][]*Run
 	plan   Plan
 }
 

@@ -93,7 +93,11 @@ func (t *tick) catchUp(ctx, work context.Context, tracked *Tracked) bool {
 			return false
 		}
 		left := t.working()
-		ended := slices.DeleteFunc(working, func(id string) bool { return slices.Contains(left, id) })
+		stillWorks := map[string]bool{}
+		for _, id := range left {
+			stillWorks[id] = true
+		}
+		ended := slices.DeleteFunc(working, func(id string) bool { return stillWorks[id] })
 		if len(ended) == 0 || tracked == nil {
 			return true
 		}
@@ -115,9 +119,12 @@ func (t *tick) catchUp(ctx, work context.Context, tracked *Tracked) bool {
 // working returns the ids of the issues with a run that is not due to be settled.
 func (t *tick) working() (ids []string) {
 	s := &t.snapshot
+	ends := map[string]bool{}
+	for _, r := range s.Runs {
+		ends[r.ID] = !s.working(r, s.Liveness[r.ID])
+	}
 	for _, c := range s.Claims {
-		ends := func(r Run) bool { return r.ID == c.RunID && !s.working(r, s.Liveness[r.ID]) }
-		if c.Status == Running && s.concerns(c.IssueID) && !slices.ContainsFunc(s.Runs, ends) {
+		if c.Status == Running && s.concerns(c.IssueID) && !ends[c.RunID] {
 			ids = append(ids, c.IssueID)
 		}
 	}
