@@ -222,9 +222,10 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
-// Backlog.md a state exists if it is in the configuration or an issue. In another folder any
-// name may be meant, so that a name is reported only if no issue contains it, and it resembles
-// a name that is in an issue and not in the workflow.
+// Backlog.md a state exists if it is in the configuration or an issue; a state of the handover
+// is reported only if it resembles one of these. In another folder any name may be meant, so
+// that a name is reported only if no issue contains it, and it resembles a name that is in an
+// issue and not in the workflow.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
 		ID:   t.Path,
@@ -245,21 +246,25 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			t.Warn(why)
 		}
 	}
-	states := slices.Concat(t.settings.Statuses, t.Others, t.Handoff)
+	states := slices.Clone(t.settings.Statuses)
 	labels := []string{}
 	for _, r := range all.records {
 		states = append(states, r.issue.State)
 		labels = append(labels, r.issue.Labels...)
 	}
 	isComplete := len(t.settings.Statuses) > 0
-	found.States = unknown(names.States, states, isComplete)
-	if !isComplete {
-		// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
-		found.States = slices.DeleteFunc(found.States, func(u reconcile.UnknownName) bool {
-			isName := func(s string) bool { return reconcile.SameState(s, u.Name) }
-			return slices.ContainsFunc(t.Terminal, isName)
-		})
-	}
+	found.States = slices.DeleteFunc(unknown(names.States, states, isComplete), func(u reconcile.UnknownName) bool {
+		isName := func(s string) bool { return reconcile.SameState(s, u.Name) }
+		switch {
+		case slices.ContainsFunc(t.Terminal, isName):
+			// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
+			return !isComplete
+		case slices.ContainsFunc(t.Handoff, isName):
+			// The first issue that is moved there brings the state into the folder.
+			return !isComplete || len(u.Nearest) == 0
+		}
+		return false
+	})
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}

@@ -378,12 +378,23 @@ func TestUnreadable(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	names := reconcile.TrackerNames{
-		States:   []string{"Todo", "in progress", "Done"},
+		States:   []string{"Todo", "in progress", "Done", "Human Revue", "Blocked"},
 		Labels:   []string{"agnt", "later"},
 		Assignee: "me",
 	}
-	a, dir := folder(t, map[string]string{"a.md": "---\ntitle: A\nstatus: To Do\nlabels: [agent]\n---\n"})
-	found := test.Must(a.Verify(t.Context(), names))
+	verify := func(dir string) reconcile.TrackerFindings {
+		return test.Must(test.Must(file.Adapter(file.Options{
+			Path:     dir,
+			Active:   states,
+			Terminal: []string{"Done"},
+			Handoff:  []string{"Human Revue", "Blocked"},
+		})).Verify(t.Context(), names))
+	}
+	_, dir := folder(t, map[string]string{
+		"a.md": "---\ntitle: A\nstatus: To Do\nlabels: [agent]\n---\n",
+		"b.md": "---\ntitle: B\nstatus: Human Review\n---\n",
+	})
+	found := verify(dir)
 	test.Equal(t, "states", found.States, []reconcile.UnknownName{{
 		Name:    "Todo",
 		Nearest: []string{"To Do"},
@@ -393,10 +404,14 @@ func TestVerify(t *testing.T) {
 		Nearest: []string{"agent"},
 	}})
 	test.Equal(t, "assignee", found.Assignee, &reconcile.UnknownName{Name: "me"})
-	write(t, filepath.Dir(dir), map[string]string{"config.yml": "statuses: [To Do, In Progress, Shipped]\n"})
-	found = test.Must(adapter(t, dir).Verify(t.Context(), names))
+	write(t, filepath.Dir(dir), map[string]string{
+		"config.yml": "statuses: [To Do, In Progress, Human Review, Shipped]\n",
+	})
+	found = verify(dir)
 	test.Equal(t, "states", found.States, []reconcile.UnknownName{
-		{Name: "Todo", Nearest: []string{"To Do"}}, {Name: "Done", Nearest: []string{}},
+		{Name: "Todo", Nearest: []string{"To Do"}},
+		{Name: "Done", Nearest: []string{}},
+		{Name: "Human Revue", Nearest: []string{"Human Review"}},
 	})
 }
 
