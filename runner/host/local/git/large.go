@@ -24,7 +24,6 @@ type changeFilter struct {
 	r    *reader
 	each func(entry, path string)
 	held []change // files that are perhaps not changed, and files that git listed after them
-	full bool     // enough were held
 	err  error
 }
 
@@ -51,14 +50,16 @@ func (c change) modified() bool {
 		c.fields[fieldIndexMode] == c.fields[fieldTreeMode]
 }
 
+// mostHeld bounds the entries of which git is asked at once.
+const mostHeld = 200
+
 func (f *changeFilter) add(c change) {
-	if f.full || len(f.held) == 0 && !c.modified() {
+	if len(f.held) == 0 && !c.modified() {
 		f.each(c.entry, c.path())
 		return
 	}
 	f.held = append(f.held, c)
-	if len(f.held) == maxListed {
-		f.full = true
+	if len(f.held) == mostHeld {
 		f.flush()
 	}
 }
