@@ -61,12 +61,28 @@ const maxSecret = 1 << 10 // bytes
 func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter time.Duration) error {
 	secret, err := io.ReadAll(io.LimitReader(in, maxSecret))
 	if err != nil {
-		return err
+		return fmt.Errorf("read the secret of the run: %w", err)
 	}
 	p, err := place(w, r)
 	if err != nil {
 		return err
 	}
+	status, err := p.Status()
+	if err != nil {
+		return fmt.Errorf("look for the daemon of run %s: %w", r.ID, err)
+	}
+	if r.Known && status.Incarnation == 0 {
+		return remote.Refused("this machine knows nothing of run " + r.ID)
+	}
+	err = launch(ctx, w, p, secret, r, lostAfter)
+	if err != nil {
+		return nothingStarted(p, err)
+	}
+	return nil
+}
+
+// launch starts the daemon of a run, unless there is one.
+func launch(ctx context.Context, w *environ.Env, p daemon.Place, secret []byte, r Run, lostAfter time.Duration) error {
 	exe, err := wiring.RunningProgram()
 	if err != nil {
 		return err
@@ -80,16 +96,12 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 		return err
 	}
 	defer log.Close()
-	incarnation := strconv.FormatInt(r.Incarnation, 10)
-	status, err := p.Status()
-	if err == nil && r.Known && status.Incarnation == 0 {
-		return remote.Refused("this machine knows nothing of run " + r.ID)
-	}
 	scopes := &proc.ScopeManager{Env: w.Environ}
 	if err := scopes.Ask(ctx); err != nil {
-		return nothingStarted(p, err)
+		return err
 	}
-	err = daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
+	incarnation := strconv.FormatInt(r.Incarnation, 10)
+	return daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
 		Exe: exe,
 		Argv: []string{
 			"symphony", "host", "serve",
@@ -105,10 +117,6 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 		Wait:   readyBound,
 		Scope:  scopes.Scope(r.ID+"-"+incarnation, "run "+r.ID),
 	})
-	if err != nil {
-		return nothingStarted(p, err)
-	}
-	return nil
 }
 
 // NothingStarted is the error of a failed start on a machine that never had a daemon of the
