@@ -83,7 +83,7 @@ func (t Table) Lines(w *Env, indent string) []string {
 	lines := make([]string, 0, len(t.Rows)+1)
 	lines = append(lines, w.Dim(CutCells(indent+t.line(w, t.Head, -1, widths), w.Width)))
 	for n, row := range t.Rows {
-		for i, part := range t.wrapped(row, widths, w.Width-len(indent)) {
+		for i, part := range t.wrapped(row, widths) {
 			if i > 0 {
 				n = -1 // without a link and a colour
 			}
@@ -96,19 +96,12 @@ func (t Table) Lines(w *Env, indent string) []string {
 // shortestWrap is how many cells a wrapped column gets at least.
 const shortestWrap = 16
 
-// wrapped divides a row of a table with Wrap into the rows that its last cell needs, which it
-// also makes as wide as there is room.
-func (t Table) wrapped(row []string, widths []int, width int) [][]string {
+// wrapped divides a row of a table with Wrap into the rows that its last cell needs.
+func (t Table) wrapped(row []string, widths []int) [][]string {
 	last := len(t.Head) - 1
-	if !t.Wrap || len(row) <= last {
+	if !t.Wrap || len(row) <= last || widths[last] < 0 {
 		return [][]string{row}
 	}
-	for _, n := range widths[:last] {
-		if n >= 0 {
-			width -= n + len(columnGap)
-		}
-	}
-	widths[last] = max(min(widths[last], width), shortestWrap)
 	rows := [][]string{slices.Clone(row)}
 	for i, part := range Wrap(row[last], widths[last]) {
 		if i > 0 {
@@ -135,7 +128,22 @@ func (t Table) columnWidths(width int) []int {
 			widths[i] = -1
 		}
 	}
-	return t.shrunk(widths, width)
+	widths = t.shrunk(widths, width)
+	if t.Wrap {
+		last := len(widths) - 1
+		widths[last] = min(widths[last], max(roomForLast(widths, width), shortestWrap))
+	}
+	return widths
+}
+
+// roomForLast returns how many cells of a row are left for the last column.
+func roomForLast(widths []int, width int) int {
+	for _, n := range widths[:len(widths)-1] {
+		if n >= 0 {
+			width -= n + len(columnGap)
+		}
+	}
+	return width
 }
 
 // shrunk takes the steps of Shrink that it needs. Once a column is left out, the others share
@@ -153,8 +161,9 @@ func (t Table) shrunk(natural []int, width int) []int {
 		switch {
 		case excess <= 0 || *at < 0:
 		case step.Cells == 0:
-			natural[step.Column] = -1
-			return t.shrunk(natural, width)
+			others := slices.Clone(natural)
+			others[step.Column] = -1
+			return t.shrunk(others, width)
 		default:
 			*at = min(*at, max(*at-excess, step.Cells))
 		}
