@@ -51,7 +51,7 @@ type Issue struct {
 	// field. Then only ID, Identifier and State are set, as far as they could be read.
 	Malformed string `json:"-"`
 	// Unreadable is set in the stored record of an issue at work: why the tracker's record
-	// could not be read at the last look, such as "TASK-1.md:3: did not find expected key".
+	// could not be read at the last look, such as "TASK-1.md:3: a quote is not closed".
 	// The other fields come from the last readable record.
 	Unreadable string `json:"unreadable,omitempty"`
 }

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Count is a number with three digits, such as 13.7k; all digits of a number below 10,000.
@@ -129,75 +126,6 @@ func Time(s string) *time.Time {
 		}
 	}
 	return nil
-}
-
-// YAMLFault returns the line of a text, from 0, that an error of the YAML library is about,
-// and the error's message without the library's name and line. The library's number may be of
-// an enclosing part, too small by 1, or missing. But the library reads from the start, so that
-// the shortest beginning of the text with the same error ends on the faulty line.
-func YAMLFault(text []byte, err error) (line int, message string) {
-	message = YAMLMessage(err)
-	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
-	line = sort.Search(len(lines)-1, func(n int) bool {
-		var node yaml.Node
-		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
-		return e != nil && YAMLMessage(e) == message
-	})
-	blanks := lines[line][:len(lines[line])-len(bytes.TrimLeft(lines[line], " \t"))]
-	if bytes.Contains(blanks, []byte("\t")) {
-		message = "the line is indented with a tab; YAML allows only spaces"
-	}
-	if message == noMapping || message == noColon {
-		return explainColon(lines, line, message)
-	}
-	return line, message
-}
-
-// The messages of the YAML library that a wrong colon causes.
-const (
-	noMapping = "mapping values are not allowed in this context"
-	noColon   = "could not find expected ':'"
-)
-
-var (
-	// a line such as `kind file` or `kind:file`, of which YAML reads a text that goes on
-	colonForgotten = Pattern(`^\s*([A-Za-z_][\w-]*)(?:\s+|:)([^\s:#].*?)\s*$`)
-	// a line such as `before_run: echo: yes`
-	colonInValue = Pattern(`^\s*(?:- )?[A-Za-z_][\w-]*:\s+([^\s"'|>{\[].*:(?:\s.*)?)$`)
-)
-
-// explainColon returns the line with a missing or wrong colon, and says what is wrong there. YAML
-// reads `kind file` and `kind:file` as a text, so the library names the line after it.
-func explainColon(lines [][]byte, line int, message string) (at int, explained string) {
-	value := colonInValue().FindSubmatch(bytes.TrimRight(lines[line], "\r\n"))
-	if value != nil && message == noMapping {
-		return line, fmt.Sprintf("a value with a colon and a blank needs quotes: '%s'", bytes.TrimSpace(value[1]))
-	}
-	for at = line; at >= 0 && at >= line-1; at-- {
-		found := colonForgotten().FindSubmatch(bytes.TrimRight(lines[at], "\r\n"))
-		if found == nil {
-			continue
-		}
-		written := bytes.TrimSpace(lines[at])
-		fault := "no colon"
-		if bytes.HasPrefix(written[len(found[1]):], []byte(":")) {
-			fault = "no blank after its colon"
-		}
-		return at, fmt.Sprintf("%q has %s: write %s: %s", written, fault, found[1], found[2])
-	}
-	return line, message
-}
-
-// YAMLMessage returns the message of an error of the YAML library without the library's name
-// and the line.
-func YAMLMessage(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if _, message, ok := strings.Cut(rest, ": "); ok {
-			return message
-		}
-	}
-	return text
 }
 
 // Tail is a writer that keeps the last bytes written to it.

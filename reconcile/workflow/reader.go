@@ -76,24 +76,12 @@ func (r *frontMatter) field(key string) field {
 // load parses the YAML text and collects its fields. It returns false if no key can be read.
 func (r *frontMatter) load() bool {
 	front := r.src.FrontMatter
-	at := func(line int) field { return field{line: r.src.frontLine + line} }
 	decoder := yaml.NewDecoder(bytes.NewReader(front))
 	var doc, second yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
 		return true
 	} else if err != nil {
-		line, message := text.YAMLFault(front, err)
-		r.fail(CodeParse, at(line), message, "the front matter is YAML: check indentation, quotes and tabs")
-		return false
-	}
-	if !errors.Is(decoder.Decode(&second), io.EOF) {
-		end := bytes.Index(append([]byte("\n"), front...), []byte("\n..."))
-		r.fail(
-			CodeParse,
-			at(bytes.Count(front[:max(end, 0)], []byte("\n"))),
-			"the front matter contains more than one YAML document",
-			"keep one, without lines of `...`",
-		)
+		r.failParse(err)
 		return false
 	}
 	root := deref(doc.Content[0])
@@ -109,9 +97,77 @@ func (r *frontMatter) load() bool {
 		)
 		return false
 	}
+	err := decoder.Decode(&second)
+	if !errors.Is(err, io.EOF) {
+		r.failRest(root, &second, err)
+		return false
+	}
 	r.section("", root)
 	r.mergeProvider()
 	return true
+}
+
+// failRest reports that the YAML text goes on behind its first document, or what follows could
+// not be read.
+func (r *frontMatter) failRest(root, second *yaml.Node, err error) {
+	end := bytes.Index(append([]byte("\n"), r.src.FrontMatter...), []byte("\n..."))
+	at := field{line: r.line(second)}
+	switch {
+	case err != nil && end >= 0:
+		at.line = r.src.frontLine + bytes.Count(r.src.FrontMatter[:end], []byte("\n"))
+	case err != nil && root.Column > 1:
+		r.failUnsectioned(root)
+		return
+	case err != nil:
+		r.failParse(err)
+		return
+	}
+	r.fail(
+		CodeParse,
+		at,
+		"the front matter contains more than one YAML document",
+		"keep one, without lines of `...` or `---`",
+	)
+}
+
+// failParse reports an error of the YAML library.
+func (r *frontMatter) failParse(err error) {
+	line, message := text.YAMLFault(r.src.FrontMatter, err)
+	at := field{line: r.src.frontLine + line}
+	r.fail(CodeParse, at, message, "the front matter is YAML: check indentation, quotes and tabs")
+}
+
+// failUnsectioned reports that the first keys of the front matter are indented, and others are
+// not: the section above the first ones is missing, or is indented, too.
+func (r *frontMatter) failUnsectioned(root *yaml.Node) {
+	first := root.Content[0]
+	var keys []string
+	for i := 0; i < len(root.Content); i += 2 {
+		keys = append(keys, root.Content[i].Value)
+	}
+	hint := "write the line of their section above them"
+	if section := r.sectionOf(keys); section != "" {
+		hint = "write `" + section + ":` above it"
+	}
+	if slices.Contains(r.parents, first.Value) {
+		hint = "begin it at the left margin, as the sections below"
+	}
+	r.fail(
+		CodeParse,
+		field{line: r.line(first)},
+		strconv.Quote(first.Value)+" is indented, but is below no section",
+		hint,
+	)
+}
+
+// sectionOf returns the first section that has all of these keys, such as tracker for kind and
+// provider; empty if none has.
+func (r *frontMatter) sectionOf(keys []string) string {
+	known := slices.Concat(r.parents, r.names())
+	return text.First(r.parents, func(section string) bool {
+		isKey := func(key string) bool { return slices.Contains(known, section+"."+key) }
+		return !slices.ContainsFunc(keys, func(key string) bool { return !isKey(key) })
+	})
 }
 
 // section reads the keys of a map.
@@ -139,12 +195,16 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		case known < 0 && !section && !unbuilt && r.refuseFilter(f):
 		case known < 0 && !section && !unbuilt:
 			r.warn(f, "unknown key, ignored"+r.instead(f))
-		case null(value):
+		case null(value) && value.Anchor == "":
 			if known >= 0 {
 				r.warnNull(f, r.keys[known])
 			}
 		case section && value.Kind != yaml.MappingNode:
-			r.invalid(f, "must be a map of keys, is "+kindName(value), "")
+			hint := ""
+			if value.Kind == yaml.SequenceNode && value.Style != yaml.FlowStyle {
+				hint = "remove the - before its keys"
+			}
+			r.invalid(f, "must be a map of keys, is "+kindName(value), hint)
 		case section:
 			r.section(f.key+".", value)
 		case known >= 0:
@@ -158,10 +218,16 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	}
 }
 
+// hashValue matches a key whose value was probably meant to begin with #, as in `label: #7`.
+var hashValue = text.Pattern(`:[ \t]+#[^\s#]`)
+
 // warnNull warns about a key that has no value, which was probably not meant. A null that is
 // written as such was.
 func (r *frontMatter) warnNull(f field, k Key) {
+	lines := bytes.Split(r.src.FrontMatter, []byte("\n"))
 	switch {
+	case f.node.Value == "" && hashValue().Match(lines[f.line-r.src.frontLine]):
+		r.warn(f, "empty, because YAML takes what begins with # for a comment; put the value in quotes")
 	case f.node.Value == "~" && (k.Type == typePath || k.Type == typeHomes):
 		r.warn(
 			f,

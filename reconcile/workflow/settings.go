@@ -270,6 +270,8 @@ func (r *reader) root(f field) {
 	case f.node.Kind != yaml.ScalarNode:
 		r.wrong(Key{Type: typePath}, f, "")
 		return
+	case r.refuseMark(f):
+		return
 	}
 	if name, isVar := reference(strings.TrimSpace(f.node.Value)); isVar && r.variable(name, "") == "" {
 		r.warn(f, "the environment variable "+name+" is not set, or empty: "+*root+" is used")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -121,6 +122,9 @@ func reason(err error) string {
 // they are invisible.
 var fence = text.Pattern(`(?m)^---[ \t\r]*$\n?`)
 
+// almostFence is a line that was probably meant as a fence.
+var almostFence = text.Pattern(`(?m)^[ \t]*(?:-{2,}|[—–]+|\.{3})[ \t\r]*$`)
+
 // NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name
 // is for messages, path is the resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
@@ -141,7 +145,15 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	body := bytes.TrimPrefix(data, []byte("\ufeff"))
 	if fences := fence().FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
 		if len(fences) == 1 {
-			return wrong(0, "the front matter is not closed", "close it with a line of --- before the prompt")
+			const hint = "close it with a line of --- before the prompt"
+			begin := len(data) - len(body) + fences[0][1]
+			near := almostFence().FindIndex(data[begin:])
+			if near == nil {
+				return wrong(0, "the front matter is not closed", hint)
+			}
+			written := strings.TrimRight(string(data[begin+near[0]:begin+near[1]]), "\r")
+			message := strconv.Quote(written) + " does not close the front matter"
+			return wrong(begin+near[0], message, hint+", without blanks before it")
 		}
 		front := fences[0][1]
 		end := fences[1][0]

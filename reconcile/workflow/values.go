@@ -50,6 +50,22 @@ func (r *values) value(k Key, f field) bool {
 	return ok
 }
 
+// refuseMark reports a value of which YAML takes the beginning for a mark of its own, such as
+// &issues or !issues. It returns false for other values.
+func (r *values) refuseMark(f field) bool {
+	written := ""
+	switch {
+	case f.node.Anchor != "" && null(f.node):
+		written = "&" + f.node.Anchor
+	case strings.HasPrefix(f.node.Tag, "!") && !strings.HasPrefix(f.node.Tag, "!!"):
+		written = strings.TrimSpace(f.node.Tag + " " + f.node.Value)
+	default:
+		return false
+	}
+	r.invalid(f, "YAML does not take "+written+" for a text", "put it in quotes: '"+written+"'")
+	return true
+}
+
 // text reads a single value of any kind. A script stays as written, other values are trimmed,
 // and paths become absolute.
 func (r *values) text(k Key, f field) (string, bool) {
@@ -58,6 +74,8 @@ func (r *values) text(k Key, f field) (string, bool) {
 		return "", true // the default depends on other keys
 	case f.node == nil:
 		return k.Default, true
+	case r.refuseMark(f):
+		return "", false
 	case f.node.Kind != yaml.ScalarNode, k.Words != nil && !slices.Contains(k.Words, f.node.Value):
 		r.wrong(k, f, textHint(k, f))
 		return "", false
@@ -287,6 +305,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 		r.together()
 		cfg.Lines = r.lines
 	}
+	r.warnSectionInPrompt()
 	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {
 		r.faults = append(r.faults, located{src.bodyLine, f})
@@ -303,6 +322,21 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	cfg.Warnings = warnings
 	return cfg.withAgent(cfg.Agent.agents[0]), nil
+}
+
+// sectionBegins matches a prompt that begins as a section does, such as `codex:` and a line with
+// `  model: x`.
+var sectionBegins = text.Pattern(`^([a-z_]+):[ \t]*\n[ \t]+[a-z_]+:`)
+
+// warnSectionInPrompt warns about a section below the line of --- that ends the front matter: it
+// sets nothing, and every agent reads it.
+func (r *reader) warnSectionInPrompt() {
+	found := sectionBegins().FindStringSubmatch(r.src.Body)
+	if found == nil || !slices.Contains(r.parents, found[1]) {
+		return
+	}
+	at := field{key: found[1], line: r.src.bodyLine}
+	r.warn(at, "below the second line of ---, so that it belongs to the prompt and sets nothing; remove that line")
 }
 
 // applies reports whether a kind of tracker and an engine have the key.

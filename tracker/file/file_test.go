@@ -204,7 +204,7 @@ func TestUnusableFiles(t *testing.T) {
 	}
 	test.Equal(t, "candidates", skips, map[string]string{
 		"GOOD":    "",
-		"INDENT":  "indent.md:4: mapping values are not allowed in this context",
+		"INDENT":  "indent.md:4: the line is indented by 1 blank; to fit the lines above it needs 0",
 		"COLON":   "colon.md:3: put the title in quotes, because it contains a colon",
 		"empty":   "empty.md: the file is empty",
 		"OPEN":    "open.md:1: the front matter has no end: a line of ---",
