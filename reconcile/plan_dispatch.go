@@ -296,13 +296,22 @@ func (s *Snapshot) obstacle() *Obstacle {
 		}
 	case s.FreeBytes >= 0 && s.FreeBytes < least:
 		message := fmt.Sprintf(
-			"%d MiB free, workspace.min_free_bytes asks for %d",
-			s.FreeBytes>>20,
-			least>>20,
+			"%s free for workspaces, workspace.min_free_bytes asks for %s",
+			diskSize(s.FreeBytes),
+			diskSize(least),
 		)
 		return &Obstacle{Reason: SkipDiskLow, Message: message}
 	}
 	return nil
+}
+
+// diskSize formats the size of a part of a disk, such as 53.6 GiB.
+func diskSize(bytes int64) string {
+	const mebi, gibi = 1 << 20, 1 << 30
+	if bytes < gibi {
+		return fmt.Sprintf("%d MiB", bytes/mebi)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/gibi)
 }
 
 // budget returns the obstacle of a budget that is used up, nil for none.

@@ -222,8 +222,8 @@ func TestObstacle(t *testing.T) {
 			s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
 			s.Today = []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
-		"rate_limited: less than a tenth of the tracker's allowance is left": func(s *Snapshot) { s.Tracker.Low = true },
-		"disk_low: 1 MiB free, workspace.min_free_bytes asks for 2048":       func(s *Snapshot) { s.FreeBytes = 1 << 20 },
+		"rate_limited: less than a tenth of the tracker's allowance is left":             func(s *Snapshot) { s.Tracker.Low = true },
+		"disk_low: 1 MiB free for workspaces, workspace.min_free_bytes asks for 2.0 GiB": func(s *Snapshot) { s.FreeBytes = 1 << 20 },
 	} {
 		for _, off := range []bool{false, true} {
 			s := newScene().candidates().edit(edit)

@@ -179,6 +179,12 @@ func skippedError(s reconcile.Skip) error {
 			"the project is paused: no run of "+s.Identifier+" starts",
 			"symphony resume ends the pause; then repeat the command",
 		)
+	case reconcile.SkipDiskLow:
+		return reconcile.NewError(
+			"not_started",
+			message,
+			"free space there, or lower workspace.min_free_bytes; then repeat the command",
+		)
 	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
 		message = s.Identifier + ": " + s.Message
 	}

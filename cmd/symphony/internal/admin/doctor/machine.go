@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 )
@@ -49,8 +51,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	}
 	least := e.config.Policy.MinFreeBytes
 	if free < least {
-		low := fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",
-			root, text.BytesText(free), text.BytesText(least))
+		low := reconcile.SkipDiskLow + ": " + words.DiskLow(root, free, least)
 		list = append(list, fail(low, "free space there; until then no run starts")...)
 	}
 	top := wiring.RepositoryAbove(root)

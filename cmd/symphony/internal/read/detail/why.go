@@ -265,6 +265,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case now && c != nil && r.trackerFault() != nil:
 		fault := r.trackerFault()
 		return Why{fault.Code, "no run starts until the tracker answers: " + fault.Message}
+	case now && f.reason == reconcile.SkipDiskLow && r.Disk != nil:
+		return Why{f.reason, r.Disk.Message}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:

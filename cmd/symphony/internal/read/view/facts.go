@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -34,6 +35,7 @@ type Facts struct {
 	Block     *wiring.BlockedRow  // stops every issue
 	Low       time.Time           // until then the tracker's allowance counts as low
 	Budget    *BudgetRow
+	Disk      *DiskRow             // nil if enough space is free
 	Today     []reconcile.ModelUse // read with the budget
 	Schedule  bool                 // something runs passes
 	NextPass  *NextPass            // nil where no rhythm is known yet
@@ -112,6 +114,7 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 		f.agents = wiring.PassPolicy(f.Project, f.Config)
 	}
 	f.Block = f.readBlock()
+	f.Disk = f.readDisk(ctx)
 	var err error
 	f.Instant, err = Instant()
 	if err != nil || f.DB == nil {
@@ -152,10 +155,34 @@ func (f *Facts) Obstacle() string {
 		return f.Block.Reason + ": " + f.Block.Message
 	case f.Low.After(f.Now):
 		return "less than a tenth of the tracker's allowance is left"
+	case f.Disk != nil:
+		return reconcile.SkipDiskLow + ": " + f.Disk.Message
 	case f.Budget != nil && f.Budget.Reached:
 		return *f.Budget.Message
 	}
 	return ""
+}
+
+// DiskRow is a lack of space for workspaces: no run starts.
+type DiskRow struct {
+	Root    string `json:"workspace_root"`
+	Free    int64  `json:"free_bytes"`
+	Least   int64  `json:"min_free_bytes"`
+	Message string `json:"message"`
+}
+
+// readDisk returns a lack of space for workspaces on this machine; nil if there is none.
+func (f *Facts) readDisk(ctx context.Context) *DiskRow {
+	if f.Config == nil || len(f.Config.Policy.Hosts) > 0 {
+		return nil
+	}
+	root := paths.Real(f.Config.Workspace.Root)
+	free, err := wiring.ThisMachine().FreeBytes(ctx, root)
+	least := f.Config.Policy.MinFreeBytes
+	if err != nil || free >= least {
+		return nil
+	}
+	return &DiskRow{Root: root, Free: free, Least: least, Message: words.DiskLow(root, free, least)}
 }
 
 // noSlot says that all slots of the project are taken, if agents that wait for a person's answer

@@ -40,6 +40,8 @@ type Overview struct {
 	// Accounts are the accounts of the agents that may work on issues.
 	Accounts []AccountRow `json:"accounts"`
 	Budget   *BudgetRow   `json:"budget"` // null without agent.budget_per_day
+	// Disk is set while too little space is free for workspaces: no run starts.
+	Disk *DiskRow `json:"disk_low"`
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run
 	// starts.
 	Schedule bool `json:"schedule_active"`

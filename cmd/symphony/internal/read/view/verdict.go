@@ -83,6 +83,9 @@ func (v Overview) Verdict() Verdict {
 		out.add(LevelNotTicking, reason, "")
 	}
 	v.addStops(&out, LevelNeedsPerson)
+	if v.Disk != nil {
+		out.add(LevelNeedsPerson, nothingStarts, ": "+reconcile.SkipDiskLow+": "+v.Disk.Message)
+	}
 	if n := len(v.Requests); n > 0 {
 		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}

@@ -87,7 +87,7 @@ var Once = map[string]string{
 	reconcile.SkipAssignee:   "once it is assigned so",
 	reconcile.SkipPaused:     "after symphony resume",
 	reconcile.SkipUnverified: "once that host has confirmed the end of the run",
-	reconcile.SkipDiskLow:    "once there is space; symphony ps shows other obstacles",
+	reconcile.SkipDiskLow:    "once there is space; symphony prune empties the trash",
 }
 
 // Skip is why an issue is not started, as a clause about it.
@@ -97,6 +97,16 @@ func Skip(s reconcile.Skip) string {
 	}
 	return s.Message
 }
+
+// DiskLow says that too little space is free for workspaces.
+func DiskLow(root string, free, least int64) string {
+	return fmt.Sprintf("%s has %s free, less than workspace.min_free_bytes (%s)",
+		root, text.BytesText(free), text.BytesText(least))
+}
+
+// DiskLowHint is the next step after DiskLow, with commands and keys between backquotes.
+const DiskLowHint = "free space there, for instance with `symphony prune`, which empties the trash; or lower " +
+	"`workspace.min_free_bytes`"
 
 // Phase describes the activity of a run before its agent says or does anything.
 func Phase(p reconcile.Phase) string {

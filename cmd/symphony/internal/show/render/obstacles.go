@@ -44,6 +44,10 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 			line("HOST", term.ColourWaits, "%s is %s: %s", h.Name, h.State, h.Message)
 		}
 	}
+	if v.Disk != nil {
+		line("DISK", term.ColourStuck, "%s: no run starts", v.Disk.Message)
+		fmt.Fprintln(w.Stdout, hang(w, "         ", strings.ReplaceAll(words.DiskLowHint, "`", "")))
+	}
 	if b := v.Budget; b != nil && b.Reached {
 		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
 		next := "raise agent.budget_per_day, or start one issue with symphony run"

@@ -149,7 +149,7 @@ func idleReason(all []view.Overview) string {
 	switch {
 	case len(v.Issues) > 0:
 		return "symphony show " + v.Issues[0] + " shows why"
-	case v.ProjectBlock != nil, v.Paused, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
+	case v.ProjectBlock != nil, v.Paused, v.Disk != nil, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
 		return ""
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"

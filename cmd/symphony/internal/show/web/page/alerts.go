@@ -85,6 +85,7 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) []obstacle {
 		list = slices.Concat(
 			unscheduled(v, several),
 			blockOf(v),
+			lowDisk(v),
 			passErrors(v),
 			lookErrors(v),
 			unusableHosts(v),
@@ -173,6 +174,22 @@ func blockOf(v view.Overview) []obstacle {
 		o.Until = &b.NextTry
 	}
 	return []obstacle{o}
+}
+
+// lowDisk is the notice of too little space for workspaces.
+func lowDisk(v view.Overview) []obstacle {
+	if v.Disk == nil {
+		return nil
+	}
+	return []obstacle{{
+		Class: "bad",
+		Icon:  "stop",
+		Title: "Nothing new starts: too little disk space is free",
+		Text:  v.Disk.Message,
+		Hint:  words.DiskLowHint,
+		Code:  reconcile.SkipDiskLow,
+		Alarm: true,
+	}}
 }
 
 // passErrors are the notices of the errors of the last pass, except the fault of blockOf.
