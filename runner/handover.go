@@ -36,8 +36,11 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 		return notVerified(h, work.Commit)
 	}
 	issue, visible, err := d.issue.read(ctx)
-	if err != nil || !visible {
-		return err
+	if err != nil {
+		return notHandedOver(work, "the issue could not be read", err)
+	}
+	if !visible {
+		return nil
 	}
 	if issue.Elsewhere {
 		d.log.Info("the issue was taken out of the project meanwhile")
@@ -49,7 +52,7 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	if !h.Commented && d.tracker.Post != nil {
 		comment, err := d.postHandover(ctx, h, work)
 		if err != nil {
-			return unlessGone(err)
+			return notHandedOver(work, "the issue got no comment", err)
 		}
 		h.Commented = true
 		if d.tracker.Comments != nil {
@@ -75,7 +78,7 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	d.rec.recordMove()
 	d.rec.flush(ctx)
 	if err := d.tracker.Move(ctx, issue.ID, state); err != nil {
-		return unlessGone(err)
+		return notHandedOver(work, fmt.Sprintf("the issue was not moved to %q", state), err)
 	}
 	d.rec.change(func(r *reconcile.Run) { r.MovedTo = state })
 	d.rec.flush(ctx)
@@ -84,11 +87,23 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	return nil
 }
 
-func unlessGone(err error) error {
-	if errors.Is(err, reconcile.ErrGone) {
+// notHandedOver adds to the error of a tracker which step failed, where the commits are, and what
+// to do. It returns nil if the issue no longer exists.
+func notHandedOver(work reconcile.Delivered, step string, err error) error {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	switch {
+	case errors.Is(err, reconcile.ErrGone):
 		return nil
+	case !ok:
+		return err
 	}
-	return err
+	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
+	failed := *known
+	failed.Message = step + ": " + why
+	if work.Branch != "" {
+		failed.Message = work.Branch + " is pushed, but " + failed.Message
+	}
+	return &failed
 }
 
 // handedOver returns the work with which an issue is handed over: its last push; only the

@@ -52,7 +52,7 @@ func Claim(ctx context.Context, folder, account string, now time.Time) error {
 		return nil
 	}
 	if err := writeClaim(folder, account); err != nil {
-		return t.unwritable(claimFile, reason(err))
+		return t.unwritable(claimFile, err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (t *tracker) Create(ctx context.Context, n reconcile.NewIssue) (*reconcile.
 		return refused("the new issue could not be read: "+made.fault(), "shorten it, or correct that value")
 	}
 	if err := durable.WriteFile(filepath.Join(t.Path, name), content, 0o644); err != nil {
-		return nil, t.unwritable(name, err.Error())
+		return nil, t.unwritable(name, err)
 	}
 	return t.Find(ctx, id)
 }
@@ -84,7 +84,7 @@ func (t *tracker) isUsed(id, name string, taken func(string) (bool, error)) (boo
 		return true, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return false, t.unwritable(name, reason(err))
+		return false, t.unwritable(name, err)
 	}
 	if taken == nil {
 		return false, nil

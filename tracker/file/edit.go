@@ -68,7 +68,11 @@ func (t *tracker) edit(
 		return true, unreadable(t.Path, err)
 	}
 	defer root.Close()
-	changing := t.unwritable(name, "another program changes it again and again")
+	changing := t.unchanged(
+		name,
+		"another program changes it again and again",
+		"find out which program that is, and end it",
+	)
 	content, info, err := readFile(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, changing
@@ -85,11 +89,11 @@ func (t *tracker) edit(
 		return true, err
 	}
 	if len(next) > maxFile {
-		return true, t.unwritable(name, "it would become larger than 1 MiB")
+		return true, t.unchanged(name, "it would become larger than 1 MiB", "move a part of it into another file")
 	}
 	replaced, err := replace(ctx, filepath.Join(t.Path, name), content, next, info)
 	if err != nil {
-		return true, t.unwritable(name, err.Error())
+		return true, t.unwritable(name, err)
 	}
 	if !replaced {
 		return false, changing
@@ -115,7 +119,7 @@ func (t *tracker) lock(ctx context.Context) (unlock func(), err error) {
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			dir.Close()
-			return nil, t.unwritable("", "it cannot be locked: "+err.Error())
+			return nil, t.unwritable("", fmt.Errorf("it cannot be locked: %w", err))
 		}
 		if time.Since(began) > longestLock || !sleep(ctx) {
 			dir.Close()
@@ -215,17 +219,20 @@ func writeTemp(temp string, content []byte, info fs.FileInfo) error {
 	return errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
 }
 
+// plainStatus is the next step if the status of an issue can't be replaced.
+const plainStatus = "write it as status: and the name of the state, on a line of its own"
+
 // setState returns the file with another state.
 func (t *tracker) setState(r *record, content []byte, state string) ([]byte, error) {
 	at := locate(content, r.state)
 	if at.end == 0 {
-		return nil, t.unwritable(r.name, "its status is not plain text on one line")
+		return nil, t.unchanged(r.name, "its status is not plain text on one line", plainStatus)
 	}
 	next := append(bytes.Clone(content[:at.start]), scalar(state, r.state.Style)...)
 	next = append(next, content[at.end:]...)
 	made := t.parse(r.name, next)
 	if made == nil || made.issue.State != state {
-		return nil, t.unwritable(r.name, "its status cannot be read after the change")
+		return nil, t.unchanged(r.name, "its status cannot be read after the change", plainStatus)
 	}
 	return next, nil
 }

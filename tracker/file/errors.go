@@ -65,11 +65,16 @@ func folderError(path string, err error) error {
 	)
 }
 
-// unwritable returns the error of a file that was not changed.
-func (t *tracker) unwritable(name, why string) error {
-	return reconcile.NewError(
-		"file_write",
-		filepath.Join(t.Path, name)+" was not changed: "+why,
+// unwritable returns the error of a file that the system did not let symphony change.
+func (t *tracker) unwritable(name string, err error) error {
+	return t.unchanged(
+		name,
+		reason(err),
 		"make the folder and the file writable for the account that symphony runs as",
 	)
+}
+
+// unchanged returns the error of a file that was not changed.
+func (t *tracker) unchanged(name, why, hint string) error {
+	return reconcile.NewError("file_write", filepath.Join(t.Path, name)+" was not changed: "+why, hint)
 }

@@ -366,6 +366,8 @@ func TestUnreadable(t *testing.T) {
 		!strings.Contains(answer.Text, `"file_write"`) {
 		t.Errorf("in a folder that is not writable: %s", answer.Text)
 	}
+	test.Equal(t, "the error in such a folder", fmt.Sprint(test.Err(a.Post(t.Context(), "A", "May I?"))),
+		"file_write: "+dir+"/a.md was not changed: permission denied")
 	test.OK(t, os.Chmod(dir, 0))
 	defer os.Chmod(dir, 0o700)
 	test.Equal(

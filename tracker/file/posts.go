@@ -35,9 +35,9 @@ func (t *tracker) post(ctx context.Context, issueID, author, body string) (recon
 		made := t.parse(r.name, next)
 		// In a section without an end, the new comment would be part of the last one.
 		if made == nil || len(made.comments) != len(r.comments)+1 || made.comments[len(r.comments)].author != author {
-			return nil, reconcile.NewError(
-				"file_write",
-				filepath.Join(t.Path, r.name)+" was not changed: a comment could not be read after that",
+			return nil, t.unchanged(
+				r.name,
+				"a comment could not be read after that",
 				"its comments have to stand between lines of "+commentsBegin+" and "+commentsEnd,
 			)
 		}

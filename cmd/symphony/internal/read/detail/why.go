@@ -350,8 +350,11 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		}
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:
-		now := "symphony deliver " + r.identifier + " tries now"
-		return r.atPass(pass + " delivers its commits, without an agent; " + now)
+		what := " delivers its commits, without an agent; "
+		if r.claim != nil && r.claim.Kind == reconcile.DeliveryFailed {
+			what = " tries again, without an agent; "
+		}
+		return r.atPass(pass + what + "symphony deliver " + r.identifier + " tries now")
 	case r.Recorded.Paused && r.undelivered():
 		now := "symphony deliver " + r.identifier + " does it now"
 		return Next{Message: "a pass delivers its commits after symphony resume; " + now}

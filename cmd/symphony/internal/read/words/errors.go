@@ -137,6 +137,10 @@ var runErrors = []RunError{
 			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",
 	},
 	{
+		"file_write, file_read, file_malformed",
+		"do what the message says; passes try again without an agent, and `symphony deliver ISSUE` tries now",
+	},
+	{
 		"delivery_incomplete",
 		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the " +
 			"files that the message names; then `symphony deliver ISSUE`",
