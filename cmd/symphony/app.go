@@ -16,38 +16,119 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commandGroup is a part of the list of commands. The library's template of categories reads its
-// exported fields, and itself sorts categories by name.
+// commandRow is a row of the list of commands: the name of a command, and what builds it.
+type commandRow struct {
+	name  string
+	build func(*term.Env) *cli.Command
+}
+
+// commandGroup is a part of the list of commands.
 type commandGroup struct {
+	name string
+	rows []commandRow
+}
+
+// commandGroups lists the commands in the order of the help.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"Set up", []commandRow{
+			{"init", initCommand},
+			{"check", checkCommand},
+			{"edit", editCommand},
+			{"doctor", doctorCommand},
+			{"demo", demoCommand},
+		}},
+		{"Run passes", []commandRow{
+			{"tick", tickCommand},
+			{"schedule", scheduleCommand},
+			{"pause", pauseCommand},
+			{"resume", resumeCommand},
+		}},
+		{"Look", []commandRow{
+			{"ps", psCommand},
+			{"top", topCommand},
+			{"show", showCommand},
+			{"logs", logsCommand},
+			{"report", reportCommand},
+			{"hosts", hostsCommand},
+			{"status", statusCommand},
+			{"serve", serveCommand},
+			{"export", exportCommand},
+		}},
+		{"Work with issues", []commandRow{
+			{"issues", issuesCommand},
+			{"run", runCommand},
+			{"wait", waitCommand},
+			{"prompt", promptCommand},
+			{"diff", diffCommand},
+			{"open", openCommand},
+			{"tell", tellCommand},
+			{"send-back", sendBackCommand},
+			{"stop", stopCommand},
+			{"hold", holdCommand},
+			{"retry", retryCommand},
+			{"deliver", deliverCommand},
+			{"verify", verifyCommand},
+			{"takeover", takeoverCommand},
+		}},
+		{"Decide what agents ask for", []commandRow{
+			{"approve", approveCommand},
+			{"deny", denyCommand},
+			{"answer", answerCommand},
+		}},
+		{"Repair and clean up", []commandRow{
+			{"unblock", unblockCommand},
+			{"prune", pruneCommand},
+			{"trash", trashCommand},
+			{"restore", restoreCommand},
+			{"projects", projectsCommand},
+			{"backup", backupCommand},
+			{"restore-state", restoreStateCommand},
+			{"support", supportCommand},
+		}},
+		{"Use agents without a tracker", []commandRow{
+			{"mcp", mcpCommand},
+			{"agents", agentsCommand},
+		}},
+		{"Other", []commandRow{
+			{"completion", completionCommand},
+			{"version", versionCommand},
+		}},
+	}
+}
+
+// hiddenCommands lists the commands that symphony itself runs.
+func hiddenCommands() []commandRow {
+	return []commandRow{
+		{"worker", workerCommand},
+		{"host", hostCommand},
+		{"sandbox-init", sandboxInitCommand},
+		{"agent-tools", agentToolsCommand},
+		{"demo-agent", demoAgentCommand},
+		{"complete", completeCommand},
+	}
+}
+
+// build builds the commands of rows.
+func build(w *term.Env, rows []commandRow) (commands []*cli.Command) {
+	for _, row := range rows {
+		commands = append(commands, row.build(w))
+	}
+	return commands
+}
+
+// helpGroup is a commandGroup with its commands. The library's template of categories reads its
+// exported fields, and itself sorts categories by name.
+type helpGroup struct {
 	Name            string
 	VisibleCommands []*cli.Command
 }
 
-// commandGroups builds the commands in the order of the help.
-func commandGroups(w *term.Env) []commandGroup {
-	return []commandGroup{
-		{
-			"Set up",
-			[]*cli.Command{initCommand(w), checkCommand(w), editCommand(w), doctorCommand(w), demoCommand(w)},
-		},
-		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
-		{"Look", []*cli.Command{
-			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w),
-			hostsCommand(w), statusCommand(w), serveCommand(w), exportCommand(w),
-		}},
-		{"Work with issues", []*cli.Command{
-			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w),
-			openCommand(w), tellCommand(w), sendBackCommand(w), stopCommand(w), holdCommand(w), retryCommand(w),
-			deliverCommand(w), verifyCommand(w), takeoverCommand(w),
-		}},
-		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
-		{"Repair and clean up", []*cli.Command{
-			unblockCommand(w), pruneCommand(w), trashCommand(w), restoreCommand(w), projectsCommand(w),
-			backupCommand(w), restoreStateCommand(w), supportCommand(w),
-		}},
-		{"Use agents without a tracker", []*cli.Command{mcpCommand(w), agentsCommand(w)}},
-		{"Other", []*cli.Command{completionCommand(w), versionCommand(w)}},
+func helpGroups(w *term.Env) (groups []helpGroup) {
+	for _, group := range commandGroups() {
+		groups = append(groups, helpGroup{group.name, build(w, group.rows)})
 	}
+	return groups
 }
 
 const appHelp = `NAME:
@@ -61,10 +142,37 @@ COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
 symphony help COMMAND explains a command and its flags.
 `
 
-// newApp returns the command line interface. It returns its errors instead of printing them:
-// main maps them to exit codes.
+// newApp returns the command line interface with all commands.
 func newApp(w *term.Env) *cli.App {
-	groups := commandGroups(w)
+	commands := build(w, hiddenCommands())
+	groups := helpGroups(w)
+	for _, group := range groups {
+		commands = append(commands, group.VisibleCommands...)
+	}
+	app := appWith(w, commands)
+	app.Metadata = map[string]any{"VisibleCategories": groups}
+	return app
+}
+
+// appFor returns the command line interface with a single command: to build all of them, with
+// their help, would take longer than some commands do. It has all commands if none has that
+// name, because help and the answer to a mistake are about all.
+func appFor(w *term.Env, name string) *cli.App {
+	rows := hiddenCommands()
+	for _, group := range commandGroups() {
+		rows = append(rows, group.rows...)
+	}
+	for _, row := range rows {
+		if row.name == name {
+			return appWith(w, []*cli.Command{row.build(w)})
+		}
+	}
+	return newApp(w)
+}
+
+// appWith returns the command line interface with some commands. It returns its errors instead
+// of printing them: main maps them to exit codes.
+func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 	app := &cli.App{
 		Name:                  "symphony",
 		Usage:                 "have coding agents work through the issues of a tracker, one pass at a time",
@@ -73,19 +181,10 @@ func newApp(w *term.Env) *cli.App {
 		Reader:                w.Stdin,
 		Writer:                w.Stdout,
 		ErrWriter:             w.Stderr,
-		Metadata:              map[string]any{"VisibleCategories": groups},
 		CustomAppHelpTemplate: appHelp,
-		// hidden
-		Commands: []*cli.Command{
-			workerCommand(w),
-			hostCommand(w),
-			sandboxInitCommand(w),
-			agentToolsCommand(w),
-			demoAgentCommand(w),
-			completeCommand(w),
-		},
-		ExitErrHandler: func(*cli.Context, error) {},
-		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
+		Commands:              commands,
+		ExitErrHandler:        func(*cli.Context, error) {},
+		OnUsageError:          func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return unknownCommand(c.App, c.Args().Slice())
@@ -96,10 +195,7 @@ func newApp(w *term.Env) *cli.App {
 	// The list of fields takes time, and is rarely read.
 	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") +
 		`{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
-	for _, group := range groups {
-		app.Commands = append(app.Commands, group.VisibleCommands...)
-	}
-	for _, c := range app.Commands {
+	for _, c := range commands {
 		c.OnUsageError = app.OnUsageError
 		if v := jsonValueOf(c); v != nil {
 			c.Before = func(c *cli.Context) error { return selectJSON(c, w) }
@@ -359,7 +455,7 @@ var helpFiles embed.FS
 func helpPart(name string) string {
 	text, err := helpFiles.ReadFile("help/" + name + ".txt")
 	if err != nil {
-		panic(err) // at each start of the program, so that no build lacks a file
+		panic(err) // the tests build all commands, so that none lacks its file
 	}
 	return strings.TrimSuffix(string(text), "\n")
 }

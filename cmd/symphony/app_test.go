@@ -78,6 +78,17 @@ func TestWantsJSON(t *testing.T) {
 	}
 }
 
+// A command can be found by the name in its row before it is built.
+func TestRowsHaveTheNamesOfCommands(t *testing.T) {
+	rows := hiddenCommands()
+	for _, group := range commandGroups() {
+		rows = append(rows, group.rows...)
+	}
+	for _, row := range rows {
+		test.Equal(t, "the command "+row.name, row.build(testWorld()).Name, row.name)
+	}
+}
+
 // Each synonym is no command itself, and stands for one.
 func TestSynonyms(t *testing.T) {
 	app := newApp(testWorld())

@@ -187,11 +187,11 @@ func commandOf(args []string) string {
 
 // commandAt returns the index of that word, -1 if there is none.
 func commandAt(args []string) int {
-	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](append(serverFlags(""), projectFlag())...)...)}
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i
 		}
+		shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](append(serverFlags(""), projectFlag())...)...)}
 		if takesValue(shared, args[i]) {
 			i++
 		}

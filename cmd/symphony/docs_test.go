@@ -414,13 +414,13 @@ func help(t *testing.T, command string) string {
 func TestCommandReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n| command | what it does |\n|---|---|\n")
-	for _, group := range commandGroups(testWorld()) {
+	for _, group := range helpGroups(testWorld()) {
 		for _, c := range group.VisibleCommands {
 			fmt.Fprintf(&b, "| `symphony %s` | %s |\n", c.Name, c.Usage)
 		}
 	}
 	b.WriteString("\nBelow is what `symphony COMMAND --help` prints.\n")
-	for _, group := range commandGroups(testWorld()) {
+	for _, group := range helpGroups(testWorld()) {
 		fmt.Fprintf(&b, "\n# %s\n", group.Name)
 		for _, c := range group.VisibleCommands {
 			fmt.Fprintf(&b, "\n## symphony %s\n\n```\n%s\n```\n", c.Name, strings.TrimSpace(help(t, c.Name)))

@@ -38,7 +38,7 @@ func mainCode(change func(*term.Env)) int {
 func run(ctx context.Context, w *term.Env, args []string) int {
 	args = inFull(args)
 	command := commandOf(args)
-	app := newApp(w)
+	app := appFor(w, command)
 	w.JSON = wantsJSON(args)
 	err := runApp(ctx, app, args)
 	if c := app.Command(command); c != nil {

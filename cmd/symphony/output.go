@@ -230,8 +230,8 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		}
 	}
 	document := v.document(verb)
-	known := document.fields()
 	for _, field := range v.fields {
+		known := document.fields()
 		path := document.within(field)
 		switch {
 		case slices.Contains(known, field):
