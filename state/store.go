@@ -44,11 +44,13 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	if err != nil {
 		return err
 	}
-	all.Asking, err = rows(t, itself[string], `SELECT DISTINCT run_id FROM requests
-		WHERE run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
-		AND fate IS NULL AND decision IS NULL ORDER BY run_id`)
-	if err != nil {
-		return err
+	if len(all.Runs) > 0 { // only their agents ask
+		all.Asking, err = rows(t, itself[string], `SELECT DISTINCT run_id FROM requests
+			WHERE run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
+			AND fate IS NULL AND decision IS NULL ORDER BY run_id`)
+		if err != nil {
+			return err
+		}
 	}
 	all.Reviews, err = readReviews(t)
 	if err != nil {

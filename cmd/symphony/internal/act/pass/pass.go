@@ -417,10 +417,9 @@ func (r *Result) addReport(report reconcile.Report) {
 // without a database.
 func (c *current) count(ctx context.Context) error {
 	r := c.r
-	asking := map[string]bool{}
 	skips := r.Skips
 	if c.db == nil {
-		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
+		r.Counts = reconcile.Count(r.Claims, nil, skips, r.Obstacle != nil)
 		return nil
 	}
 	if skips == nil || len(c.o.Only) > 0 {
@@ -430,14 +429,28 @@ func (c *current) count(ctx context.Context) error {
 		}
 		skips = text.Map(stored, func(s state.StoredSkip) reconcile.Skip { return s.Skip })
 	}
-	open, err := view.OpenRequests(ctx, c.p, c.db)
-	for _, request := range open { // none of a list that can't be read
-		asking[request.RunID] = true
-	}
+	asking, err := c.asking(ctx) // nil if they can't be read
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 	var reviewsErr error
 	r.HandedOver, reviewsErr = c.db.Views.CountReviews(ctx)
 	return errors.Join(err, reviewsErr)
+}
+
+// asking returns the ids of the runs whose agents wait for an answer.
+func (c *current) asking(ctx context.Context) (map[string]bool, error) {
+	isRunning := func(claim reconcile.Claim) bool { return claim.Status == reconcile.Running }
+	if !slices.ContainsFunc(c.r.Claims, isRunning) {
+		return nil, nil
+	}
+	open, err := view.OpenRequests(ctx, c.p, c.db)
+	if err != nil {
+		return nil, err
+	}
+	asking := map[string]bool{}
+	for _, request := range open {
+		asking[request.RunID] = true
+	}
+	return asking, nil
 }
 
 // newDeps builds the parts that reconcile.Tick works with, except the store and the tracker.
