@@ -157,6 +157,9 @@ func WithoutPassword(address string) string {
 }
 
 func (r *reader) branch(f field) {
+	if f.node == nil && r.cfg.Repository.URL == "" {
+		return // no branch has a name of ours
+	}
 	pattern := r.cfg.Repository.Branch
 	parsed, err := ParsePrompt(pattern, r.src.Name, f.line)
 	for _, e := range Faults(err) {
