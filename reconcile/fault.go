@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Error is the error that reaches users: a stable code for programs, a message and a hint for
@@ -170,144 +171,148 @@ type fault struct {
 
 // faults lists the codes that have a class. Other codes are plain failures of a command, or of
 // a run's issue.
-var faults = byCode(
-	fault{class: ClassUsage, ofRun: ClassUsage, codes: []string{"usage", "not_a_terminal", "token_readable"}},
-	fault{class: ClassLock, ofRun: ClassLock, codes: []string{"locked"}},
-	// As the end of a run these are the issue's: the template, for instance, may render for
-	// other issues.
-	fault{class: ClassWorkflow, ofRun: ClassIssue, codes: []string{
-		"missing_workflow_file",
-		"workflow_parse_error",
-		"workflow_front_matter_not_a_map",
-		"invalid_config",
-		"unsupported_key",
-		"template_parse_error",
-		"template_render_error",
-		"env_file_permissions",
-		"env_file_invalid",
-		"environment_invalid",
-		"nested_workflow",
-		"project_conflict",
-		"agent_command_unsafe",
-	}},
-	fault{class: ClassWorkflow, ofRun: ClassTracker, codes: []string{
-		"unsupported_tracker_kind",
-		"missing_tracker_api_key",
-		"missing_tracker_project_slug",
-		"missing_github_repo",
-		"tracker_project_not_found",
-		"tracker_state_not_found",
-		"tracker_ca_file_invalid",
-		"command_unusable",
-		"forge_login",
-		"forge_moved",
-	}},
-	fault{class: ClassWorkflow, ofRun: ClassMachine, codes: []string{
-		"workspace_root_unusable",
-		"codex_not_found",
-		"agent_not_found",
-		"state_conflict",
-	}},
-	// A connection that broke, a server that restarts, an answer of a proxy.
-	fault{class: ClassTracker, ofRun: ClassTracker, momentary: true, codes: []string{
-		"*_api_request",
-		"*_api_status",
-		"*_unknown_payload",
-	}},
-	fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
-		"*_graphql_errors",
-		"*_missing_end_cursor",
-		"answer_too_large",
-		"tracker_endpoint_invalid",
-		"tracker_error",
-		"*_rate_limited",
-		"tracker_unavailable",
-		"file_read",
-		"file_malformed",
-		"file_write",
-		"tracker_malformed",
-		"tracker_empty",
-	}},
-	fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
-		"command_key_refused",
-		"command_failed",
-		"command_timeout",
-		"command_answer_invalid",
-	}},
-	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
-		"codex_incompatible",
-		"agent_incompatible",
-		"sandbox_unavailable",
-		"agent_auth",
-		"agent_quota",
-		"network",
-		"disk_full",
-		"login_shell_failed",
-		"resource_limit",
-		"state_busy",
-		"state_corrupt",
-		"state_dir",
-		"state_error",
-		"state_io",
-		"state_missing",
-		"state_newer",
-		"state_outdated",
-		"state_read",
-		"state_readonly",
-		"state_replaced",
-		"state_unsupported_filesystem",
-		"state_write",
-		"temporary_directory",
-	}},
-	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
-		"repository_unavailable",
-		"git_identity_missing",
-		"branch_in_the_way",
-	}},
-	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
-	// either.
-	fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken"}},
-	fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
-		"host_failed",
-		"host_lost",
-		"host_mismatch",
-		"host_system",
-		"host_unreachable",
-		"host_unusable",
-		"host_unverified",
-		"host_withdrawn",
-		"engine_missing",
-	}},
-	fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{
-		"delivery_failed",
-		"delivery_conflict",
-		"delivery_incomplete",
-		"invalid_branch",
-		"branch_checked_out",
-		"repository_changed",
-		"workspace_broken",
-		"git_killed",
-		"verify_unusable",
-		"not_verified",
-	}},
-	fault{class: ClassIssue, ofRun: ClassIssue, codes: HoldCodes()},
-	// For hooks.on_attention these are warnings, which fail no pass.
-	fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{"hook_failed", "hook_timeout"}},
-)
+var faults = sync.OnceValue(func() map[string]fault {
+	return byCode(
+		fault{class: ClassUsage, ofRun: ClassUsage, codes: []string{"usage", "not_a_terminal", "token_readable"}},
+		fault{class: ClassLock, ofRun: ClassLock, codes: []string{"locked"}},
+		// As the end of a run these are the issue's: the template, for instance, may render for
+		// other issues.
+		fault{class: ClassWorkflow, ofRun: ClassIssue, codes: []string{
+			"missing_workflow_file",
+			"workflow_parse_error",
+			"workflow_front_matter_not_a_map",
+			"invalid_config",
+			"unsupported_key",
+			"template_parse_error",
+			"template_render_error",
+			"env_file_permissions",
+			"env_file_invalid",
+			"environment_invalid",
+			"nested_workflow",
+			"project_conflict",
+			"agent_command_unsafe",
+		}},
+		fault{class: ClassWorkflow, ofRun: ClassTracker, codes: []string{
+			"unsupported_tracker_kind",
+			"missing_tracker_api_key",
+			"missing_tracker_project_slug",
+			"missing_github_repo",
+			"tracker_project_not_found",
+			"tracker_state_not_found",
+			"tracker_ca_file_invalid",
+			"command_unusable",
+			"forge_login",
+			"forge_moved",
+		}},
+		fault{class: ClassWorkflow, ofRun: ClassMachine, codes: []string{
+			"workspace_root_unusable",
+			"codex_not_found",
+			"agent_not_found",
+			"state_conflict",
+		}},
+		// A connection that broke, a server that restarts, an answer of a proxy.
+		fault{class: ClassTracker, ofRun: ClassTracker, momentary: true, codes: []string{
+			"*_api_request",
+			"*_api_status",
+			"*_unknown_payload",
+		}},
+		fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
+			"*_graphql_errors",
+			"*_missing_end_cursor",
+			"answer_too_large",
+			"tracker_endpoint_invalid",
+			"tracker_error",
+			"*_rate_limited",
+			"tracker_unavailable",
+			"file_read",
+			"file_malformed",
+			"file_write",
+			"tracker_malformed",
+			"tracker_empty",
+		}},
+		fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
+			"command_key_refused",
+			"command_failed",
+			"command_timeout",
+			"command_answer_invalid",
+		}},
+		fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
+			"codex_incompatible",
+			"agent_incompatible",
+			"sandbox_unavailable",
+			"agent_auth",
+			"agent_quota",
+			"network",
+			"disk_full",
+			"login_shell_failed",
+			"resource_limit",
+			"state_busy",
+			"state_corrupt",
+			"state_dir",
+			"state_error",
+			"state_io",
+			"state_missing",
+			"state_newer",
+			"state_outdated",
+			"state_read",
+			"state_readonly",
+			"state_replaced",
+			"state_unsupported_filesystem",
+			"state_write",
+			"temporary_directory",
+		}},
+		fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
+			"repository_unavailable",
+			"git_identity_missing",
+			"branch_in_the_way",
+		}},
+		// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
+		// either.
+		fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken"}},
+		fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
+			"host_failed",
+			"host_lost",
+			"host_mismatch",
+			"host_system",
+			"host_unreachable",
+			"host_unusable",
+			"host_unverified",
+			"host_withdrawn",
+			"engine_missing",
+		}},
+		fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{
+			"delivery_failed",
+			"delivery_conflict",
+			"delivery_incomplete",
+			"invalid_branch",
+			"branch_checked_out",
+			"repository_changed",
+			"workspace_broken",
+			"git_killed",
+			"verify_unusable",
+			"not_verified",
+		}},
+		fault{class: ClassIssue, ofRun: ClassIssue, codes: HoldCodes()},
+		// For hooks.on_attention these are warnings, which fail no pass.
+		fault{class: ClassIssue, ofRun: ClassIssue, codes: []string{"hook_failed", "hook_timeout"}},
+	)
+})
 
 // passing lists the codes of faults that end by themselves.
-var passing = byCode(
-	fault{codes: []string{
-		"agent_quota",
-		"network",
-		"tracker_unavailable",
-		"*_rate_limited",
-		"*_api_request",
-		"command_timeout",
-		"canceled",
-		"locked",
-	}},
-)
+var passing = sync.OnceValue(func() map[string]fault {
+	return byCode(
+		fault{codes: []string{
+			"agent_quota",
+			"network",
+			"tracker_unavailable",
+			"*_rate_limited",
+			"*_api_request",
+			"command_timeout",
+			"canceled",
+			"locked",
+		}},
+	)
+})
 
 // serverError is the lowest status of an HTTP answer that is the fault of the server.
 const serverError = 500
@@ -315,7 +320,7 @@ const serverError = 500
 // EndsByItself reports whether a fault, which may be an HTTP answer with this status, ends
 // without an operator.
 func EndsByItself(code string, status int) bool {
-	_, passes := lookUp(passing, code)
+	_, passes := lookUp(passing(), code)
 	return passes || status >= serverError
 }
 
@@ -338,7 +343,7 @@ func Momentary(err error) bool {
 }
 
 // faultOf returns the meaning of a code.
-func faultOf(code string) (fault, bool) { return lookUp(faults, code) }
+func faultOf(code string) (fault, bool) { return lookUp(faults(), code) }
 
 // lookUp finds a code in a table. Instead of * it may have the name of a tracker.
 func lookUp(table map[string]fault, code string) (fault, bool) {

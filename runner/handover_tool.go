@@ -18,24 +18,28 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// handOverTool is the agent's tool by which it asks that its issue is handed over.
-var handOverTool = agent.Tool{
-	Name: "hand_over",
-	Description: "Hand over the issue that you work on, when its work is done and committed: " +
-		"symphony then delivers the commits, comments on the issue and moves it. " +
-		`Example: {"summary": "Fixed the total; the tests pass."} ` +
-		"If you can't go on without a person: " +
-		`{"blocked": "I need access to the staging database."} Then end your turn.`,
-	InputSchema: agenttool.Object(nil, map[string]any{
-		"summary": map[string]string{
-			"type":        "string",
-			"description": "What you have done, in Markdown, for the people who review it.",
-		},
-		"blocked": map[string]string{
-			"type":        "string",
-			"description": "What you need from a person, if the work is not done.",
-		},
-	}),
+const handOverName = "hand_over"
+
+// handOverTool returns the agent's tool by which it asks that its issue is handed over.
+func handOverTool() agent.Tool {
+	return agent.Tool{
+		Name: handOverName,
+		Description: "Hand over the issue that you work on, when its work is done and committed: " +
+			"symphony then delivers the commits, comments on the issue and moves it. " +
+			`Example: {"summary": "Fixed the total; the tests pass."} ` +
+			"If you can't go on without a person: " +
+			`{"blocked": "I need access to the staging database."} Then end your turn.`,
+		InputSchema: agenttool.Object(nil, map[string]any{
+			"summary": map[string]string{
+				"type":        "string",
+				"description": "What you have done, in Markdown, for the people who review it.",
+			},
+			"blocked": map[string]string{
+				"type":        "string",
+				"description": "What you need from a person, if the work is not done.",
+			},
+		}),
+	}
 }
 
 const (

@@ -55,7 +55,7 @@ func (t *toolbox) list() []agent.Tool {
 		})
 	}
 	if t.site.Config.Handoff.State != "" {
-		list = append(list, handOverTool)
+		list = append(list, handOverTool())
 	}
 	return list
 }
@@ -67,7 +67,7 @@ func (t *toolbox) call(
 	name string,
 	args json.RawMessage,
 ) agent.ToolResult {
-	if name == handOverTool.Name {
+	if name == handOverName {
 		return t.askHandover(ctx, g, args)
 	}
 	named := func(tool reconcile.AgentTool) bool { return tool.Name == name }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -125,11 +125,11 @@ func newEvent(name string, data []byte) event {
 
 // readAt matches the time of a reading in JSON, where the text of a value contains no quote
 // without a backslash.
-var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+var readAt = text.Pattern(`"generated_at":"[^"]*"`)
 
 // contentTag depends on the name and the content, without the time of the reading.
 func contentTag(name string, data []byte) string {
-	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
+	hash := sha256.Sum256(append(readAt().ReplaceAll(data, nil), name...))
 	return fmt.Sprintf("%x", hash[:8])
 }
 
