@@ -137,6 +137,47 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
+// checkFurtherHomes starts codex in each home of codex.home besides the first, and asks for its
+// login. Its account works while the accounts before it can't be used.
+func checkFurtherHomes(_ context.Context, e *environment) []finding {
+	if e.other != nil && e.other.config != nil {
+		_ = e.other.further() // not at the same time in the same home
+	}
+	return e.further()
+}
+
+func (e *environment) examineFurther(ctx context.Context) (list []finding) {
+	for _, choice := range e.config.AgentsFor(nil, nil)[1:] {
+		if choice.Kind == workflow.AgentCodex && choice.Home != e.config.Chosen.Home {
+			list = append(list, e.examineHome(ctx, choice)...)
+		}
+	}
+	return list
+}
+
+// examineHome starts codex in the home of a choice, and asks for its login.
+func (e *environment) examineHome(ctx context.Context, choice workflow.AgentChoice) []finding {
+	in := *e
+	in.config = e.config.ForIssueBy(choice, nil, nil)
+	in.other = nil
+	i, err := in.startAgent(ctx)
+	if err != nil {
+		return failWith(err)
+	}
+	in.agent = func() (*runner.Inspection, error) { return i, nil }
+	list := checkLogin(ctx, &in)
+	for n := range list {
+		if list[n].Status == statusOK {
+			list[n].Message = choice.Home + ": " + list[n].Message
+		}
+	}
+	if err := i.Close(); err != nil {
+		list = append(list, warn("the check of "+choice.Home+" left something behind: "+err.Error(),
+			"see what it is and end or remove it")...)
+	}
+	return list
+}
+
 // checkModel asks codex whether it knows the model. An unknown model fails only in the first
 // turn.
 func checkModel(ctx context.Context, e *environment) []finding {
@@ -238,7 +279,7 @@ func (e *environment) trySandboxAgain(ctx context.Context) error {
 // codex's login.
 func checkSecrets(_ context.Context, e *environment) []finding {
 	var found []string
-	for _, path := range wiring.SecretFiles(e.p, wiring.OpenAccount(e.p, e.config.Chosen.Home)) {
+	for _, path := range wiring.RunnerConfig(e.p, e.config).Unreadable {
 		files, _ := os.ReadDir(path) // not a directory: the login
 		for _, file := range files {
 			found = append(found, filepath.Join(path, file.Name()))

@@ -97,6 +97,7 @@ var checks = []check{
 	{"codex login", needsAgent, checkLogin, "", ofCodex},
 	{"model", needsAgent, checkModel, "", ofCodex},
 	{"codex home", needsCodex, checkHome, "", ofCodex},
+	{"further homes", needsLogin, checkFurtherHomes, "", ofCodex},
 	{"sandbox", needsAgent, checkSandbox, "", ofCodex},
 	{"sandbox", needsLogin, checkBox, "", ofAgents},
 	{"limits", needsConfig, checkLimits, "", ofAgents},

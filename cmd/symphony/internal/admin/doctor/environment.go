@@ -49,6 +49,8 @@ type environment struct {
 	login   func() loginShell
 	agent   func() (*runner.Inspection, error)
 	opened  func() error
+	// further are the findings about the codex homes besides the first.
+	further func() []finding
 	tracker func() trackerAnswer
 }
 
@@ -73,6 +75,7 @@ func newEnvironment(
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.opened = sync.OnceValue(func() error { return e.openConversation(ctx) })
+	e.further = sync.OnceValue(func() []finding { return e.examineFurther(ctx) })
 	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
 	return e
 }
