@@ -53,6 +53,12 @@ func (l *launch) find(command string, depth int) host.Launcher {
 		switch r.meaningOf(word) {
 		case newCommand:
 			r.start = true
+		case newSubshell:
+			r.start = true
+			r.outside = append(r.outside, r.inWorkspace)
+		case endOfSubshell:
+			r.start = true
+			r.leaveSubshell()
 		case leavesWorkspace:
 			r.inWorkspace = false
 		case nameOfLauncher:
@@ -84,6 +90,19 @@ type reader struct {
 	inWorkspace bool   // the working directory is in the workspace
 	start       bool   // the next word may be the name of a program
 	last        string // the word before; empty at the beginning
+	outside     []bool // inWorkspace of each shell around the subshell that is read
+}
+
+// leaveSubshell goes on where the subshell began: a cd in it says nothing about the commands
+// after it. A parenthesis that closes none may be anywhere, also in the workspace.
+func (r *reader) leaveSubshell() {
+	last := len(r.outside) - 1
+	if last < 0 {
+		r.inWorkspace = true
+		return
+	}
+	r.inWorkspace = r.outside[last]
+	r.outside = r.outside[:last]
 }
 
 // meaning is what a word of a shell command says about the program that is started.
@@ -92,6 +111,8 @@ type meaning int
 const (
 	nothing meaning = iota
 	newCommand
+	newSubshell
+	endOfSubshell
 	leavesWorkspace
 	nameOfLauncher
 	fileOfWorkspace
@@ -100,8 +121,13 @@ const (
 
 // meaningOf returns the meaning of the next word.
 func (r reader) meaningOf(word string) meaning {
-	if word == ";" || dashC().MatchString(word) {
+	switch {
+	case word == ";", dashC().MatchString(word):
 		return newCommand
+	case word == "(":
+		return newSubshell
+	case word == ")":
+		return endOfSubshell
 	}
 	if r.last == "cd" && strings.ContainsAny(word[:1], "/~$") {
 		return leavesWorkspace
@@ -145,13 +171,20 @@ var (
 	prefix = text.Pattern(`^(?:exec|env|command|builtin|nohup|nice|time|timeout|setsid|stdbuf|sudo|` +
 		`if|then|else|do|while|until|!|[0-9.]+[smhd]?)$`)
 	relative   = text.Pattern(`^\.\.?/`)
-	separator  = text.Pattern("[;&|(){}\n`]|\\$\\(")
 	localTools = text.Pattern(`^(?:\./)?(?:node_modules|\.?venv)/`)
 )
 
-// shellWords splits a shell command into words, with ";" between commands. Quotes are removed.
+// separators separates what stands between commands from the words of these. "$(" and "("
+// both begin a subshell.
+var separators = strings.NewReplacer(
+	"$(", " ( ", "(", " ( ", ")", " ) ",
+	";", " ; ", "&", " ; ", "|", " ; ", "{", " ; ", "}", " ; ", "\n", " ; ", "`", " ; ",
+)
+
+// shellWords splits a shell command into words, with ";" between commands, and parentheses
+// around those of a subshell. Quotes are removed.
 func shellWords(command string) []string {
-	command = separator().ReplaceAllString(command, " ; ")
+	command = separators.Replace(command)
 	return strings.Fields(strings.Map(func(r rune) rune {
 		if r == '"' || r == '\'' || r == '\\' {
 			return -1
@@ -206,8 +239,11 @@ func (l *launch) file(name string, depth int) host.Launcher {
 	}
 	interpreter, body := readScript(real)
 	found := l.find(interpreter, depth+1)
-	if found.Program == "" && shellName().MatchString(interpreter) {
-		found = l.find(comment().ReplaceAllString(body, ""), depth+1)
+	if len(found.Files) == 0 && shellName().MatchString(interpreter) {
+		inBody := l.find(comment().ReplaceAllString(body, ""), depth+1)
+		if found.Program == "" || len(inBody.Files) > 0 {
+			found = inBody
+		}
 	}
 	if found.Program != "" && found.Program != name {
 		found.Program = name + ", which starts " + found.Program
@@ -311,6 +347,7 @@ func (l *launch) direct() string {
 	}
 	for _, pattern := range installed {
 		found, _ := fs.Glob(os.DirFS(l.Home), pattern)
+		slices.SortFunc(found, text.CompareNatural)
 		for _, name := range slices.Backward(found) { // the newest release
 			candidates = append(candidates, filepath.Join(l.Home, name))
 		}

@@ -108,6 +108,8 @@ func TestLauncherFiles(t *testing.T) {
 		"mise/.config/mise/config.toml": "",
 		"tools/.tool-versions":          "",
 		"own/codex*":                    "",
+		"bin/nix-shell*":                "ELF",
+		"bin/by-nix*":                   "#!/usr/bin/env -S nix-shell -i bash\nexec ./codex\n",
 	})
 	for _, c := range []struct{ dir, command, want string }{
 		{"clean", "npx codex", ""},
@@ -118,6 +120,11 @@ func TestLauncherFiles(t *testing.T) {
 		{"own", "./codex", "./codex"},
 		{"own", "test -f ./.env.local && . ./.env.local; exec ./codex app-server", "./codex"},
 		{"own", "npx rehash; ./codex app-server", "./codex"},
+		{"own", "(cd /srv; ls); ./codex app-server", "./codex"},
+		{"own", "(cd /srv; (cd /opt; ls); ./codex app-server)", ""},
+		{"own", "X=$(cd /srv; pwd) ./codex app-server", "./codex"},
+		{"own", "case $X in y) cd /srv; ls;; n) ./codex app-server; esac", "./codex"},
+		{"own", "by-nix app-server", "./codex"},
 		{"clean", "./codex", ""},
 		{"nowhere", "npx codex", ""},
 	} {
@@ -156,4 +163,15 @@ func TestDirectCodex(t *testing.T) {
 	})
 	l := launch{LaunchRequest: host.LaunchRequest{Path: root + "/bin", Home: root}}
 	test.Equal(t, "the direct path", l.direct(), filepath.Join(root, native))
+}
+
+// Of several releases of node the newest counts.
+func TestDirectCodexOfTheNewestRelease(t *testing.T) {
+	root := writeTree(t, map[string]string{
+		".nvm/versions/node/v9.11.2/bin/codex*":  "ELF",
+		".nvm/versions/node/v18.20.0/bin/codex*": "ELF",
+		".nvm/versions/node/v18.9.1/bin/codex*":  "ELF",
+	})
+	l := launch{LaunchRequest: host.LaunchRequest{Home: root}}
+	test.Equal(t, "the direct path", l.direct(), filepath.Join(root, ".nvm/versions/node/v18.20.0/bin/codex"))
 }
