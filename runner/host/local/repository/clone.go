@@ -291,7 +291,11 @@ func (m *Mirror) bringIn(
 		return answer, nil
 	}
 	if !q.look {
-		if m.isCopy(ctx, head, q.delivered) {
+		isCopy, err := m.isCopy(ctx, head, q.delivered)
+		if err != nil {
+			return answer, err
+		}
+		if isCopy {
 			if err := git.MoveHead(q.workspace, head.Commit, q.delivered); err != nil {
 				return answer, err
 			}
@@ -341,22 +345,26 @@ func setRemoteBranches(workspace string, head git.Head, branches, base string) e
 // stayed: its delivery was interrupted, or it is not on the machine that signs. A copy equals
 // its original except for the parents and the signature. A commit with only the same files is
 // the agent's own, for example its work in fewer commits or with another message.
-func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bool {
+func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) (bool, error) {
 	if delivered == "" || head.Commit == "" || head.Commit == delivered {
-		return false
+		return false, nil
 	}
 	const fields = "--format=%T%n%an <%ae> %at%n%cn <%ce> %ct%n%B"
 	show := m.localGit(ctx, "log", "-z", "--no-walk=unsorted", fields, head.Commit, delivered, "--")
 	shown, err := m.output(withObjects(show, head.Objects))
+	if git.Exited(err) { // the mirror lacks the delivery
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	one, other, _ := strings.Cut(strings.TrimSuffix(shown, "\x00"), "\x00")
 	if strings.TrimSpace(one) != strings.TrimSpace(other) {
-		return false
+		return false, nil
 	}
 	contains := m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit)
-	return m.run(withObjects(contains, head.Objects)) != nil
+	isBefore, err := m.says(withObjects(contains, head.Objects))
+	return err == nil && !isBefore, err
 }
 
 // checkBorrower returns an error unless the mirror lends its objects to a workspace with a

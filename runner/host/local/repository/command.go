@@ -176,11 +176,12 @@ func verb(cmd *exec.Cmd) string {
 }
 
 // says runs a command that answers a question with its exit code, such as merge-base
-// --is-ancestor: 0 is yes, and another one is no, also if the mirror lacks one of the commits.
-// A git that a signal or a bound ended has not answered, which is an error.
+// --is-ancestor: 0 is yes, and 1 is no. A git that failed, with exit code 128 for instance, has
+// not answered, which is an error.
 func (c *commands) says(cmd *exec.Cmd) (bool, error) {
 	err := c.run(cmd)
-	if git.Exited(err) {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if ended && exit.ExitCode() == 1 {
 		return false, nil
 	}
 	return err == nil, err

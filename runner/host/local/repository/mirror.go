@@ -39,7 +39,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -265,17 +264,28 @@ func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
 
 // commitOf returns the commit of a branch in the mirror, empty if there is none.
 func (m *Mirror) commitOf(ctx context.Context, branch string) (string, error) {
-	id, err := m.output(m.localGit(ctx, "show-ref", "--verify", "--hash", "refs/heads/"+branch))
-	if git.Exited(err) {
-		return "", nil
+	reference := "refs/heads/" + branch
+	exists, err := m.says(m.localGit(ctx, "show-ref", "--verify", "--quiet", reference))
+	if err != nil || !exists {
+		return "", err
 	}
-	return id, err
+	return m.output(m.localGit(ctx, "show-ref", "--verify", "--hash", reference))
 }
 
 // contains reports whether other is in the history of a commit. It is false if the mirror
 // lacks either.
 func (m *Mirror) contains(ctx context.Context, commit, other string) (bool, error) {
-	return m.says(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit))
+	contains, err := m.says(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit))
+	if err == nil {
+		return contains, nil
+	}
+	for _, name := range []string{commit, other} {
+		has, hasErr := m.says(m.localGit(ctx, "rev-parse", "--verify", "--quiet", name+"^{commit}"))
+		if hasErr == nil && !has {
+			return false, nil
+		}
+	}
+	return false, err
 }
 
 // anyContains reports whether other is in the history of any of some commits. An empty commit

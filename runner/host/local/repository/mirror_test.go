@@ -472,3 +472,36 @@ func TestKilledWhileDeliveryIsCompared(t *testing.T) {
 		wantFault(t, test.Err(p.clone("one", delivered)), host.CodeGitKilled, "signal: killed")
 	}
 }
+
+// A history that git can't read is no answer. That the mirror lacks a commit is one.
+func TestContains(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("ws")
+	m := p.mirror()
+	commits := strings.Fields(p.sh(`cd ` + m.path + `
+		tree=$(git rev-parse 'refs/heads/main^{tree}')
+		one=$(git commit-tree -m one $tree)
+		two=$(git commit-tree -m two -p $one $tree)
+		echo $one $two $(git commit-tree -m three -p $two $tree)`))
+	const none = "1111111111111111111111111111111111111111"
+	for _, c := range []struct {
+		commit, other string
+		want          bool
+	}{
+		{commits[2], commits[0], true},
+		{commits[0], commits[2], false},
+		{commits[0], none, false},
+		{none, commits[0], false},
+		{"refs/heads/none", commits[0], false},
+	} {
+		got := test.Must(m.contains(t.Context(), c.commit, c.other))
+		test.Equal(t, c.commit+" contains "+c.other, got, c.want)
+	}
+	object := filepath.Join(m.path, "objects", commits[1][:2], commits[1][2:])
+	test.OK(t, os.Remove(object))
+	test.Write(t, object, "damaged")
+	_, err := m.contains(t.Context(), commits[2], commits[0])
+	if err == nil {
+		t.Error("a commit of the history is damaged, and git answered")
+	}
+}

@@ -279,7 +279,7 @@ func (m *Mirror) withModules(
 	list []submodule,
 ) ([]submodule, error) {
 	file := commit + ":.gitmodules"
-	isThere, err := m.says(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects))
+	isThere, err := m.says(withObjects(m.localGit(ctx, "rev-parse", "--verify", "--quiet", file), objects))
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestCloneWithSubmodules(t *testing.T) {
 	// A git that was killed has not said that there are no submodules.
 	path := p.env[0]
 	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
-	for _, command := range []string{"cat-file -e", "config --blob"} {
+	for _, command := range []string{"rev-parse --verify", "config --blob"} {
 		p.sh(`mkdir -p bin; printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; ` +
 			`esac\nexec ` + test.Must(exec.LookPath("git")) + ` "$@"\n' > bin/git; chmod +x bin/git`)
 		wantFault(t, clone(strings.Fields(command)[0]), host.CodeGitKilled, "signal: killed")
