@@ -165,26 +165,29 @@ func (f *hostDaemon) reach(
 		patience.Reset(reachPatience)
 		waits(why)
 	}
+	deaths := 0
 	for {
 		far, err = f.try(ctx)
 		if err == nil {
 			return far, true, nil
 		}
-		known, _ := errors.AsType[*reconcile.Error](err)
-		if f.run.Ending && known != nil && known.Code == remote.CodeDied {
+		hasDied := f.run.Ending && isDied(err)
+		switch {
+		case hasDied:
+			deaths++
 			f.run.Incarnation.Number++ // it ends the processes left by the killed daemon
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
-			continue
-		}
-		if remote.Ends(err) {
+		case remote.Ends(err):
 			return far, true, err
-		}
-		if !f.run.Ending && !begun && engine.NothingBegun(err) {
+		case !f.run.Ending && !begun && engine.NothingBegun(err):
 			return far, false, err
 		}
 		begun = true
+		if deaths == 1 && hasDied { // while the run was at work
+			continue
+		}
 		f.log.Info("host not reached", "error", err)
 		select {
 		case <-ctx.Done():
@@ -193,6 +196,12 @@ func (f *hostDaemon) reach(
 		case <-time.After(reachPause):
 		}
 	}
+}
+
+// isDied reports whether the daemon was killed.
+func isDied(err error) bool {
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && known.Code == remote.CodeDied
 }
 
 // try starts the daemon and connects to it, once.
