@@ -324,12 +324,21 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	if found[0].Status != statusOK {
 		return found
 	}
+	status := "gh auth status"
+	login := "gh auth login"
+	of := "GitHub"
+	if name := ghHost(e.config); name != "" {
+		ofHost := " --hostname " + text.ShellQuote(name)
+		status += ofHost
+		login += ofHost
+		of = name
+	}
 	ctx, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
-	answer, err := e.shell(ctx, "if gh auth status >/dev/null 2>&1; then echo in; else echo out; fi")
+	answer, err := e.shell(ctx, "if "+status+" >/dev/null 2>&1; then echo in; else echo out; fi")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		list := warn("gh auth status does not answer", "run it yourself; it needs the network")
+		list := warn(status+" does not answer", "run it yourself; it needs the network")
 		list[0].network = true
 		return list
 	case err != nil:
@@ -337,6 +346,19 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	case answer == "in":
 		return found
 	}
-	return warn("gh is not logged in to GitHub, and the workflow uses it",
-		"run gh auth login as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+	return warn("gh is not logged in to "+of+", and the workflow uses it",
+		"run "+login+" as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+}
+
+// ghHost returns the host of GitHub that the project uses, such as github.com; empty if it is
+// not known, as that of a hook with a repository of its own. gh fails if it is asked about all
+// hosts and logged out of one of them.
+func ghHost(cfg *workflow.Config) string {
+	if cfg.Repository.OpensPullRequests() {
+		return host.GhHost(cfg.Repository.API)
+	}
+	if cfg.Tracker.Kind == "github" {
+		return host.GhHost(cfg.Tracker.Endpoint)
+	}
+	return ""
 }
