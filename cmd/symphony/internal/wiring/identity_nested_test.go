@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -38,4 +39,35 @@ func TestWorkflowInARoot(t *testing.T) {
 	link := filepath.Join(home, "link")
 	test.OK(t, os.Symlink(filepath.Dir(path), link))
 	test.Equal(t, "through a link", foreign(filepath.Join(link, "WORKFLOW.md")), false)
+}
+
+// In a repository that keeps its references in tables, git says whether a worktree shows a
+// commit. If it can't say that, because it is too old, the worktree may show one.
+func TestShownCommitInTables(t *testing.T) {
+	t.Parallel()
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	sh := func(script string) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		cmd.Dir = dir
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b.c", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c",
+		}
+		test.Run(t, cmd)
+	}
+	// git before 2.45 does not know the format, and reads neither worktree
+	sh(`git init -q --ref-format=reftable shop 2>/dev/null || { git init -q shop; touch old; }
+		git -C shop commit -q --allow-empty -m one
+		git -C shop worktree add -q -b mine ../mine
+		git -C shop worktree add -q --detach ../look
+		if [ -e old ]; then
+			git -C shop config core.repositoryFormatVersion 1
+			git -C shop config extensions.refStorage reftable
+			echo 'ref: refs/heads/.invalid' | tee shop/.git/worktrees/look/HEAD > shop/.git/worktrees/mine/HEAD
+		fi`)
+	isOld := test.Exists(t, filepath.Join(dir, "old"))
+	for name, want := range map[string]bool{"look": true, "mine": isOld} {
+		place, _ := shownCommit(filepath.Join(dir, name))
+		test.Equal(t, name+" shows a commit", place != "", want)
+	}
 }

@@ -1,9 +1,12 @@
 package wiring
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // shownCommit describes the worktree in which a directory is, if that shows a commit and no
@@ -16,7 +19,14 @@ func shownCommit(dir string) (place, owner string) {
 		return "", ""
 	}
 	head, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
-	if err != nil || strings.HasPrefix(string(head), "ref: ") {
+	if err != nil {
+		return "", ""
+	}
+	branch, isOnBranch := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: ")
+	if branch == inTables {
+		isOnBranch = git.OnBranch(context.Background(), top)
+	}
+	if isOnBranch {
 		return "", ""
 	}
 	place = "the worktree " + top + ", which shows a commit and no branch: an agent may have written it"
@@ -27,6 +37,10 @@ func shownCommit(dir string) (place, owner string) {
 	}
 	return place, owner
 }
+
+// inTables is the branch in the file HEAD of a repository that keeps its references in tables,
+// which only git reads.
+const inTables = "refs/heads/.invalid"
 
 // linkedWorktree returns the top of the linked worktree of git in which a directory is, and
 // git's directory for it; empty if it is in none.

@@ -379,6 +379,14 @@ func IsBranchName(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
+// OnBranch reports whether the work tree of the operator in dir is on a branch. It is false if
+// git can't read the repository.
+func OnBranch(ctx context.Context, dir string) bool {
+	show := plainGit(ctx, dir, "-c", "safe.directory=*", "symbolic-ref", "--quiet", "HEAD")
+	_, err := Run(show, maxMemory)
+	return err == nil
+}
+
 // HasBranch reports whether a branch exists in a repository of the operator in dir.
 func HasBranch(ctx context.Context, dir, name string) bool {
 	show := plainGit(
