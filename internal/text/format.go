@@ -62,17 +62,21 @@ func Took(ms int64) string {
 // Rfc3339 formats a time in UTC, to the second.
 func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// BytesText formats a size with its unit.
+// BytesText formats a size with its unit, such as "1.5 MiB".
 func BytesText(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
-		}
+	if n < 1024 {
+		return fmt.Sprintf("%d bytes", n)
 	}
-	return fmt.Sprintf("%d bytes", n)
+	size := float64(n) / 1024
+	unit := "KiB"
+	for _, larger := range []string{"MiB", "GiB", "TiB"} {
+		if size < 1023.95 { // what is printed as 1024.0 is 1.0 of the next unit
+			break
+		}
+		size /= 1024
+		unit = larger
+	}
+	return fmt.Sprintf("%.1f %s", size, unit)
 }
 
 // ShellQuote quotes a text as a single word for a shell, if it needs quotes.

@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,5 +22,21 @@ func TestDuration(t *testing.T) {
 		100 * time.Hour:                "4d",
 	} {
 		test.Equal(t, d.String(), text.Duration(d), want)
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0:           "0 bytes",
+		1023:        "1023 bytes",
+		1024:        "1.0 KiB",
+		1536:        "1.5 KiB",
+		1<<20 - 1:   "1.0 MiB",
+		1023 * 1024: "1023.0 KiB",
+		1<<30 - 1:   "1.0 GiB",
+		5 << 40:     "5.0 TiB",
+		3000 << 40:  "3000.0 TiB",
+	} {
+		test.Equal(t, fmt.Sprint(n), text.BytesText(n), want)
 	}
 }
