@@ -84,7 +84,12 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 		options.Run = r.URL.Query().Get("run")
 		out := &term.Env{Env: *p.Env, Stdout: &text}
 		err = logs.Print(r.Context(), out, p, r.PathValue("identifier"), options)
-		if err != nil && !text.written {
+		if err != nil && text.written {
+			// The status was sent, and it said that all is well: without the end of the answer
+			// the client does not take this for the whole log.
+			panic(http.ErrAbortHandler)
+		}
+		if err != nil {
 			return err
 		}
 		_, _ = text.Write(nil) // a log may be empty

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
@@ -124,6 +126,32 @@ func TestDiffLimits(t *testing.T) {
 	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
 	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
 	test.Equal(t, "diffs under way", len(s.details.large), 0)
+}
+
+// A log that can't be read to its end is no whole answer.
+func TestLogBreaksOff(t *testing.T) {
+	s, dir, issue := withWorkspace(t)
+	stateDir := filepath.Join(dir, "web", "state")
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(stateDir, "state.db")))
+	defer db.Close()
+	rows := test.Must(db.QueryContext(t.Context(), "SELECT id FROM runs WHERE identifier = ?", issue))
+	defer rows.Close()
+	for rows.Next() {
+		var run string
+		test.OK(t, rows.Scan(&run))
+		test.Write(t, filepath.Join(host.RunDir(stateDir, run), "events.1.jsonl"), "{\"kind\":\"started\"}\n")
+		test.OK(t, os.MkdirAll(filepath.Join(host.RunDir(stateDir, run), "events.jsonl"), 0o700))
+	}
+	test.OK(t, rows.Err())
+	address := "http://" + s.listeners[0].Addr().String() + "/api/v1/" + issue + "/log?project=web"
+	r := test.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))
+	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	answer, err := http.DefaultClient.Do(r)
+	if err == nil {
+		defer answer.Body.Close()
+		_, err = io.ReadAll(answer.Body)
+	}
+	test.ErrorIs(t, "a log without its end", err, io.EOF)
 }
 
 // Another account of the machine reads no log, no diff and no patch.
