@@ -23,12 +23,16 @@ func openCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				address, err := operate.Address(c.Context, p, args[0], c.Bool("pr"))
+				find := operate.IssueAddress
+				if c.Bool("pr") {
+					find = operate.PullRequestAddress
+				}
+				address, err := find(c.Context, p, args[0])
 				if err != nil {
 					return err
 				}
 				fmt.Fprintln(w.Stdout, text.Visible(address))
-				opened, err := w.OpenPage(c.Context, address, true)
+				opened, err := w.OpenPage(c.Context, address)
 				if err != nil {
 					return err
 				}

@@ -400,7 +400,11 @@ func takeoverCommand(w *term.Env) *cli.Command {
 				if then != "" && then != "retry" && then != "hold" {
 					return exit.Usage("takeover: --then must be retry or hold, not %q", then)
 				}
-				return takeover.Run(c.Context, w, p, args[0], c.Bool("yes"), then)
+				return takeover.Run(c.Context, w, p, takeover.Options{
+					Issue: args[0],
+					Stop:  c.Bool("yes"),
+					Then:  then,
+				})
 			},
 		),
 	}

@@ -101,8 +101,12 @@ func diffCommand(w *term.Env) *cli.Command {
 				case listed:
 					return render.DiffNames(c.Context, w, p, args[0], attempts)
 				}
+				diff := render.Diff
+				if c.Bool("raw") {
+					diff = render.RawDiff
+				}
 				return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
-					return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))
+					return diff(c.Context, w, p, args[0], attempts)
 				})
 			},
 		),

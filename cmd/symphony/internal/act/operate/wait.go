@@ -98,28 +98,39 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 	}
 }
 
-// Address returns the address of an issue in the web, or of its pull request. It asks the
-// tracker only if the database does not know it.
-func Address(ctx context.Context, p *wiring.Project, ref string, pullRequest bool) (string, error) {
+// IssueAddress returns the address of an issue in the web.
+func IssueAddress(ctx context.Context, p *wiring.Project, ref string) (string, error) {
+	return findAddress(ctx, p, ref, detail.Issue.Address, "no web page: its tracker gives no address")
+}
+
+// PullRequestAddress returns the address of the pull request of an issue.
+func PullRequestAddress(ctx context.Context, p *wiring.Project, ref string) (string, error) {
+	return findAddress(ctx, p, ref, detail.Issue.PullRequestAddress, "no pull request that symphony knows of")
+}
+
+// findAddress returns an address of an issue. It asks the tracker only if the database does not
+// know it. Without says what the issue has if it has no address.
+func findAddress(
+	ctx context.Context,
+	p *wiring.Project,
+	ref string,
+	of func(detail.Issue) string,
+	without string,
+) (string, error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
-	if err != nil || v.Address(pullRequest) == "" {
+	if err != nil || of(v) == "" {
 		v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true})
 		if err != nil {
 			return "", err
 		}
 	}
-	address := v.Address(pullRequest)
-	if isWebAddress(address) {
+	if address := of(v); isWebAddress(address) {
 		return address, nil
 	}
 	name := v.Issue.Identifier
-	message := name + " has no web page: its tracker gives no address"
-	if pullRequest {
-		message = name + " has no pull request that symphony knows of"
-	}
 	return "", reconcile.NewError(
 		"page_not_found",
-		message,
+		name+" has "+without,
 		"symphony show "+name+" prints what is known of it",
 	)
 }

@@ -693,15 +693,15 @@ func (r *issueReader) remoteWorkspace(run reconcile.Run) *WorkspaceRow {
 	return row
 }
 
-// Address is the address of the issue's page, or of its pull request; empty where none is
-// known.
-func (v Issue) Address(pullRequest bool) string {
-	switch {
-	case !pullRequest:
-		return text.OrEmpty(v.Issue.URL)
-	case v.PullRequest != nil:
+// Address is the address of the issue's page; empty if none is known.
+func (v Issue) Address() string { return text.OrEmpty(v.Issue.URL) }
+
+// PullRequestAddress is the address of the issue's pull request; empty if none is known.
+func (v Issue) PullRequestAddress() string {
+	if v.PullRequest != nil {
 		return v.PullRequest.URL
-	case v.Delivered != nil && v.Delivered.PullRequest != "":
+	}
+	if v.Delivered != nil && v.Delivered.PullRequest != "" {
 		return v.Delivered.PullRequest
 	}
 	for _, l := range v.Links { // of the newest run first

@@ -34,7 +34,7 @@ func (r *issueReader) review(v Issue) *Review {
 		SendBack: "symphony send-back " + r.identifier + ` "what is to be changed"`,
 	}
 	workspace := text.First(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
-	pull := v.Address(true)
+	pull := v.PullRequestAddress()
 	d := v.Delivered
 	switch {
 	case pull != "":

@@ -14,10 +14,16 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Diff prints the changes in the workspace of an issue, or between two attempts; with raw as
-// git writes them.
-func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string, raw bool) error {
-	lines := &diffPrinter{w: w, raw: raw}
+// RawDiff prints the changes in the workspace of an issue, or between two attempts, as git
+// writes them.
+func RawDiff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
+	_, err := detail.WriteDiff(ctx, p, ref, attempts, w.Stdout)
+	return err
+}
+
+// Diff prints the changes in the workspace of an issue, or between two attempts, for a person.
+func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
+	lines := &diffPrinter{w: w}
 	_, err := detail.WriteDiff(ctx, p, ref, attempts, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
@@ -28,15 +34,11 @@ func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts str
 // diffPrinter colours a diff and shows its control characters as text.
 type diffPrinter struct {
 	w    *term.Env
-	raw  bool // print git's output unchanged
 	rest []byte
 }
 
 // Write implements io.Writer.
 func (d *diffPrinter) Write(b []byte) (int, error) {
-	if d.raw {
-		return d.w.Stdout.Write(b)
-	}
 	d.rest = append(d.rest, b...)
 	for {
 		line, rest, whole := bytes.Cut(d.rest, []byte("\n"))

@@ -22,10 +22,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
+// Options say what an operator is not asked.
+type Options struct {
+	Issue string
+	Stop  bool   // stop its run without asking
+	Then  string // at the end of the session: "retry" or "hold"; empty asks
+}
+
 // Run holds an issue, ends its run, and opens the agent's own terminal in the issue's workspace.
-// It returns at the end of the session. If yes is set, it stops a run without asking. At the
-// end it carries out then, which is retry or hold, or asks if then is empty.
-func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bool, then string) error {
+// It returns at the end of the session.
+func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	if !w.OnTerminal() {
 		return reconcile.NewError(
 			"not_a_terminal",
@@ -39,7 +45,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 	if err := refuseKind(p); err != nil {
 		return err
 	}
-	claim, err := holdIssue(ctx, w, p, ref, yes)
+	claim, err := holdIssue(ctx, w, p, o)
 	if err != nil {
 		return err
 	}
@@ -60,6 +66,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 			hint,
 		)
 	}
+	then := o.Then
 	if then == "" {
 		question := "Let a run continue " + text.Visible(identifier) + "? [r]etry, [H]old: "
 		line, err := term.AskLine(ctx, w, question)
@@ -118,15 +125,14 @@ func holdIssue(
 	ctx context.Context,
 	w *term.Env,
 	p *wiring.Project,
-	ref string,
-	yes bool,
+	o Options,
 ) (c reconcile.Claim, err error) {
 	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return c, err
 	}
 	defer db.Close()
-	id, identifier, err := wiring.FindIssue(ctx, p, db, ref)
+	id, identifier, err := wiring.FindIssue(ctx, p, db, o.Issue)
 	if err != nil {
 		return c, err
 	}
@@ -137,7 +143,7 @@ func holdIssue(
 	if err != nil {
 		return c, err
 	}
-	if claimed && c.Status == reconcile.Running && !yes {
+	if claimed && c.Status == reconcile.Running && !o.Stop {
 		const running = "%s is running (run %s) and has to be stopped first"
 		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf(running, identifier, c.RunID)))
 		if err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil {

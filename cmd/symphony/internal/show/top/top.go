@@ -211,11 +211,11 @@ func (c command) operation() operate.Command {
 
 // openPage opens the page of an issue in the browser.
 func (r *runner) openPage(ctx context.Context, p *wiring.Project, issue string) ([]string, error) {
-	address, err := operate.Address(ctx, p, issue, false)
+	address, err := operate.IssueAddress(ctx, p, issue)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := r.env.OpenPage(ctx, address, false)
+	opened, err := r.env.OpenPageBeside(ctx, address)
 	if err != nil {
 		return []string{address}, err
 	}

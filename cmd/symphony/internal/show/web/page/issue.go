@@ -222,10 +222,10 @@ func (i Issue) PullRequestWords() []headline {
 }
 
 // TrackerAddress is the address of the issue in the tracker; empty if none is known.
-func (i Issue) TrackerAddress() string { return ofWeb(i.Address(false)) }
+func (i Issue) TrackerAddress() string { return ofWeb(i.Address()) }
 
 // PullRequestAddress is the address of the issue's pull request; empty if none is known.
-func (i Issue) PullRequestAddress() string { return ofWeb(i.Address(true)) }
+func (i Issue) PullRequestAddress() string { return ofWeb(i.Issue.PullRequestAddress()) }
 
 // OtherLinks are the pages that agents named, without the pull request.
 func (i Issue) OtherLinks() []reconcile.Link {
