@@ -87,31 +87,17 @@ func (c *checker) report(line int, format string, args ...any) {
 	}
 }
 
-// otherNames are the fields of an issue by the names that other programs give them.
-func otherNames() map[string]string {
-	return map[string]string{
-		"name":    "title",
-		"subject": "title",
-		"summary": "title",
-		"body":    "description",
-		"content": "description",
-		"text":    "description",
-		"key":     "identifier",
-		"number":  "identifier",
-		"status":  "state",
-		"link":    "url",
-		"tags":    "labels",
-	}
-}
-
 // unknown reports a name that does not exist, with the most similar existing name.
 func (c *checker) unknown(what, prefix, name string, known []string) {
 	message := "unknown " + what + " " + prefix + name
 	slices.Sort(known)
 	near := cmp.Or(text.Nearest(name, known)...)
-	usual := otherNames()[name]
+	usual := otherFields()[name]
 	if prefix == "issue." && slices.Contains(known, usual) {
 		near = usual
+	}
+	if prefix == "" {
+		near = cmp.Or(otherNames(what)[name], near)
 	}
 	switch {
 	case name == "blank" || name == "empty":

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -267,7 +268,8 @@ func TestCheckAgreesWithRender(t *testing.T) {
 		"{% for l in issue.labels %}{% assign last_label = l %}{% cycle 'a', 'b' %}{% if forloop.first " +
 			"%}{% continue %}{% endif %}{% break %}{% endfor %}{{ last_label }}",
 		"{% comment %}{{ nothing }}{% endcomment %}{% raw %}{{ nothing }}{% endraw %}",
-		"{%- if issue.title -%} a {%- endif -%}",
+		"{%- if issue.title != nil -%} a {%- else -%} b {%- endif -%}",
+		"{{- issue.title | append: ' is not (yet) + done' -}}{% if issue.title == 'a = b && c' %}{% endif %}",
 		"{{ issue.created_at | date: \"%Y\" | default: '-' }}{{ -1 | abs }}{{ 1.5 | plus: 1 }}{{ true }}{{ nil }}",
 		"{{ issue.title | default: 'x', allow_false: true }}{{ issue.labels | sort | uniq | reverse | size }}",
 		"{% tablerow l in issue.labels cols: 2 %}{{ l }}{% endtablerow %}",
@@ -331,6 +333,65 @@ func TestRenderTwice(t *testing.T) {
 	)
 	for range 2 {
 		test.Equal(t, "rendered", test.Must(prompt.Render(bareIssue(), 0)), "12")
+	}
+}
+
+// TestOtherDialects checks that what other template languages write is refused with what Liquid
+// writes instead.
+func TestOtherDialects(t *testing.T) {
+	for body, hint := range map[string]string{
+		"{% if attempt %}a{% elif issue.url %}b{% endif %}":     "write {% elsif … %}",
+		"{% if attempt %}a{% else if issue.url %}b{% endif %}":  "write {% elsif … %}: {% else %} takes no condition",
+		"{% if attempt %}a{%- elseif issue.url -%}b{% endif %}": "write {% elsif … %}",
+		"{% if not issue.url %}a{% endif %}":                    "write {% unless x %}",
+		"{% if !issue.url %}a{% endif %}":                       "write {% unless x %}",
+		"{% if issue.url is defined %}a{% endif %}":             "write {% if x %}",
+		"{% if issue.url is not none %}a{% endif %}":            "write {% if x %}",
+		"{% if issue.url && attempt %}a{% endif %}":             "write and instead",
+		"{% if issue.url || attempt %}a{% endif %}":             "write or instead",
+		"{% if issue.state = 'Todo' %}a{% endif %}":             "write ==",
+		"{% if issue.state === 'Todo' %}a{% endif %}":           "write ==",
+		"{% if 'bug' in issue.labels %}a{% endif %}":            `write LIST contains "x"`,
+		"{% for k, v in issue.labels %}a{% endfor %}":           "write one variable",
+		"{% for i in range(3) %}a{% endfor %}":                  "write {% for i in (1..3) %}",
+		"{% foreach l in issue.labels %}a{% endfor %}":          "write {% for label in issue.labels %}",
+		"{% set x = 1 %}":                       "write {% assign NAME = VALUE %}",
+		"{% include 'part.md' %}":               "the prompt is a single text",
+		"{% switch issue.state %}{% endcase %}": "write {% case VALUE %}",
+		"{% unles issue.url %}a{% endunless %}": "did you mean {% unless %}?",
+		"{{#if issue.url}}a{{/if}}":             "write {% if x %} … {% endif %}",
+		"{{#each issue.labels}}a{{/each}}":      "write {% for label in issue.labels %}",
+		"{{ else }}":                            "write it as a tag",
+		"{{ .Issue.Title }}":                    "without a dot before it",
+		"{{ if .Title }}a{{ end }}":             "write it as a tag",
+		"{{! a comment }}":                      "{% comment %}",
+		"{{ issue.title if attempt else 'x' }}": "write {% if x %} … {% else %}",
+		"{{ attempt ? 'a' : 'b' }}":             "write {% if x %} … {% else %}",
+		"{{ issue.title + issue.url }}":         "write one {{ … }} after the other",
+		"{{ issue.title ~ issue.url }}":         "write one {{ … }} after the other",
+		"{{ issue.labels | join(', ') }}":       "write a colon before the arguments of a filter",
+		"{{ issue.title.upper() }}":             "write a filter",
+	} {
+		_, err := ParsePrompt(body, "WORKFLOW.md", 1)
+		if err == nil {
+			t.Errorf("%s: no error", body)
+			continue
+		}
+		test.Contains(t, "the message about "+body, Faults(err)[0].Message, " is not Liquid")
+		test.Contains(t, "the hint about "+body, Faults(err)[0].Hint, hint)
+	}
+	for body, problem := range map[string]string{
+		"{{ issue.title | upper }}":                               "unknown filter upper; did you mean upcase?",
+		"{{ issue.title | trim }}":                                "unknown filter trim; did you mean strip?",
+		"{{ issue.labels | length }}":                             "unknown filter length; did you mean size?",
+		"{{ issue.labels | tojson }}":                             "unknown filter tojson; did you mean json?",
+		"{{ issue.body }}":                                        "unknown variable issue.body; did you mean issue.description?",
+		"{% if issue.url == None %}{% endif %}":                   "unknown variable None; did you mean nil?",
+		"{% for l in issue.labels %}{{ loop.index }}{% endfor %}": "unknown variable loop; did you mean forloop?",
+	} {
+		prompt := test.Must(ParsePrompt(body, "WORKFLOW.md", 1))
+		test.Equal(t, "the problems of "+body, text.Map(prompt.Check(), func(p Warning) string { return p.Message }),
+			[]string{problem})
 	}
 }
 

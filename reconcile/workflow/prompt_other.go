@@ -1,0 +1,167 @@
+package workflow
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/osteele/liquid/parser"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// otherTags says what to write for tags of Jinja, Twig and other template languages that Liquid,
+// or this implementation of it, does not know.
+func otherTags() map[string]string {
+	const one = "the prompt is a single text: write that part into it"
+	return map[string]string{
+		"block":    one,
+		"each":     "write {% for label in issue.labels %} … {% endfor %}",
+		"echo":     "write {{ VALUE }}",
+		"elif":     "write {% elsif … %}",
+		"elseif":   "write {% elsif … %}",
+		"end":      "write {% endif %}, {% endfor %} or the end of another block",
+		"extends":  one,
+		"foreach":  "write {% for label in issue.labels %} … {% endfor %}",
+		"from":     one,
+		"import":   one,
+		"include":  one,
+		"let":      "write {% assign NAME = VALUE %}",
+		"macro":    one,
+		"partial":  one,
+		"print":    "write {{ VALUE }}",
+		"render":   one,
+		"set":      "write {% assign NAME = VALUE %}",
+		"switch":   "write {% case VALUE %} {% when \"A\" %} … {% endcase %}",
+		"var":      "write {% assign NAME = VALUE %}",
+		"verbatim": "write {% raw %} … {% endraw %}",
+	}
+}
+
+// liquidTags are the tags that there are.
+func liquidTags() []string {
+	return strings.Fields("assign break capture endcapture case endcase comment endcomment continue cycle else elsif " +
+		"for endfor if endif raw endraw tablerow endtablerow unless endunless when")
+}
+
+// habit is a way to write something that another template language has, and what Liquid has
+// instead.
+type habit struct {
+	pattern func() *regexp.Regexp
+	instead string
+}
+
+// tagHabits are in tags, with their names before their arguments.
+var tagHabits = []habit{
+	{text.Pattern(`^else\s+\S`), "write {% elsif … %}: {% else %} takes no condition"},
+	{text.Pattern(`^(if|elsif)\b.*\bis\s+(not\s+)?(defined|none|null|empty)\b`), "write {% if x %}, or {% unless x %}"},
+	{text.Pattern(`^(if|elsif|unless)\b.*(\bnot\b|!\s*\w)`), "write {% unless x %}, or x == nil: there is no negation"},
+	{text.Pattern(`^(if|elsif|unless)\b.*&&`), "write and instead of &&"},
+	{text.Pattern(`^(if|elsif|unless)\b.*\|\|`), "write or instead of ||"},
+	{text.Pattern(`^(if|elsif|unless)\b[^=]*[^=!<>]=([^=]|$)`), "write ==, which compares"},
+	{text.Pattern(`^(if|elsif|unless)\b.*===`), "write ==, which compares"},
+	{text.Pattern(`^(if|elsif|unless)\b.*\sin\s`), "write LIST contains \"x\""},
+	{text.Pattern(`^for\s+\w+\s*,`), "write one variable: {% for label in issue.labels %}"},
+	{text.Pattern(`\brange\s*\(`), "write {% for i in (1..3) %}"},
+}
+
+// valueHabits are between {{ and }}.
+var valueHabits = []habit{
+	{text.Pattern(`^#\s*(if|unless)\b`), "write {% if x %} … {% endif %}"},
+	{text.Pattern(`^#\s*each\b`), "write {% for label in issue.labels %} … {% endfor %}"},
+	{text.Pattern(`^/`), "write {% endif %}, {% endfor %} or the end of another block"},
+	{text.Pattern(`^(else|if|end|range|with|define|template)(\s|$)`), "write it as a tag: {% if x %} … {% else %} … {% endif %}"},
+	{text.Pattern(`^[>#^!]`), "write {% … %} for what is no value, such as {% if x %} or {% comment %}"},
+	{text.Pattern(`^\.\w`), "write the name without a dot before it, such as issue.title"},
+	{text.Pattern(`\s~\s`), "write one {{ … }} after the other, or the filter append"},
+	{text.Pattern(`\sif\s|\s\?\s`), "write {% if x %} … {% else %} … {% endif %}"},
+	{text.Pattern(`\w\s+\+\s`), "write one {{ … }} after the other, or the filter append or plus"},
+}
+
+// everyHabits are in both.
+var everyHabits = []habit{
+	{text.Pattern(`\|\s*\w+\s*\(`), `write a colon before the arguments of a filter: {{ issue.labels | join: ", " }}`},
+	{text.Pattern(`\.\w+\s*\(`), `write a filter, as in {{ issue.title | upcase }}: values have no methods`},
+}
+
+// literal matches a text in quotes.
+var literal = text.Pattern(`"(?:\\.|[^"\\])*"|'[^']*'`)
+
+// otherDialect returns how Liquid says what a token says in the words of another template
+// language; empty for a token of Liquid.
+func otherDialect(token parser.Token) string {
+	args := strings.TrimSpace(literal().ReplaceAllString(token.Args, `""`))
+	habits := slices.Concat(valueHabits, everyHabits)
+	if token.Type == parser.TagTokenType {
+		instead := otherTags()[token.Name]
+		if instead != "" {
+			return instead
+		}
+		near := text.Nearest(token.Name, liquidTags())
+		if !slices.Contains(liquidTags(), token.Name) && len(near) > 0 {
+			return "did you mean {% " + near[0] + " %}?"
+		}
+		args = strings.TrimSpace(token.Name + " " + args)
+		habits = slices.Concat(tagHabits, everyHabits)
+	}
+	for _, h := range habits {
+		if h.pattern().MatchString(args) {
+			return h.instead
+		}
+	}
+	return ""
+}
+
+// otherNames are the names of other template languages and programs for fields, filters and
+// constants.
+func otherNames(what string) map[string]string {
+	switch what {
+	case "filter":
+		return map[string]string{
+			"count":     "size",
+			"d":         "default",
+			"dump":      "json",
+			"e":         "escape",
+			"len":       "size",
+			"length":    "size",
+			"lower":     "downcase",
+			"lowercase": "downcase",
+			"nl2br":     "newline_to_br",
+			"striptags": "strip_html",
+			"title":     "capitalize",
+			"to_json":   "json",
+			"tojson":    "json",
+			"trim":      "strip",
+			"upper":     "upcase",
+			"uppercase": "upcase",
+		}
+	case "variable":
+		return map[string]string{
+			"None":  "nil",
+			"none":  "nil",
+			"True":  "true",
+			"False": "false",
+			"loop":  "forloop",
+			"task":  "issue",
+		}
+	}
+	return nil
+}
+
+// otherFields are the fields of an issue by the names that other programs give them.
+func otherFields() map[string]string {
+	return map[string]string{
+		"name":     "title",
+		"subject":  "title",
+		"summary":  "title",
+		"body":     "description",
+		"content":  "description",
+		"text":     "description",
+		"key":      "identifier",
+		"number":   "identifier",
+		"status":   "state",
+		"link":     "url",
+		"tags":     "labels",
+		"html_url": "url",
+	}
+}
