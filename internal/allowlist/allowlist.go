@@ -101,8 +101,42 @@ func Parse(entries []string) (List, error) {
 	return l, nil
 }
 
+// misread says what to write instead of an entry that is more than a host: a URL, a path, a port
+// alone, a user, several hosts, or every host. It is nil for other entries.
+func misread(entry string) error {
+	scheme, rest, isURL := strings.Cut(entry, "://")
+	if !isURL {
+		rest = scheme
+	}
+	place, _, _ := strings.Cut(rest, "=")
+	host, _, hasPath := strings.Cut(place, "/")
+	_, afterUser, hasUser := strings.Cut(host, "@")
+	afterUser, _, _ = strings.Cut(afterUser, ":")
+	number, _ := strings.CutPrefix(host, ":")
+	switch {
+	case strings.ContainsAny(entry, ", \t"):
+		return fmt.Errorf("%q is more than one host: write each as an item of its own", entry)
+	case isURL:
+		return fmt.Errorf("%q is a URL: write its host, %s", entry, host)
+	case hasUser:
+		return fmt.Errorf("%q has a user: write its host, %s", entry, afterUser)
+	case hasPath:
+		return fmt.Errorf("%q has a path, and a host is allowed as a whole: write %s", entry, host)
+	case host == "*" || strings.HasPrefix(host, "*:"):
+		return fmt.Errorf("%q would allow every host: agent.network: true does that", entry)
+	case text.IsNumber(number):
+		return fmt.Errorf("%q is a port without a host: write HOST:%s", entry, number)
+	case strings.Contains(strings.TrimPrefix(host, "*."), "*"):
+		return fmt.Errorf("%q: a * stands only for all hosts below one, at the beginning: *.example.com", entry)
+	}
+	return nil
+}
+
 func parseRule(entry string) (Rule, error) {
 	var r Rule
+	if err := misread(entry); err != nil {
+		return r, err
+	}
 	place, within, hasAddress := strings.Cut(entry, "=")
 	if hasAddress {
 		prefix, err := parsePrefix(within)
