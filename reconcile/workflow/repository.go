@@ -75,6 +75,15 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 var browserPage = text.Pattern(`^(https?://[^/]+/.+?)/-/` +
 	`|^(https?://(?:github\.com|bitbucket\.org|codeberg\.org)/[^/]+/[^/]+?)(?:\.git)?/[^/]`)
 
+var (
+	// such as git@github.com/acme/app.git
+	noColon = text.Pattern(`^(\w+@[\w.-]+)/([\w.-]+/.+)$`)
+	// such as github.com/acme/app
+	noScheme = text.Pattern(`^(?:[\w-]+\.)+[a-z]{2,}/[\w.-]+/[\w./-]+$`)
+	// such as https://github.com/acme
+	onlyOwner = text.Pattern(`^(?:https://|git@)(?:github\.com|gitlab\.com|bitbucket\.org|codeberg\.org)[/:][\w.-]+/?$`)
+)
+
 // gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
 var gitAddress = text.Pattern(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
 
@@ -106,6 +115,13 @@ func (r *reader) repositoryURL(f field) {
 		found := browserPage().FindStringSubmatch(address)
 		own := cmp.Or(found[1], found[2])
 		r.invalid(f, "is the address of a page in the browser, from which git does not clone", "write "+own+".git")
+	case noColon().MatchString(address):
+		found := noColon().FindStringSubmatch(address)
+		r.invalid(f, "not an address that symphony clones from", "write "+found[1]+":"+found[2])
+	case noScheme().MatchString(address):
+		r.invalid(f, "not an address that symphony clones from", "write https://"+address)
+	case onlyOwner().MatchString(address):
+		r.invalid(f, "names an owner, but no repository", "write "+strings.TrimSuffix(address, "/")+"/REPOSITORY.git")
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
 	}
@@ -175,8 +191,30 @@ func (r *reader) branch(f field) {
 	r.cfg.Repository.branchPattern = parsed
 	if !strings.Contains(pattern, "{{") {
 		r.invalid(f, "gives all issues the same branch", "leave it out for "+defaultBranch)
+		return
+	}
+	name, err := parsed.Render(exampleIssue, 0)
+	if err == nil && badBranch().MatchString(name) {
+		r.invalid(
+			f,
+			fmt.Sprintf("gives %q for an issue %s %q, which git does not allow as the name of a branch",
+				name, exampleIssue.Identifier, exampleIssue.Title),
+			"use issue.identifier, or filters such as downcase and replace: \" \", \"-\"",
+		)
 	}
 }
+
+// exampleIssue is an issue like most.
+var exampleIssue = reconcile.Issue{
+	ID:         "1",
+	Identifier: "ABC-1",
+	Title:      "Fix the footer",
+	State:      "Todo",
+	Labels:     []string{"web"},
+}
+
+// badBranch matches what git allows in no name of a branch: see git help check-ref-format.
+var badBranch = text.Pattern(`[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/]|[/.]$|(^|/)\.|\.lock(/|$)|^@$|^$`)
 
 const defaultBranch = "symphony/{{ issue.identifier }}"
 

@@ -302,6 +302,9 @@ func (r *reader) hookTimeout(f field) {
 	}
 }
 
+// severalPaths matches paths that are separated by commas, such as ./a, ~/b.
+var severalPaths = text.Pattern(`,\s*(?:\.{0,2}/|~|\$)`)
+
 // homes makes the paths of codex.home absolute.
 func (r *reader) homes(f field) {
 	homes := []string{}
@@ -312,6 +315,10 @@ func (r *reader) homes(f field) {
 		}
 		if written == "" && f.node.Kind == yaml.SequenceNode {
 			continue // it was reported
+		}
+		if severalPaths().MatchString(written) {
+			r.invalid(at, strconv.Quote(written)+" is read as one path", "write a list: ["+written+"]")
+			continue
 		}
 		path := r.path(at, written)
 		if slices.Contains(homes, path) {
@@ -544,6 +551,8 @@ func (r *reader) checkHandoff() {
 			)
 		}
 	})
+	r.checkNotTerminal("handoff.state", c.Handoff.State)
+	r.checkNotTerminal("handoff.blocked_state", c.Handoff.BlockedState)
 	f := r.field("handoff.state")
 	lacks := func(verb string) bool { return !slices.Contains(c.Tracker.Verbs, verb) }
 	switch {
@@ -556,6 +565,14 @@ func (r *reader) checkHandoff() {
 			"hooks.after_run could push the work only after the handover",
 			"set repository.url, so that symphony pushes the work",
 		)
+	}
+}
+
+// checkNotTerminal warns about a state of handovers that ends the work on an issue.
+func (r *reader) checkNotTerminal(key, state string) {
+	if state != "" && r.cfg.Policy.Terminal(state) {
+		r.warn(r.field(key), strconv.Quote(state)+" is one of tracker.terminal_states: no one reviews the work, and the "+
+			"workspace is removed; did you mean Human Review, or another state for your review?")
 	}
 }
 
