@@ -87,7 +87,7 @@ func TestFaultsThatHold(t *testing.T) {
 		t,
 		"codes",
 		strings.Join(HoldCodes(), " "),
-		"agent_policy hand_over_refused never_starts verify_failed",
+		"agent_policy hand_over_refused never_starts verify_failed workspace_foreign",
 	)
 	for _, code := range HoldCodes() {
 		equal(t, code, ClassOf(&Error{Code: code}), ClassIssue)

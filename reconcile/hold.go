@@ -82,6 +82,11 @@ var holdRules = map[string]holdRule{
 			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits " +
 			"yourself: `symphony deliver ISSUE`",
 	},
+	CodeWorkspaceForeign: {
+		afterRun: "give each project its own `workspace.root`: the directory belongs to another issue or " +
+			"project; then `symphony retry ISSUE`",
+		uncounted: true,
+	},
 	HoldPolicy: {
 		afterRun: "the provider of the model refuses this work by its rules: change the issue or the " +
 			"prompt and start a new conversation " +

@@ -89,6 +89,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"verify_unusable", "symphony verify", "all/verify", ""},
 	{"verify_unusable", "verify.command", "all/verify", ""},
 	{"worker_lost, worker_frozen, spawn_failed", "symphony logs --worker", "script/killed", ""},
+	{"workspace_foreign", "symphony retry", "all/hints_workspace", ""},
 	{"workspace_foreign", "workspace.root", "all/hints_workspace", ""},
 	{"workspace_gone", "symphony deliver", "all/hints_workspace", ""},
 	{

@@ -87,7 +87,11 @@ func startReason(a reconcile.Action) string {
 	case reconcile.Continuation:
 		return " again: it is still in " + a.State
 	case reconcile.Backoff:
-		return " again after " + text.Plural(a.Change.Claim.Failures, "failed run")
+		failures := a.Change.Claim.Failures
+		if failures == 0 {
+			return " again: its last run could not begin"
+		}
+		return " again after " + text.Plural(failures, "failed run")
 	case reconcile.Interrupted:
 		return " again, because its last run was interrupted"
 	case reconcile.Blocked:

@@ -213,10 +213,6 @@ var runErrors = []RunError{
 		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its " +
 			"identifier to another issue. No failure is counted",
 	},
-	{
-		"workspace_foreign",
-		"give each project its own `workspace.root`: the directory belongs to another issue or project",
-	},
 	{"invalid_workspace_cwd", "move away the file or directory in the place of the workspace"},
 	{
 		"workspace_untrusted",
