@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -411,7 +412,7 @@ func (c *pruner) refuseUnknown(ctx context.Context, f *PruneJSON) error {
 // whyKept is the error that says why nothing of an issue is removed.
 func (c *pruner) whyKept(ctx context.Context, name string) error {
 	kept := func(why, hint string) error {
-		return reconcile.NewError("issue_not_found", "there is nothing of "+name+" to remove: "+why, hint)
+		return reconcile.NewError("not_pruned", "nothing of "+name+" is removed: "+why, hint)
 	}
 	db, err := wiring.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -423,7 +424,8 @@ func (c *pruner) whyKept(ctx context.Context, name string) error {
 		return err
 	}
 	if !known {
-		return kept("it is not known here", "symphony ps --all lists the known issues")
+		const hint = "symphony ps --all lists the known issues"
+		return reconcile.NewError("issue_not_found", name+" is not known here", hint)
 	}
 	claim, claimed, err := db.Views.ClaimByIssue(ctx, id)
 	if err != nil {
@@ -433,8 +435,8 @@ func (c *pruner) whyKept(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	states := c.cfg.Policy.TerminalStates
-	final := fmt.Sprintf("prune removes what is left once the issue is in %q", states)
+	final := "once it is in the state " + strings.Join(c.cfg.Policy.TerminalStates, " or ") +
+		", symphony prune " + name + " removes what is left"
 	switch {
 	case claimed && claim.Status == reconcile.Running:
 		return kept("an agent is at work on it", "symphony stop "+name+" ends its run; "+final)
