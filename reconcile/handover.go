@@ -60,7 +60,7 @@ type Verification struct {
 	Ignored      []string `json:"ignored,omitempty"`
 	IgnoredCount int      `json:"ignored_count,omitempty"`
 	// Offline is the setting that opens the network to the sandbox, if a command failed
-	// without network: "agent.network: true".
+	// because it found no network: "agent.network: true".
 	Offline string `json:"offline,omitempty"`
 }
 

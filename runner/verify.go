@@ -293,9 +293,7 @@ func (v *verifier) exec(
 	if err != nil {
 		return result, g.explain(ctx, err)
 	}
-	result = v.ended(result, began, config, answer.ExitCode)
-	result.Output = v.redactor.Text(cmp.Or(answer.Stdout, answer.Stderr))
-	return result, nil
+	return v.ended(result, began, config, answer.ExitCode, cmp.Or(answer.Stdout, answer.Stderr)), nil
 }
 
 // words returns the command that runs the script.
@@ -303,19 +301,30 @@ func (v Verify) words() []string {
 	return []string{"bash", "-c", verifyScript, "verify", v.Command, fmt.Sprintf("%.3f", v.Timeout.Seconds())}
 }
 
-// ended returns the result of a command that began at a time and ended with an exit code.
+// networkMissed matches what programs print in a sandbox without a network: git, curl, go, npm,
+// pip, cargo, Maven and the libraries behind them.
+var networkMissed = text.Pattern(`(?i)could not resolve|name resolution|name or service not known|` +
+	`nodename nor servname|unknown host|unknownhostexception|no such host|ENOTFOUND|EAI_AGAIN|getaddrinfo|` +
+	`network is unreachable|ENETUNREACH|dial (?:tcp|udp)|socket: operation not permitted|` +
+	`(?:failed|unable|could not|couldn't) to? ?connect|connection (?:refused|timed out)|ECONNREFUSED|ETIMEDOUT|` +
+	`max retries exceeded|could not transfer artifact|CONNECT tunnel failed|Tunnel connection failed|offline mode`)
+
+// ended returns the result of a command that began at a time and ended with an exit code and an
+// output.
 func (v *verifier) ended(
 	result reconcile.Verification,
 	began time.Duration,
 	config Config,
 	code int,
+	output string,
 ) reconcile.Verification {
 	took := v.mono() - began
 	result.At = v.now()
 	result.Exit = code
 	result.TookMS = took.Milliseconds()
 	result.Late = code != 0 && took >= config.Verify.Timeout
-	if !result.Passed() {
+	result.Output = v.redactor.Text(output)
+	if !result.Passed() && networkMissed().MatchString(result.Output) {
 		result.Offline = config.ClosesNetwork()
 	}
 	return result
@@ -381,8 +390,7 @@ func (v *verifier) execAlone(
 	if exit.Code < 0 {
 		exit.Code = exitKilled
 	}
-	result = v.ended(result, began, config, exit.Code)
-	result.Output = v.redactor.Text(output.String())
+	result = v.ended(result, began, config, exit.Code, output.String())
 	if !result.Passed() {
 		result.Output = agents.shell.boxes.explain(result.Output, refused)
 	}
