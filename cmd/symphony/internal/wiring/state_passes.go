@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -309,6 +311,11 @@ func Looping(stateDir string) bool {
 	return err == nil && !free
 }
 
-// RequestFile is written by a worker whose agent asks for something, so that the loop runs a
-// pass.
+// RequestFile changes when a worker asks the loop for a pass: its agent asks for something, or its
+// run has ended.
 func RequestFile(stateDir string) string { return filepath.Join(stateDir, "asked") }
+
+// AskForPass asks the loop of a state directory for a pass.
+func AskForPass(stateDir string) error {
+	return os.WriteFile(RequestFile(stateDir), []byte(strconv.Itoa(os.Getpid())), 0o600)
+}

@@ -435,15 +435,8 @@ func (h *OwnRun) endThere(ctx context.Context, p *wiring.Project, log *slog.Logg
 // link.
 const lostAfterEnding = 5 * time.Minute
 
-// askInTracker lets a pass comment the agent's requests on the issue: a pass of its own, or
-// the next pass of a loop.
+// askInTracker lets a pass comment the agent's requests on the issue.
 func (h *OwnRun) askInTracker(p *wiring.Project, log *slog.Logger) {
-	if wiring.Looping(p.StateDir) {
-		if err := os.WriteFile(wiring.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
-			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
-		}
-		return
-	}
 	startOwnPass(h.exe, p.Env, p.StateDir, p.Path, log)
 }
 
@@ -475,11 +468,15 @@ func (h *OwnRun) RecordFailure(ctx context.Context, w *environ.Env, err error, l
 	}
 }
 
-// startOwnPass starts a pass that settles this run, and does not wait for it. The pass
-// inherits no marker, lock or lease of the run.
+// startOwnPass starts a pass, such as the one that settles this run, and does not wait for it. The
+// pass inherits no marker, lock or lease of the run. A loop is asked for its next pass instead:
+// it does not watch runs that an operator's command has started since its last one.
 func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
 	if wiring.Looping(stateDir) {
-		return // the loop sees the end of the run
+		if err := wiring.AskForPass(stateDir); err != nil {
+			log.Warn("could not ask the loop for a pass", slog.String("error", err.Error()))
+		}
+		return
 	}
 	if _, err := os.Stat(exe); err != nil {
 		log.Info("no pass started: the program has been removed", slog.String("path", exe))
