@@ -50,6 +50,9 @@ type Issue struct {
 	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required
 	// field. Then only ID, Identifier and State are set, as far as they could be read.
 	Malformed string `json:"-"`
+	// StateMeant is the active state that a person seems to have meant with State, such as To Do
+	// for To-Do. It is set only where the tracker knows that no setting names State.
+	StateMeant string `json:"-"`
 	// Unreadable is set in the stored record of an issue at work: why the tracker's record
 	// could not be read at the last look, such as "TASK-1.md:3: a quote is not closed".
 	// The other fields come from the last readable record.

@@ -93,8 +93,11 @@ func (d *dispatch) skipOf(c contender) Skip {
 	if c.issue.URL != nil {
 		skip.URL = *c.issue.URL
 	}
-	if reason == SkipBlockedBy {
+	switch reason {
+	case SkipBlockedBy:
 		skip.Mend = d.mendOfBlockers(c.issue)
+	case SkipUnknownState:
+		skip.Mend = fmt.Sprintf("set its state to %s, and a pass starts it", subject)
 	}
 	return skip
 }
@@ -235,7 +238,8 @@ func (d *dispatch) unclaimed() (list []contender) {
 			}
 			issue = refreshed
 		}
-		if issue.Malformed == "" && (issue.Archived || !d.s.Policy.Active(issue.State)) {
+		isNone := issue.Archived || !d.s.Policy.Active(issue.State) && issue.StateMeant == ""
+		if issue.Malformed == "" && isNone {
 			continue
 		}
 		seen[issue.ID] = true
@@ -361,6 +365,9 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	switch {
 	case issue.Malformed != "":
 		return SkipMalformed, "", "the tracker's record is malformed: " + issue.Malformed
+	case c.claim == nil && !pol.Active(issue.State):
+		const message = "the workflow names no state %q; did you mean %q?"
+		return SkipUnknownState, issue.StateMeant, fmt.Sprintf(message, issue.State, issue.StateMeant)
 	case c.claim == nil && !pol.Labelled(issue):
 		missing := "label " + strings.Join(pol.MissingLabels(issue), " and the label ")
 		return SkipLabel, missing, "it lacks the " + missing

@@ -397,6 +397,8 @@ type Skip struct {
 const (
 	SkipBlockedBy = "blocked_by"
 	SkipMalformed = "malformed"
+	// its state is none of the workflow's, and seems to be a misspelt active state
+	SkipUnknownState = "unknown_state"
 	// the record of an issue that is running or held; its work goes on as before
 	SkipUnreadable    = "unreadable"
 	SkipElsewhere     = "elsewhere"

@@ -231,7 +231,8 @@ func (c *check) records(issues []reconcile.Issue) {
 			continue
 		}
 		c.record(name, i)
-		if !slices.ContainsFunc(c.states, func(s string) bool { return reconcile.SameState(s, i.State) }) {
+		isAsked := func(s string) bool { return reconcile.SameState(s, i.State) }
+		if i.StateMeant == "" && !slices.ContainsFunc(c.states, isAsked) {
 			c.violated(RuleStates, "%s has the state %q, which was not asked for", name, i.State)
 		}
 	}

@@ -24,11 +24,13 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -59,8 +61,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}, nil
 }
 
-// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first,
-// and files that are no issues at the end.
+// Candidates implements reconcile.Tracker: the issues in the given states, or in a state that is
+// misspelt, the oldest first, and files that are no issues at the end.
 func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
 	if len(states) == 0 {
 		return []reconcile.Issue{}, nil
@@ -70,7 +72,8 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		return nil, err
 	}
 	asked := text.Filter(all.records, func(r *record) bool {
-		isState := func(s string) bool { return reconcile.SameState(s, r.issue.State) }
+		state := cmp.Or(t.stateMeant(r.issue.State), r.issue.State)
+		isState := func(s string) bool { return reconcile.SameState(s, state) }
 		return r.fault != nil || slices.ContainsFunc(states, isState)
 	})
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
@@ -198,6 +201,7 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 		issue.Malformed = r.fault()
 		return issue
 	}
+	issue.StateMeant = t.stateMeant(issue.State)
 	for _, id := range r.dependencies {
 		ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
 		if b := all.byID(id); b != nil && b.fault == nil {
@@ -347,6 +351,36 @@ func (t *tracker) states() []string {
 		}
 	}
 	return list
+}
+
+// stateMeant returns the active state that a person meant with a state that no setting names:
+// To Do for To-Do or To Doo; empty for other states. A folder may have states of its own, such as
+// To Do later, that mean something else.
+func (t *tracker) stateMeant(state string) string {
+	if state == "" || t.known(state) != "" {
+		return ""
+	}
+	bare := func(s string) string { return strings.Map(onlyLetters, strings.ToLower(s)) }
+	for _, active := range t.Active {
+		if bare(active) == bare(state) {
+			return active
+		}
+	}
+	for _, near := range text.Nearest(state, t.Active) {
+		difference := len(near) - len(state)
+		if difference >= -2 && difference <= 2 {
+			return near
+		}
+	}
+	return ""
+}
+
+// onlyLetters drops all other characters, for strings.Map.
+func onlyLetters(r rune) rune {
+	if unicode.IsLetter(r) {
+		return r
+	}
+	return -1
 }
 
 // known returns a state as the workflow spells it; empty if there is none of that name.

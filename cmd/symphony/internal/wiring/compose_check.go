@@ -32,11 +32,15 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 		return nil, err
 	}
 	warn := WarnOn(p.Env)
-	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: warn})
+	warnOfNames := warn
+	if cfg.Tracker.Folder != "" { // CheckFile has read it
+		warnOfNames = func(string) {}
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: warnOfNames})
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNames(ctx, tracker, cfg, warn); err != nil {
+	if err := checkNames(ctx, tracker, cfg, warnOfNames); err != nil {
 		return nil, err
 	}
 	found := contract.Check(ctx, tracker, cfg.Policy.ActiveStates, p.Env.Now())

@@ -45,6 +45,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
 	out.OK = len(out.Errors) == 0
+	if out.OK && cfg.Tracker.Folder != "" {
+		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
+	}
 	if cfg.KeyIsLiteral {
 		warning := workflow.Warning{
 			File: p.Path,
@@ -170,4 +173,39 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	}
 	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
 	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
+}
+
+// folderWarnings names the files in the folder of the issues that are no issues, and the mistakes
+// for which no pass starts an issue.
+func folderWarnings(ctx context.Context, p *Project, cfg *workflow.Config) (list []string) {
+	warn := func(words string) {
+		if !slices.Contains(list, words) {
+			list = append(list, words)
+		}
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: warn})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	found, err := tracker.Verify(ctx, TrackerNames(cfg))
+	if err != nil {
+		return append(list, err.Error())
+	}
+	for _, e := range WrongNames(cfg, tracker.Name, found) {
+		warn(e.Message + ": " + e.Hint)
+	}
+	issues, err := tracker.Candidates(ctx, cfg.Policy.ActiveStates)
+	if err != nil {
+		return append(list, err.Error())
+	}
+	for _, issue := range issues {
+		switch {
+		case issue.Malformed != "":
+			warn(issue.Malformed)
+		case issue.StateMeant != "":
+			warn(fmt.Sprintf("no pass starts %s: the workflow names no state %q; did you mean %q?",
+				issue.Identifier, issue.State, issue.StateMeant))
+		}
+	}
+	return list
 }

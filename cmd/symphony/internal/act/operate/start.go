@@ -185,6 +185,8 @@ func skippedError(s reconcile.Skip) error {
 			message,
 			"free space there, or lower workspace.min_free_bytes; then repeat the command",
 		)
+	case reconcile.SkipUnknownState:
+		return reconcile.NewError("not_started", s.Identifier+": "+s.Message, s.Mend)
 	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
 		message = s.Identifier + ": " + s.Message
 	}

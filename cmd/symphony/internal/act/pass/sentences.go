@@ -288,7 +288,7 @@ func (g waitingGroup) text() string {
 	case reconcile.SkipUnreadable:
 		return names + ": " + g.Message +
 			"; until it is corrected, only its state is obeyed, if that is final"
-	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
+	case reconcile.SkipMalformed, reconcile.SkipPullRequest, reconcile.SkipUnknownState:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
 		return "kept the " + g.number("workspace of ", "workspaces of ") + names +

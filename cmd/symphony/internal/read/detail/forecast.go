@@ -111,7 +111,7 @@ func (r *issueReader) unseen(policy reconcile.Policy) forecast {
 		return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}
 	case policy.Terminal(state):
 		return forecast{reason: "terminal", message: "its state is " + state, next: never}
-	case !policy.Active(state):
+	case !policy.Active(state) && r.issue.StateMeant == "":
 		next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
 		return forecast{reason: "not_active", message: "its state is " + state, next: next}
 	}

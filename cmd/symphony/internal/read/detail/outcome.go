@@ -10,7 +10,7 @@ import (
 // byPerson are the codes of reasons that end only when a person does something.
 var byPerson = []string{
 	reconcile.SkipPaused, reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipMalformed,
-	reconcile.SkipUnsavedWork, reconcile.SkipPullRequest,
+	reconcile.SkipUnsavedWork, reconcile.SkipPullRequest, reconcile.SkipUnknownState,
 	"not_active", "terminal", "other_project", "archived",
 	"invalid_config", "missing_workflow_file", "workflow_parse_error",
 }
