@@ -36,7 +36,9 @@ func agentsCommand(w *term.Env) *cli.Command {
 		}, fieldsFlag()),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return exit.Usage("agents: unexpected argument %q", c.Args().First())
+				const message = "agents: unexpected argument %q: it takes none; symphony ps AGENT shows one agent, " +
+					"and symphony logs, stop and prune take an AGENT, too"
+				return exit.Usage(message, c.Args().First())
 			}
 			rows, err := agents.Rows(c.Context, w.Environment(), c.Bool("all"))
 			if err != nil {

@@ -215,8 +215,10 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 // second word is one, and the first what other tools put before it.
 func unknownCommand(app *cli.App, words []string) error {
 	name := words[0]
-	if task, known := notOurs[strings.ToLower(name)]; known {
-		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), task)
+	meant := otherWords[strings.ToLower(name)]
+	first, _, _ := strings.Cut(meant, " ")
+	if meant != "" && app.Command(first) == nil {
+		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), meant)
 	}
 	if issueShaped(name) {
 		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
@@ -236,7 +238,21 @@ func unknownCommand(app *cli.App, words []string) error {
 	if len(words) > 1 && slices.Contains(names, words[1]) {
 		return exit.Usage("unknown command %q, did you mean %q?", name, words[1])
 	}
-	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
+	if meant != "" {
+		return exit.Usage("unknown command %q, did you mean %q?", name, aboutSameIssue(app, meant, words[1:]))
+	}
+	return exit.Usage("unknown command %q%s", name, text.DidYouMean(name, names, "%q"))
+}
+
+// aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one
+// takes an issue.
+func aboutSameIssue(app *cli.App, meant string, arguments []string) string {
+	command, _, _ := strings.Cut(meant, " ")
+	takesIssue := strings.Contains(app.Command(command).UsageText, "ISSUE")
+	if takesIssue && len(arguments) == 1 && (issueShaped(arguments[0]) || text.IsNumber(arguments[0])) {
+		return meant + " " + arguments[0]
+	}
+	return meant
 }
 
 // issueTask returns our words for a subcommand of gh issue and its arguments, such as "show 7"
@@ -256,45 +272,6 @@ func issueTask(words []string) string {
 	return ""
 }
 
-// notOurs tells how to do what other tools do with a command of that name, and symphony with
-// none.
-var notOurs = map[string]string{
-	"accept":  takeTask + "; symphony approve allows what an agent asks for",
-	"auth":    loginTask,
-	"blocked": needyTask,
-	"close":   "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash",
-	"done":    takeTask,
-	"exec": "symphony takeover ISSUE opens the agent in its conversation and its workspace; " +
-		"symphony diff ISSUE shows what it has changed",
-	"failed":      "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
-	"inbox":       needyTask,
-	"login":       loginTask,
-	"land":        takeTask,
-	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
-	"merge":       takeTask,
-	"reject":      "symphony send-back ISSUE TEXT sends a result back; symphony deny refuses what an agent asks for",
-	"review":      reviewTask,
-	"reviews":     reviewTask,
-	"self-update": wiring.UpgradeHint,
-	"take":        takeTask,
-	"todo":        needyTask,
-	"undelivered": "symphony ps --filter status=undelivered lists them, symphony deliver ISSUE tries again",
-	"uninstall":   "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
-	"update":      wiring.UpgradeHint,
-	"upgrade":     wiring.UpgradeHint,
-}
-
-// The tasks that several words stand for.
-const (
-	takeTask   = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
-	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
-		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
-	needyTask = "symphony ps lists what needs you first, with --project all of every project"
-)
-
-const loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
-	"which symphony doctor names"
-
 // didYouMean suggests our word for a word of another tool, otherwise a similar known word. A
 // synonym may have several words, of which the first is known.
 func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
@@ -307,61 +284,149 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 	return text.DidYouMean(word, known, format)
 }
 
-// synonyms map other tools' names of commands to ours.
-var synonyms = map[string]string{
-	"abort":     "stop",
-	"add":       "issues new",
-	"allow":     "approve",
-	"attach":    "takeover",
-	"browse":    "open",
-	"cancel":    "stop",
-	"clean":     "prune",
-	"config":    "edit",
-	"continue":  "resume",
-	"cost":      "report",
-	"create":    "issues new",
-	"cron":      "schedule",
+// otherWords has what users of other tools, such as gh, kubectl, docker, git and systemctl, type
+// as a command. A value that begins with a command of ours is what they mean; any other value
+// tells how symphony does it, because no single command does.
+var otherWords = map[string]string{
+	// look
+	"cat": "symphony show ISSUE has the issue, symphony prompt ISSUE what its agent is told, " +
+		"symphony logs ISSUE what it did",
 	"dashboard": "serve",
-	"delete":    "prune",
 	"describe":  "show",
-	"enable":    "schedule install",
 	"events":    "logs",
-	"gc":        "prune",
+	"explain":   "show",
+	"failed":    "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
 	"get":       "show",
-	"history":   "report",
-	"inspect":   "show",
+	"history":   "symphony report shows what was done, symphony show ISSUE the runs of one issue",
+	"info": "symphony show ISSUE is about one issue, symphony ps about the project, " +
+		"symphony doctor about this machine",
+	"inspect":     "show",
+	"is-active":   "status",
+	"journal":     "logs",
+	"journalctl":  "logs",
+	"list":        "ps",
+	"list-timers": "schedule status",
+	"log":         "logs",
+	"ls":          "ps",
+	"monitor":     "top",
+	"queue":       "issues",
+	"search":      "symphony ps --all --filter text=WORD lists the issues with a word in their names",
+	"stats":       "report",
+	"tail":        "logs -f",
+	"tasks":       "issues",
+	"undelivered": "symphony ps --filter status=undelivered lists them, symphony deliver ISSUE tries again",
+	"usage":       "report",
+	"cost":        "report",
+	"view":        "show",
+	"watch":       "ps --watch",
+	"web":         "serve",
+
+	// what needs a person
+	"blocked": needyTask,
+	"inbox":   needyTask,
+	"pr":      reviewTask,
+	"review":  reviewTask,
+	"reviews": reviewTask,
+	"todo":    needyTask,
+	"allow":   "approve",
+	"reply":   "answer",
+
+	// start and end the work
+	"abort":     "stop",
+	"apply":     "symphony check checks WORKFLOW.md; the next pass, which symphony tick runs, applies it",
+	"cancel":    "stop",
+	"continue":  "resume",
+	"cordon":    "pause",
+	"cron":      "schedule",
+	"disable":   "schedule remove",
+	"down":      downTask,
+	"drain":     "pause",
+	"enable":    "schedule install",
+	"fetch":     "tick",
 	"kill":      "stop",
-	"lint":      "check",
-	"list":      "ps",
-	"log":       "logs",
-	"ls":        "ps",
-	"new":       "issues new",
 	"poll":      "tick",
-	"queue":     "issues",
-	"reopen":    "send-back",
-	"remove":    "prune",
-	"reply":     "answer",
+	"reload":    "symphony reads WORKFLOW.md anew in each pass, and symphony tick runs one",
 	"requeue":   "retry",
 	"rerun":     "retry",
 	"reset":     "retry",
 	"restart":   "retry",
-	"rm":        "prune",
-	"setup":     "init",
-	"say":       "tell",
+	"scale":     "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once; symphony edit changes it",
 	"start":     "run",
-	"stats":     "report",
 	"suspend":   "pause",
 	"sync":      "tick",
-	"tail":      "logs -f",
 	"terminate": "stop",
-	"undelete":  "restore",
 	"unpause":   "resume",
-	"usage":     "report",
-	"validate":  "check",
-	"view":      "show",
-	"watch":     "ps --watch",
-	"web":       "serve",
+	"up":        upTask,
+
+	// the agent and its work
+	"accept": takeTask + "; symphony approve allows what an agent asks for",
+	"attach": "symphony logs -f ISSUE follows an agent, symphony tell ISSUE TEXT tells it something; " +
+		"symphony takeover ISSUE ends its run and opens it in this terminal",
+	"branch":   takeTask,
+	"browse":   "open",
+	"checkout": takeTask,
+	"comment":  "symphony tell ISSUE TEXT is for an agent at work, symphony send-back ISSUE TEXT for its result",
+	"commit":   "agents commit by themselves: symphony deliver ISSUE pushes what is not delivered yet",
+	"done":     takeTask,
+	"exec": "symphony takeover ISSUE opens the agent in its conversation and its workspace; " +
+		"symphony diff ISSUE shows what it has changed",
+	"land":  takeTask,
+	"merge": takeTask,
+	"pull":  takeTask,
+	"push":  "deliver",
+	"reject": "symphony send-back ISSUE TEXT sends a result back; symphony deny refuses what an agent " +
+		"asks for",
+	"reopen": "send-back",
+	"say":    "tell",
+	"shell":  "takeover",
+	"take":   takeTask,
+	"test":   "verify",
+
+	// the issues of the tracker
+	"add": "issues new",
+	"close": "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash; " +
+		"symphony stop ISSUE ends the run now",
+	"create": "issues new",
+	"new":    "issues new",
+
+	// files
+	"clean":     "prune",
+	"delete":    removeTask,
+	"gc":        "prune",
+	"remove":    removeTask,
+	"rm":        removeTask,
+	"undelete":  "restore",
+	"uninstall": "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
+
+	// the program and its settings
+	"auth":        loginTask,
+	"config":      "edit",
+	"lint":        "check",
+	"login":       loginTask,
+	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
+	"self-update": wiring.UpgradeHint,
+	"setup":       "init",
+	"update":      wiring.UpgradeHint,
+	"upgrade":     wiring.UpgradeHint,
+	"validate":    "check",
+	"workflow":    "edit",
 }
+
+// The tasks that several words stand for.
+const (
+	takeTask   = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
+	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
+		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
+	needyTask  = "symphony ps lists what needs you first, with --project all of every project"
+	removeTask = "symphony prune removes the workspaces of finished issues, and symphony projects remove a project; " +
+		"to end the work on an issue, close it in its tracker"
+	upTask = "symphony schedule install lets passes run by themselves, symphony tick --loop runs them in " +
+		"this terminal; symphony run ISSUE starts one issue"
+	downTask = "symphony stop --all pauses the project and ends every run, symphony pause only starts no new ones; " +
+		"symphony schedule remove ends the passes"
+	loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
+		"which symphony doctor names"
+)
 
 // flagError rewords an error of the library's flag parser, which writes flags with one dash
 // and does not say which values a flag accepts.

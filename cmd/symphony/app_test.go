@@ -89,13 +89,31 @@ func TestRowsHaveTheNamesOfCommands(t *testing.T) {
 	}
 }
 
-// Each synonym is no command itself, and stands for one.
-func TestSynonyms(t *testing.T) {
+// No word of another tool is a command of ours.
+func TestOtherWords(t *testing.T) {
 	app := newApp(testWorld())
-	for name, known := range synonyms {
-		command, _, _ := strings.Cut(known, " ")
-		if app.Command(name) != nil || app.Command(command) == nil {
-			t.Errorf("%s: did you mean %s?", name, known)
+	for word, meant := range otherWords {
+		command, _, _ := strings.Cut(meant, " ")
+		isSentence := strings.Contains(meant, "symphony ")
+		if app.Command(word) != nil || app.Command(command) == nil && !isSentence {
+			t.Errorf("%s: did you mean %s?", word, meant)
+		}
+	}
+}
+
+// Words that users of gh, kubectl, docker, git and systemctl type get a suggestion, unless they
+// are commands of symphony, too.
+func TestWordsOfOtherTools(t *testing.T) {
+	app := newApp(testWorld())
+	for word := range strings.FieldsSeq("get describe exec attach rm kill up down start restart cancel diff list ls " +
+		"top inspect history open view events watch info cat logs delete apply scale cordon drain explain stats " +
+		"pr issues reopen close comment search push pull fetch merge checkout branch reload enable disable log") {
+		if app.Command(word) != nil {
+			continue
+		}
+		_, err := arrange(app, []string{"symphony", word})
+		if e := exit.From(err); !strings.Contains(e.Message, "did you mean") && !strings.Contains(e.Hint, "symphony ") {
+			t.Errorf("%s: %s: %s", word, e.Message, e.Hint)
 		}
 	}
 }

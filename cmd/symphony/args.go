@@ -86,7 +86,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	at := commandAt(args)
 	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
-		return nil, exit.Usage("a command is missing")
+		return nil, commandMissing(app, args[1:])
 	}
 	if at < 0 || args[at] == "help" || args[at] == "h" {
 		return args, nil
@@ -152,7 +152,7 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	words = []string{flag}
 	name, value, given := strings.Cut(flag, "=")
 	if takesValue(command, flag) {
-		if len(behind) == 0 {
+		if len(behind) == 0 || isFlag(command, behind[0]) {
 			return nil, 0, valueMissing(command, flag)
 		}
 		value = behind[0]
@@ -166,14 +166,38 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	return words, taken, nil
 }
 
-// valueMissing is the error for a flag at the end of the command line that needs a value.
+// isFlag reports whether a word is a flag of the command, and not a value such as -5s.
+func isFlag(command *cli.Command, word string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return strings.HasPrefix(word, "-") && flagOf(command, name) != nil
+}
+
+// valueMissing is the error for a flag without the value that it needs.
 func valueMissing(command *cli.Command, flag string) error {
-	usage := ""
+	return exit.Usage("%s: %s needs a value: %s", command.Name, flag, usageOf(command, flag))
+}
+
+// usageOf is what the help says about a flag.
+func usageOf(command *cli.Command, flag string) string {
 	documented, is := flagOf(command, strings.TrimLeft(flag, "-")).(cli.DocGenerationFlag)
-	if is {
-		usage = strings.ReplaceAll(documented.GetUsage(), "`", "")
+	if !is {
+		return ""
 	}
-	return exit.Usage("%s: %s needs a value: %s", command.Name, flag, usage)
+	return strings.ReplaceAll(documented.GetUsage(), "`", "")
+}
+
+// commandMissing is the error for a command line that begins with a shared flag, and has no
+// command behind it. The command may have become the value of the flag.
+func commandMissing(app *cli.App, words []string) error {
+	flag := words[0]
+	usage := usageOf(&cli.Command{Flags: workflowFlags()}, flag)
+	switch {
+	case len(words) == 1:
+		return exit.Usage("%s needs a value, and a command is missing: %s", flag, usage)
+	case app.Command(words[1]) != nil:
+		return exit.Usage("%s needs a value before the command %s: %s", flag, words[1], usage)
+	}
+	return exit.Usage("a command is missing")
 }
 
 // commandOf returns the first word that is neither a flag nor the value of a shared flag,
@@ -271,6 +295,7 @@ var aboutIssue = map[string]string{
 	"resume":  "retry",
 	"status":  "show",
 	"tick":    "run",
+	"trash":   "restore",
 	"unblock": "retry",
 }
 
@@ -287,6 +312,10 @@ func unquoted(c *cli.Context, names []string, word string) error {
 
 // argumentMissing is the error for an argument that is missing. It says where to find one.
 func argumentMissing(c *cli.Context, name string) error {
+	given := c.String("workflow")
+	if name == "ISSUE" && (issueShaped(given) || text.IsNumber(given)) {
+		return exit.Usage("%s: ISSUE is missing: %q became the FILE of -w, which needs a value", c.Command.Name, given)
+	}
 	where := map[string]string{
 		"ISSUE":   "; symphony ps --all lists the issues",
 		"REQUEST": "; symphony ps lists the requests",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -45,6 +46,11 @@ func issuesCommand(w *term.Env) *cli.Command {
 					DefaultText: "the active states",
 				},
 				&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
+				&cli.StringFlag{
+					Name:    "body-file",
+					Aliases: []string{"F"},
+					Usage:   "the `FILE` with the text of a new issue; - is stdin",
+				},
 				&cli.StringSliceFlag{
 					Name:  "label",
 					Usage: "the `LABEL` of a new issue; may be repeated",
@@ -61,8 +67,8 @@ func issuesCommand(w *term.Env) *cli.Command {
 					verb,
 				)
 			}
-			if c.IsSet("body") || c.IsSet("label") {
-				return exit.Usage("issues: --body and --label work only with issues new")
+			if c.IsSet("body") || c.IsSet("body-file") || c.IsSet("label") {
+				return exit.Usage("issues: --body, --body-file and --label work only with issues new")
 			}
 			return onProject(
 				w,
@@ -207,8 +213,8 @@ func recordSkips(
 	}).Skips
 }
 
-// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder accepts
-// no larger files.
+// maxBody bounds the text of a new issue that is read from a file or stdin, in bytes: a folder
+// accepts no larger files.
 const maxBody = 1 << 20
 
 func issuesNew(c *cli.Context, w *term.Env) error {
@@ -227,21 +233,15 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			if tracker.Create == nil {
 				return refuseNew(c.Context, cfg, tracker)
 			}
+			body, err := newBody(c, w)
+			if err != nil {
+				return err
+			}
 			n := reconcile.NewIssue{
 				Title:  args[1],
-				Body:   c.String("body"),
+				Body:   body,
 				State:  strings.Join(states, ""),
 				Labels: c.StringSlice("label"),
-			}
-			if n.Body == "-" {
-				data, err := io.ReadAll(io.LimitReader(w.Stdin, maxBody+1))
-				if err != nil {
-					return exit.Usage("issues new: stdin: %v", err)
-				}
-				if len(data) > maxBody {
-					return exit.Usage("issues new: stdin: the text is longer than 1 MiB")
-				}
-				n.Body = string(data)
 			}
 			n.Taken = func(identifier string) (bool, error) { return wiring.KnowsIssue(c.Context, p, identifier) }
 			issue, err := tracker.Create(c.Context, n)
@@ -270,6 +270,51 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			return nil
 		},
 	)(c)
+}
+
+// newBody returns the text of a new issue: of --body, or of the file of --body-file.
+func newBody(c *cli.Context, w *term.Env) (string, error) {
+	body := c.String("body")
+	file := c.String("body-file")
+	if c.IsSet("body") && file != "" {
+		return "", exit.Usage("issues new: --body and --body-file cannot be combined")
+	}
+	meant := fileMeant(w, body)
+	if meant != "" {
+		return "", exit.Usage("issues new: %q would be the text itself: --body-file %s reads it from the file", body, meant)
+	}
+	if body != "-" && file == "" {
+		return body, nil
+	}
+	from := w.Stdin
+	name := "stdin"
+	if file != "" && file != "-" {
+		opened, err := os.Open(w.Absolute(file))
+		if err != nil {
+			return "", exit.Usage("issues new: --body-file: %v", err)
+		}
+		defer opened.Close()
+		from = opened
+		name = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxBody+1))
+	if err != nil {
+		return "", exit.Usage("issues new: %s: %v", name, err)
+	}
+	if len(data) > maxBody {
+		return "", exit.Usage("issues new: %s: the text is longer than 1 MiB", name)
+	}
+	return string(data), nil
+}
+
+// fileMeant returns the file that a text such as @review.md means to users of curl and gh api;
+// empty if there is none of that name.
+func fileMeant(w *term.Env, body string) string {
+	name, isMeant := strings.CutPrefix(body, "@")
+	if !isMeant || !isFile(w.Absolute(name)) {
+		return ""
+	}
+	return text.ShellQuote(name)
 }
 
 // refuseNew returns the error for a tracker in which symphony creates no issues, with the

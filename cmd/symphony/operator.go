@@ -340,6 +340,9 @@ func tellCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE", "TEXT"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
+				if err := refuseFile(c, w, args[1]); err != nil {
+					return err
+				}
 				told, err := operate.Do(c.Context, p, operate.Message{Issue: args[0], Text: args[1]})
 				if err != nil {
 					return err
@@ -369,10 +372,27 @@ func sendBackCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE", "TEXT"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
+				if err := refuseFile(c, w, args[1]); err != nil {
+					return err
+				}
 				return render.Apply(c.Context, w, p, operate.SendBack{Issue: args[0], Text: args[1]})
 			},
 		),
 	}
+}
+
+// refuseFile refuses a text such as @review.md or -, with which other programs read a file or
+// stdin.
+func refuseFile(c *cli.Context, w *term.Env, words string) error {
+	name := fileMeant(w, words)
+	if words == "-" {
+		name = "-"
+	}
+	if name == "" {
+		return nil
+	}
+	const message = "%s: %q would be the text itself: \"$(cat %s)\" is what the file contains"
+	return exit.Usage(message, c.Command.Name, words, name)
 }
 
 func takeoverCommand(w *term.Env) *cli.Command {

@@ -34,6 +34,17 @@ func projectsCommand(w *term.Env) *cli.Command {
 	}
 }
 
+// projectVerbs map other tools' names of subcommands to ours.
+var projectVerbs = map[string]string{
+	"del":        "remove",
+	"delete":     "remove",
+	"mv":         "move",
+	"prune":      "remove",
+	"rename":     "move",
+	"rm":         "remove",
+	"unregister": "remove",
+}
+
 func projectsAction(c *cli.Context, w *term.Env) error {
 	args := c.Args().Slice()
 	verb := ""
@@ -44,9 +55,11 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	names := map[string][]string{"": {}, "move": {"OLD", "NEW"}, "remove": {"PATH"}}[verb]
 	switch {
 	case names == nil:
-		return exit.Usage("projects: unexpected argument %q", verb)
+		const message = "projects: unknown subcommand %q%s; without one it lists the projects, and there are " +
+			"move OLD NEW and remove PATH"
+		return exit.Usage(message, verb, didYouMean(verb, projectVerbs, []string{"move", "remove"}, "%s"))
 	case len(args) < len(names):
-		return exit.Usage("projects: %s: %s is missing", verb, names[len(args)])
+		return exit.Usage("projects: %s: %s is missing; symphony projects lists the projects", verb, names[len(args)])
 	case len(args) > len(names):
 		return exit.Usage("projects: unexpected argument %q", args[len(names)])
 	}
