@@ -262,10 +262,13 @@ func TestThreadConfig(t *testing.T) {
 	}
 }
 
-// Hooks, codex and its commands have directories of their own. A cache that the operator has
-// set stays for all of them.
+// Hooks, codex and its commands have directories of their own, whatever agent.pass_env lists.
+// A cache that the operator has set stays for all of them.
 func TestOwnDirectories(t *testing.T) {
-	config := Config{Network: true}
+	config := Config{
+		Network: true,
+		PassEnv: []string{"TMPDIR", "XDG_CACHE_HOME", "GOMODCACHE"},
+	}
 	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
 	codex := config.CodexEnv(env, "run-7", testSpace)
 	commands := config.commandVars("run-7", testSpace, false, codex)

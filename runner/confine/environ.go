@@ -265,10 +265,21 @@ func (c Config) commandVars(
 	if c.Boxed {
 		w.TmpDir = tmpInBox
 	}
-	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
+	// The caches that CodexEnv chose are left out: they are the agent's own, and its commands get
+	// others. What remains of these variables is the operator's choice.
 	codexsOwn := c.buildEnv(nil, w.Agent)
 	isCodexs := func(entry string) bool { return slices.Contains(codexsOwn, entry) }
 	operators := slices.DeleteFunc(slices.Clone(codexEnv), isCodexs)
+	set := map[string]any{}
+	for _, entry := range CleanEnv(operators, nil, c.SecretValues, nil) {
+		name, value, _ := strings.Cut(entry, "=")
+		if slices.Contains(c.PassEnv, name) {
+			set[name] = value
+		}
+	}
+	// After agent.pass_env: no entry of it gives commands a directory of the agent's own.
+	set["TMPDIR"] = w.TmpDir
+	set["XDG_CACHE_HOME"] = w.CacheDir
 	for _, entry := range c.buildEnv(operators, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
 		name, value, _ := strings.Cut(entry, "=")
 		set[name] = value
@@ -277,12 +288,6 @@ func (c Config) commandVars(
 	// go build takes it for a broken repository.
 	if !repository && c.confines() && !isSet(operators, "GOFLAGS") {
 		set["GOFLAGS"] = "-buildvcs=false"
-	}
-	for _, entry := range CleanEnv(codexEnv, nil, c.SecretValues, nil) {
-		name, value, _ := strings.Cut(entry, "=")
-		if slices.Contains(c.PassEnv, name) {
-			set[name] = value
-		}
 	}
 	set[host.RunMark] = runID
 	set[gitSettings] = "0" // see AtHome
