@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -28,21 +29,27 @@ const (
 	maxRounds = 5
 )
 
-// elicitor asks hosts about requests of agents, each of which it asks once.
+// elicitor asks hosts about requests of agents. Each host is asked once, and none after the
+// first answer.
 type elicitor struct {
 	agents *agents.Agents
 	log    *slog.Logger
 	person time.Duration // askedPerson, except in tests
 	tools  string        // that decide, as in howToDecide
 
-	mu sync.Mutex
-	// waiting contains the requests that wait for the host's answer, by their keys: ids of
-	// agents may be used again after a week. The function ends the asking.
-	waiting map[string]context.CancelFunc
-	over    map[string]bool // by key; the host is not asked again
-	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
-	followed map[*mcp.ServerSession]bool
+	mu   sync.Mutex
+	over map[string]bool // by key of a request; no host is asked again
+	// followed are the hosts that are asked as soon as an agent makes a request.
+	followed map[*mcp.ServerSession]*followedHost
 	late     []string // about answers that came too late
+}
+
+// followedHost is a host of an older protocol that has called a tool.
+type followedHost struct {
+	// forms ends each form that the host shows. They are named by the keys of their requests:
+	// ids of agents may be used again after a week.
+	forms map[string]context.CancelFunc
+	left  bool // it ends its session, and shows no more forms
 }
 
 func newElicitor(a *agents.Agents, log *slog.Logger, tools string) *elicitor {
@@ -51,9 +58,8 @@ func newElicitor(a *agents.Agents, log *slog.Logger, tools string) *elicitor {
 		agents:   a,
 		log:      log,
 		person:   askedPerson,
-		waiting:  map[string]context.CancelFunc{},
 		over:     map[string]bool{},
-		followed: map[*mcp.ServerSession]bool{},
+		followed: map[*mcp.ServerSession]*followedHost{},
 	}
 }
 
@@ -110,12 +116,19 @@ func (a asker) ask(ctx context.Context, r reconcile.Request) asked {
 	if a.byResult {
 		return resultAsks
 	}
-	if a.waiting[key(r)] == nil {
+	host := a.followed[a.session]
+	if host == nil || host.left {
+		return callerDecides
+	}
+	if host.forms[key(r)] == nil {
 		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-		a.waiting[key(r)] = end
+		host.forms[key(r)] = end
 		go func() {
 			defer end()
 			a.showForm(ctx, r)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			delete(host.forms, key(r))
 		}()
 	}
 	return formShown
@@ -125,19 +138,18 @@ func (a asker) ask(ctx context.Context, r reconcile.Request) asked {
 func (a asker) showForm(ctx context.Context, r reconcile.Request) {
 	began := time.Now()
 	answer, err := a.session.Elicit(ctx, formOf(r))
-	if errors.Is(err, mcp.ErrConnectionClosed) { // another host may be asked
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.waiting, key(r))
+	// When the input of a host ends, the SDK ends its forms by io.EOF.
+	isGone := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF)
+	if isGone || ctx.Err() != nil {
+		return // nobody answered; another host may be asked
+	}
+	if err != nil { // it may contain a person's input, and is not logged
+		a.log.WarnContext(ctx, "the host answers with an error, or with what does not fit the form",
+			"request", r.ID(), "decide it with", howToDecide(r, a.tools))
+		a.end(r)
 		return
 	}
-	if err != nil { // the error may contain a person's input
-		answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
-	}
-	if ctx.Err() == nil {
-		a.decide(ctx, r, answer, time.Since(began))
-	}
-	a.end(r)
+	a.decide(ctx, r, answer, time.Since(began))
 }
 
 // inputRequired returns the result that asks the host about these requests; nil without
@@ -221,10 +233,10 @@ func (e *elicitor) middleware(ctx context.Context) mcp.Middleware {
 func (e *elicitor) followSession(ctx context.Context, a asker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.followed[a.session] {
+	if e.followed[a.session] != nil {
 		return
 	}
-	e.followed[a.session] = true
+	e.followed[a.session] = &followedHost{forms: map[string]context.CancelFunc{}}
 	ctx, cancel := context.WithCancel(ctx)
 	go e.follow(ctx, a)
 	go func() {
@@ -234,6 +246,21 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 		defer e.mu.Unlock()
 		delete(e.followed, a.session)
 	}()
+}
+
+// leave ends the forms of the host that ends a session: the end of a session waits for them.
+func (e *elicitor) leave(sessionID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for session, host := range e.followed {
+		if session.ID() != sessionID {
+			continue
+		}
+		host.left = true
+		for _, end := range host.forms {
+			end()
+		}
+	}
 }
 
 // follow asks about new requests, and no longer about ended ones, until ctx ends.
@@ -258,18 +285,19 @@ func (e *elicitor) follow(ctx context.Context, a asker) {
 func (e *elicitor) endOthers(open []reconcile.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for k, end := range e.waiting {
-		if !slices.ContainsFunc(open, func(r reconcile.Request) bool { return key(r) == k }) {
-			end()
+	for _, host := range e.followed {
+		for k, end := range host.forms {
+			if !slices.ContainsFunc(open, func(r reconcile.Request) bool { return key(r) == k }) {
+				end()
+			}
 		}
 	}
 }
 
-// end records that the host is not asked about the request any more.
+// end records that no host is asked about the request any more.
 func (e *elicitor) end(r reconcile.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.waiting, key(r))
 	e.over[key(r)] = true
 }
 

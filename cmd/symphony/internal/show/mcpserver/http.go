@@ -54,12 +54,15 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	handler, err := h.open(context.WithoutCancel(r.Context()), o)
+	s, err := h.open(context.WithoutCancel(r.Context()), o)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	handler.ServeHTTP(w, r)
+	if r.Method == http.MethodDelete {
+		s.server.elicitor.leave(r.Header.Get("Mcp-Session-Id"))
+	}
+	s.handler.ServeHTTP(w, r)
 }
 
 // optionsFor returns the options of the server for a request, whose address may choose groups
@@ -83,7 +86,7 @@ func (h *HTTP) optionsFor(r *http.Request) (Options, error) {
 	return o, err
 }
 
-func (h *HTTP) open(ctx context.Context, o Options) (http.Handler, error) {
+func (h *HTTP) open(ctx context.Context, o Options) (*httpServer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -92,7 +95,7 @@ func (h *HTTP) open(ctx context.Context, o Options) (http.Handler, error) {
 	groups := strings.Join(o.Groups, ",")
 	known := h.servers[groups]
 	if known != nil {
-		return known.handler, nil
+		return known, nil
 	}
 	s, err := New(ctx, h.env, h.log, o)
 	if err != nil {
@@ -109,8 +112,9 @@ func (h *HTTP) open(ctx context.Context, o Options) (http.Handler, error) {
 			DisableLocalhostProtection: true, // the caller knows all names of its server
 		},
 	)
-	h.servers[groups] = &httpServer{server: s, handler: handler, end: end}
-	return handler, nil
+	opened := &httpServer{server: s, handler: handler, end: end}
+	h.servers[groups] = opened
+	return opened, nil
 }
 
 // endWith ends the calls of tools with ctx.

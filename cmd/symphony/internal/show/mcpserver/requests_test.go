@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,6 +138,7 @@ type host struct {
 	*mcp.ClientSession
 	t      *testing.T
 	server *Server
+	leave  func() error // ends the input of the server
 }
 
 type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
@@ -167,7 +171,7 @@ func (m *machine) host(protocol string, person time.Duration, elicit elicitHandl
 		toServer.Close()
 		<-ended
 	})
-	return &host{session, m.t, s}
+	return &host{session, m.t, s, toServer.Close}
 }
 
 // call calls a tool and decodes its result, which is an error if code is not empty.
@@ -409,6 +413,84 @@ func TestFirstDecisionCounts(t *testing.T) {
 			t.Errorf("%s: the slow host gets %+v", protocol, after)
 		}
 	}
+}
+
+// asksFor returns a handler that shows a form until the form or the test ends, and tells asked.
+func asksFor(t *testing.T, asked chan<- struct{}) elicitHandler {
+	return func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		close(asked)
+		select {
+		case <-ctx.Done():
+		case <-t.Context().Done():
+		}
+		return nil, errors.New("nobody answered")
+	}
+}
+
+// A host that leaves with its form open decides nothing, and has answered nothing.
+func TestHostLeaves(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.asks(install, time.Hour)
+	asked := make(chan struct{})
+	h := m.host(legacy, 0, asksFor(t, asked))
+	h.wait(0.1)
+	<-asked
+	test.OK(t, h.leave())
+	e := h.server.elicitor
+	test.Until(t, "the form is given up", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.followed) == 0
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	test.Equal(t, "requests that are asked no more", len(e.over), 0)
+	test.Lacks(t, "the log", m.log.String(), "host answers")
+}
+
+// The form of a host that leaves ends with its session, and another host is asked.
+func TestHostLeavesOverHTTP(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	told := m.asks(install, time.Hour)
+	handler := NewHTTP(m.env, m.log, Options{
+		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
+	})
+	opened := test.Must(handler.open(t.Context(), handler.options))
+	opened.server.elicitor.person = 0
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		test.OK(t, handler.Close())
+		server.Close()
+	})
+	connect := func(elicit elicitHandler) *host {
+		client := mcp.NewClient(
+			&mcp.Implementation{Name: "test", Version: "1"},
+			&mcp.ClientOptions{ElicitationHandler: elicit},
+		)
+		session := test.Must(client.Connect(
+			t.Context(),
+			&mcp.StreamableClientTransport{Endpoint: server.URL},
+			&mcp.ClientSessionOptions{ProtocolVersion: legacy},
+		))
+		return &host{ClientSession: session, t: t, server: opened.server}
+	}
+	asked := make(chan struct{})
+	first := connect(asksFor(t, asked))
+	first.wait(0.1)
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	bye := test.Must(http.NewRequestWithContext(ctx, http.MethodDelete, server.URL, nil))
+	bye.Header.Set("Mcp-Session-Id", first.ID())
+	answer := test.Must(http.DefaultClient.Do(bye))
+	test.OK(t, answer.Body.Close())
+	test.Equal(t, "the answer to DELETE", answer.StatusCode, http.StatusNoContent)
+	second := connect(accepts(nil))
+	second.wait(0.5)
+	test.Equal(t, "the agent is allowed", (<-told).Approve, true)
+	test.OK(t, second.Close())
 }
 
 // A request that is not decided in time is denied, and a late answer of the host changes
