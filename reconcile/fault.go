@@ -13,6 +13,8 @@ type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"` // the next step for the reader; may be empty
+	// Commands are the commands of symphony that the hint names; see HintWith.
+	Commands []CommandLine `json:"-"`
 	// Next names the step of the hint, if a model takes it by a tool: then Hint says what an
 	// operator does instead. Empty for other steps.
 	Next Step  `json:"-"`
@@ -34,6 +36,54 @@ func NewError(code, message, hint string) *Error {
 func (e *Error) WithCause(err error) *Error {
 	e.Err = err
 	return e
+}
+
+// WithHint sets the hint, and returns the error. The values of the type CommandLine among args are
+// the commands that the hint names:
+//
+//	err.WithHint("%s ends the pause; then repeat the command", CommandFor("resume", ""))
+func (e *Error) WithHint(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	for _, arg := range args {
+		if c, is := arg.(CommandLine); is {
+			e.Commands = append(e.Commands, c)
+		}
+	}
+	return e
+}
+
+// HintWith returns the hint for readers who have no terminal: with what does the same for them,
+// such as an address of the API, in the place of each command.
+func (e *Error) HintWith(instead func(CommandLine) string) string {
+	hint := e.Hint
+	for _, c := range e.Commands {
+		hint = strings.Replace(hint, c.String(), instead(c), 1)
+	}
+	return hint
+}
+
+// CommandLine is a command of symphony in a hint: symphony tell ABC-7 TEXT has the verb tell, the
+// name ABC-7 and the rest TEXT.
+type CommandLine struct {
+	Flags string // before the verb, such as -w web/WORKFLOW.md; may be empty
+	Verb  string
+	Name  string // of an issue or a request; may be empty
+	Rest  string // may be empty
+}
+
+// CommandFor returns a command about an issue or a request, or about a project if the name is
+// empty.
+func CommandFor(verb, name string) CommandLine { return CommandLine{Verb: verb, Name: name} }
+
+// String returns the command as an operator types it.
+func (c CommandLine) String() string {
+	line := "symphony"
+	for _, word := range []string{c.Flags, c.Verb, c.Name, c.Rest} {
+		if word != "" {
+			line += " " + word
+		}
+	}
+	return line
 }
 
 // WithNext names the step of the hint, and returns the error.
@@ -62,6 +112,10 @@ const (
 	StepWaitForAccount   Step = "wait until the account can be used"
 	StepLetGoOn          Step = "let an agent go on whose request expired"
 	StepAskAgain         Step = "let another agent ask again"
+	StepApprove          Step = "approve or deny a request"
+	StepAnswer           Step = "answer a question"
+	StepDeny             Step = "deny a request, instead of an empty answer"
+	StepReadHelp         Step = "read how a command or tool is used"
 )
 
 // Class is the origin of an error. It determines the exit code of a command and the

@@ -28,12 +28,13 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 		if err != nil || n > 0 {
 			return err
 		}
-		return problem(
+		return reconcile.NewError(
 			"too_many_messages",
 			fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
-			"symphony show explains when its next run starts; "+
-				"a comment or the description in the tracker reaches the agent, too",
-			nil,
+			"",
+		).WithHint(
+			"%s explains when its next run starts; a comment or the description in the tracker reaches the agent, too",
+			reconcile.CommandFor("show", ""),
 		)
 	})
 }

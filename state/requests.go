@@ -221,7 +221,8 @@ func (o Operator) DecideRequest(
 
 func requestEnded(r reconcile.Request) error {
 	what := string(r.Fate) + ": the agent no longer waits for it"
-	hint := "symphony ps shows the open requests"
+	ps := reconcile.CommandFor("ps", "")
+	hint := ps.String() + " shows the open requests"
 	next := reconcile.StepListRequests
 	switch {
 	case r.Decision != "":
@@ -237,7 +238,9 @@ func requestEnded(r reconcile.Request) error {
 		hint = "its agent no longer waits; the next run asks again if necessary"
 		next = reconcile.StepAskAgain
 	}
-	return reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint).WithNext(next)
+	ended := reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint).WithNext(next)
+	ended.Commands = []reconcile.CommandLine{ps}
+	return ended
 }
 
 const commandColumns = `id, verb, issue_id, identifier, created_at, unverified`

@@ -22,7 +22,7 @@ import (
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if err != nil {
-		return nil, NoState(p, err, FirstPass)
+		return nil, NoState(p, err, FirstPass, reconcile.CommandFor("tick", ""))
 	}
 	if err := db.Newer(); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -35,13 +35,13 @@ func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	return db, nil
 }
 
-// FirstPass is the usual next step before the first pass.
-const FirstPass = "run one with symphony tick"
+// FirstPass is the usual next step before the first pass, with the command tick.
+const FirstPass = "run one with %s"
 
 // NoState explains a missing database: no pass ran yet, or the workflow is missing, too. It
 // returns other errors as they are. step is the next step before the first pass, such as
-// FirstPass, which starts agents.
-func NoState(p *Project, err error, step string) error {
+// FirstPass, which starts agents. It has a %s for each of the commands.
+func NoState(p *Project, err error, step string, commands ...any) error {
 	if !errors.Is(err, state.ErrNoState) {
 		return err
 	}
@@ -53,14 +53,17 @@ func NoState(p *Project, err error, step string) error {
 		return reconcile.NewError(
 			"state_missing",
 			p.StateDir+" has no state.db, but its project has workspaces in "+root,
-			"mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces",
+			"",
+		).WithHint(
+			"mount or restore it; if it is lost, %s makes a new one and continues in these workspaces",
+			reconcile.CommandFor("tick", ""),
 		).WithCause(err)
 	}
 	e := reconcile.NewError(
 		"no_state",
 		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
-		step+", or name the right project with -w and --state-dir",
-	).WithCause(err)
+		"",
+	).WithHint(step+", or name the right project with -w and --state-dir", commands...).WithCause(err)
 	hintMoved(p, e)
 	return e
 }

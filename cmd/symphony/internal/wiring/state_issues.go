@@ -166,7 +166,7 @@ func NumberOfSeveral(number string, identifiers []string) error {
 // UnknownIssue is the error for an issue that the database does not know, although the tracker
 // may. why tells what is missing, such as "it has had no run".
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
-	return unknownIssue(ctx, db, ref, why, "; symphony show "+ref+" asks the tracker")
+	return unknownIssue(ctx, db, ref, why, "; symphony show "+ref+" asks the tracker") // nothing else does
 }
 
 // NoRun is the error for an issue without a run or workspace, of which the database has no record:
@@ -185,8 +185,8 @@ func NoRun(ctx context.Context, p *Project, db *state.DB, ref, why string) error
 	return reconcile.NewError(
 		"run_not_found",
 		issue.Identifier+" has had no run: its state is "+issue.State,
-		"symphony show "+issue.Identifier+" says what starts it",
-	)
+		"",
+	).WithHint("%s says what starts it", reconcile.CommandFor("show", issue.Identifier))
 }
 
 // noRunPatience is how long NoRun waits for the tracker.
@@ -210,6 +210,6 @@ func unknownIssue(ctx context.Context, db *state.DB, ref, why, further string) e
 	return reconcile.NewError(
 		"issue_not_found",
 		ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"),
-		"symphony ps --all lists the known issues"+further,
-	)
+		"",
+	).WithHint("%s lists the known issues%s", reconcile.CommandLine{Verb: "ps", Rest: "--all"}, further)
 }

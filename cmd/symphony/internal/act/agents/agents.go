@@ -291,8 +291,9 @@ func (a *Agents) checkAccount(now time.Time) error {
 	return reconcile.NewError(
 		b.Reason,
 		"the codex account can't be used: "+b.Message,
-		"symphony status shows when it is tried again",
-	).WithNext(reconcile.StepWaitForAccount)
+		"",
+	).WithHint("%s shows when it is tried again", reconcile.CommandFor("status", "")).
+		WithNext(reconcile.StepWaitForAccount)
 }
 
 // takeSlot takes a slot of the machine for the worker that a.runners starts next. release

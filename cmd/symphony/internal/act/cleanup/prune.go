@@ -519,7 +519,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
 func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
-		return wiring.NoState(c.p, err, wiring.FirstPass)
+		return wiring.NoState(c.p, err, wiring.FirstPass, reconcile.CommandFor("tick", ""))
 	}
 	defer db.Close()
 	f.deleteTrash(ctx)

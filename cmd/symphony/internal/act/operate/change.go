@@ -118,8 +118,9 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 		return err
 	}
 	name := o.command.Identifier
-	hint := sendBackHint(name) + "; if it is active again, the next pass starts it: symphony tick"
-	return reconcile.NewError("not_started", name+" was handed over and waits for your review", hint)
+	return reconcile.NewError("not_started", name+" was handed over and waits for your review", "").
+		WithHint("%s; if it is active again, the next pass starts it: %s",
+			sendBackHint(name), reconcile.CommandFor("tick", ""))
 }
 
 // isInReview reports whether an issue was handed over and waits for a person's review.

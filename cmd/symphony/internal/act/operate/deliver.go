@@ -69,8 +69,8 @@ func (r DeliveryResult) Undelivered() error {
 	return reconcile.NewError(
 		cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
 		run.Identifier+" was not delivered",
-		"symphony show "+run.Identifier+" explains it",
-	)
+		"",
+	).WithHint("%s explains it", reconcile.CommandFor("show", run.Identifier))
 }
 
 // Deliver starts a run without an agent that verifies and pushes the commits of an issue, and
@@ -152,8 +152,8 @@ func (o *operation) startDelivery(ctx context.Context) error {
 	return reconcile.NewError(
 		"not_started",
 		"the pass did not deliver "+o.command.Identifier,
-		"symphony show "+o.command.Identifier+" explains it",
-	)
+		"",
+	).WithHint("%s explains it", reconcile.CommandFor("show", o.command.Identifier))
 }
 
 // claimAgain claims an issue that was handed over with commits, as long as its workspace
@@ -203,17 +203,19 @@ func (o *operation) undeliverable(ctx context.Context) error {
 	}
 	name := o.command.Identifier
 	verb := o.command.Verb
+	refuse := func(message string) *reconcile.Error {
+		return reconcile.NewError("nothing_to_deliver", message, "")
+	}
 	message := ""
-	hint := "symphony show " + name + " shows its state"
 	switch {
 	case verb == reconcile.VerbVerify && cfg.Verify.Command == "":
-		message = "WORKFLOW.md has no verify.command"
-		hint = "set it to the command that must succeed, such as make test"
+		return refuse("WORKFLOW.md has no verify.command").
+			WithHint("set it to the command that must succeed, such as make test")
 	case o.command.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
 		message = "no agent has handed " + name + " over"
 	case verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
-		message = "this workflow delivers nothing"
-		hint = "set repository.url in WORKFLOW.md, without deliver: none"
+		return refuse("this workflow delivers nothing").
+			WithHint("set repository.url in WORKFLOW.md, without deliver: none")
 	case !claimed || c.WorkspaceRoot == "":
 		message = "no commits of " + name + " wait for delivery"
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
@@ -221,7 +223,7 @@ func (o *operation) undeliverable(ctx context.Context) error {
 	default:
 		return o.refuseUnbegun(ctx, c)
 	}
-	return reconcile.NewError("nothing_to_deliver", message, hint)
+	return refuse(message).WithHint("%s shows its state", reconcile.CommandFor("show", name))
 }
 
 // refuseUnbegun returns an error if no agent has worked on an issue yet, and this machine has no
@@ -245,8 +247,8 @@ func (o *operation) refuseUnbegun(ctx context.Context, c reconcile.Claim) error 
 	return reconcile.NewError(
 		"nothing_to_deliver",
 		"no agent has worked on "+c.Identifier+" yet: its last run ended before that, "+why,
-		"symphony retry "+c.Identifier+" starts a run, which looks again",
-	)
+		"",
+	).WithHint("%s starts a run, which looks again", reconcile.CommandFor("retry", c.Identifier))
 }
 
 // ended reports whether a run ended, even if no pass settled it yet.

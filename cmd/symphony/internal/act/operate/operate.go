@@ -162,7 +162,8 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 	}
 	o.db, err = o.open(ctx)
 	if err != nil {
-		return wiring.NoState(o.p, err, o.firstStep(issue))
+		step, command := o.firstStep(issue)
+		return wiring.NoState(o.p, err, step, command)
 	}
 	defer func() { err = errors.Join(err, o.db.Close()) }()
 	if _, err := wiring.OwnerPath(ctx, o.p, o.db); err != nil {
@@ -193,23 +194,23 @@ func (o *operation) open(ctx context.Context) (*state.DB, error) {
 	return db, err
 }
 
-// firstStep is the next step before the first pass. A pass starts every agent that may work,
-// also the one that the operator wants to stop.
-func (o *operation) firstStep(issue string) string {
+// firstStep is the next step before the first pass, with %s for a command. A pass starts every
+// agent that may work, also the one that the operator wants to stop.
+func (o *operation) firstStep(issue string) (step string, command reconcile.CommandLine) {
 	name := text.ShellQuote(text.Visible(issue))
 	switch o.command.Verb {
 	case reconcile.VerbStop:
-		return "nothing runs yet: symphony hold " + name + " keeps it from starting"
+		return "nothing runs yet: %s keeps it from starting", reconcile.CommandFor("hold", name)
 	case reconcile.VerbStopAll:
-		return "nothing runs yet: symphony pause keeps every issue from starting"
+		return "nothing runs yet: %s keeps every issue from starting", reconcile.CommandFor("pause", "")
 	case reconcile.VerbResume:
-		return "nothing is paused: symphony tick starts what is ready"
+		return "nothing is paused: %s starts what is ready", reconcile.CommandFor("tick", "")
 	case reconcile.VerbUnblock:
-		return "nothing is blocked: symphony tick starts what is ready"
+		return "nothing is blocked: %s starts what is ready", reconcile.CommandFor("tick", "")
 	case VerbTell:
-		return "no agent works yet: write it into the issue; symphony run " + name + " starts one"
+		return "no agent works yet: write it into the issue; %s starts one", reconcile.CommandFor("run", name)
 	default: // they go on with the work of an agent
-		return "no agent has worked yet: symphony run " + name + " starts one"
+		return "no agent has worked yet: %s starts one", reconcile.CommandFor("run", name)
 	}
 }
 

@@ -66,8 +66,8 @@ func (o *operation) sendBack(ctx context.Context, said string) error {
 		}
 		o.result.Effect = []string{fmt.Sprintf("%s and moved it from %s to %s", how, order.From, order.To)}
 	case !order.EndedAt.IsZero():
-		return reconcile.NewError("not_sent_back", "someone has moved "+o.command.Identifier+" meanwhile",
-			"symphony show "+o.command.Identifier+" shows where it is")
+		return reconcile.NewError("not_sent_back", "someone has moved "+o.command.Identifier+" meanwhile", "").
+			WithHint("%s shows where it is", reconcile.CommandFor("show", o.command.Identifier))
 	}
 	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
 	o.result.Unscheduled = !alive && !wiring.Looping(o.p.StateDir)
@@ -132,9 +132,11 @@ func (o *operation) refuseSendBack(
 	issue reconcile.Issue, visible bool, back string,
 ) error {
 	name := o.command.Identifier
-	refuse := func(hint, format string, args ...any) error {
-		return reconcile.NewError("not_sent_back", fmt.Sprintf(format, args...), hint)
+	refuse := func(format string, args ...any) *reconcile.Error {
+		return reconcile.NewError("not_sent_back", fmt.Sprintf(format, args...), "")
 	}
+	show := reconcile.CommandFor("show", name)
+	tell := reconcile.CommandLine{Verb: "tell", Name: name, Rest: "TEXT"}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
 		return err
@@ -145,23 +147,29 @@ func (o *operation) refuseSendBack(
 	reason, _ := policy.StopReason(there, visible)
 	switch {
 	case !visible:
-		return refuse("symphony show "+name+" shows what is known of it", "the tracker no longer returns %s", name)
+		return refuse("the tracker no longer returns %s", name).
+			WithHint("%s shows what is known of it", show)
 	case back == "":
-		return refuse("set tracker.active_states in WORKFLOW.md", "no active state is known to which %s could go", name)
+		return refuse("no active state is known to which %s could go", name).
+			WithHint("set tracker.active_states in WORKFLOW.md")
 	case tracker.Move == nil:
-		return refuse("comment on it there, and move it to "+back, "the tracker does not let symphony move issues")
+		return refuse("the tracker does not let symphony move issues").
+			WithHint("comment on it there, and move it to %s", back)
 	case claimed && c.Status == reconcile.Running:
-		return refuse("symphony tell "+name+" TEXT tells it", "an agent is at work on %s", name)
+		return refuse("an agent is at work on %s", name).
+			WithHint("%s tells it", tell)
 	case claimed && c.HoldReason == reconcile.HoldOperator:
-		return refuse("symphony retry "+name+" ends the hold", "an operator holds %s", name)
+		return refuse("an operator holds %s", name).
+			WithHint("%s ends the hold", reconcile.CommandFor("retry", name))
 	case claimed && c.Delivery.Due:
-		return refuse("symphony deliver "+name+" delivers it now", "the work on %s is not delivered yet", name)
+		return refuse("the work on %s is not delivered yet", name).
+			WithHint("%s delivers it now", reconcile.CommandFor("deliver", name))
 	case policy.Active(issue.State):
-		return refuse("symphony tell "+name+" TEXT tells its next agent",
-			"%s is in the state %q, in which agents work already", name, issue.State)
+		return refuse("%s is in the state %q, in which agents work already", name, issue.State).
+			WithHint("%s tells its next agent", tell)
 	case reason != "":
-		return refuse("symphony show "+name+" explains it",
-			"no agent would work on %s in the state %q (%s)", name, back, reason)
+		return refuse("no agent would work on %s in the state %q (%s)", name, back, reason).
+			WithHint("%s explains it", show)
 	}
 	return nil
 }

@@ -98,8 +98,8 @@ func runInstead(
 		return "", reconcile.NewError(
 			"not_started",
 			issue.Identifier+" is already running, and a run keeps its model",
-			"symphony stop "+issue.Identifier+" first",
-		)
+			"",
+		).WithHint("%s first", reconcile.CommandFor("stop", issue.Identifier))
 	}
 	return claim.RunID, nil
 }
@@ -160,8 +160,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) e
 	e := reconcile.NewError(
 		"not_started",
 		issue.Identifier+" is not in this project",
-		"symphony show "+issue.Identifier+" explains it",
-	)
+		"",
+	).WithHint("%s explains it", reconcile.CommandFor("show", issue.Identifier))
 	if r.Config != nil && !wiring.Policy(r.Config).Active(issue.State) {
 		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s",
 			issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
@@ -177,8 +177,8 @@ func skippedError(s reconcile.Skip) error {
 		return reconcile.NewError(
 			"not_started",
 			"the project is paused: no run of "+s.Identifier+" starts",
-			"symphony resume ends the pause; then repeat the command",
-		)
+			"",
+		).WithHint("%s ends the pause; then repeat the command", reconcile.CommandFor("resume", ""))
 	case reconcile.SkipDiskLow:
 		return reconcile.NewError(
 			"not_started",
@@ -190,11 +190,8 @@ func skippedError(s reconcile.Skip) error {
 	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
 		message = s.Identifier + ": " + s.Message
 	}
-	return reconcile.NewError(
-		"not_started",
-		message,
-		"symphony show "+s.Identifier+" shows when it starts",
-	)
+	return reconcile.NewError("not_started", message, "").
+		WithHint("%s shows when it starts", reconcile.CommandFor("show", s.Identifier))
 }
 
 // claimedError is the error for an issue whose claim is the reason that no run of it starts.
@@ -207,7 +204,7 @@ func claimedError(name string, c *reconcile.Claim) error {
 		if c.HoldReason == reconcile.HoldOperator {
 			message = name + " is " + c.HoldMessage // held by an operator
 		}
-		return reconcile.NewError("not_started", message, c.HoldEnds())
+		return heldError(message, c)
 	}
 	if waitsForDelivery(c) {
 		message := "the commits of " + name + ", if there are any, are delivered first"
@@ -215,34 +212,37 @@ func claimedError(name string, c *reconcile.Claim) error {
 			message = name + " has commits that were not delivered: " +
 				c.Delivery.Code + ": " + c.Delivery.Message
 		}
-		return reconcile.NewError(
-			"not_started",
-			message,
-			"symphony deliver "+name+" delivers them now",
-		)
+		return reconcile.NewError("not_started", message, "").
+			WithHint("%s delivers them now", reconcile.CommandFor("deliver", name))
 	}
 	if c.Kind == reconcile.Blocked {
 		return reconcile.NewError(
 			"not_started",
 			fmt.Sprintf("%s is blocked by %s: %s", name, c.ErrorCode, c.ErrorMessage),
-			"symphony ps shows when it is tried again",
-		)
+			"",
+		).WithHint("%s shows when it is tried again", reconcile.CommandFor("ps", ""))
 	}
 	return reconcile.NewError(
 		"not_started",
 		fmt.Sprintf("%s waits until %s (%s)", name, c.DueAt.UTC().Format(time.RFC3339), c.Kind),
-		"symphony retry "+name,
-	)
+		"",
+	).WithHint("%s", reconcile.CommandFor("retry", name))
+}
+
+// heldError is the error for an issue that is held. Its hint says what ends the hold.
+func heldError(message string, c *reconcile.Claim) error {
+	held := reconcile.NewError("not_started", message, c.HoldEnds())
+	held.Commands = []reconcile.CommandLine{reconcile.CommandFor("retry", c.Identifier)}
+	return held
 }
 
 // needsHelp is the error for an issue whose agent needs a person: no agent works on it in the
 // state in which it was handed over.
 func needsHelp(c *reconcile.Claim) error {
-	return reconcile.NewError(
-		"not_started",
+	return heldError(
 		fmt.Sprintf("the agent of %s needs help, and no agent works in the state %q: %s",
 			c.Identifier, c.Issue.State, text.OneLine(c.HoldMessage)),
-		c.HoldEnds(),
+		c,
 	)
 }
 

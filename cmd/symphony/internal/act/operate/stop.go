@@ -237,8 +237,8 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			return reconcile.NewError(
 				"canceled",
 				"ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
-				"they end without this command; symphony ps shows them",
-			)
+				"",
+			).WithHint("they end without this command; %s shows them", reconcile.CommandFor("ps", ""))
 		}
 	}
 }

@@ -42,8 +42,8 @@ func Wait(ctx context.Context, p *wiring.Project, o WaitOptions) (detail.Issue, 
 		return v, reconcile.NewError(
 			"canceled",
 			"ended by a signal; nothing was changed",
-			"symphony show "+o.Issue+" shows the issue",
-		)
+			"",
+		).WithHint("%s shows the issue", reconcile.CommandFor("show", o.Issue))
 	}
 	if err != nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
 		v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
@@ -131,8 +131,8 @@ func findAddress(
 	return "", reconcile.NewError(
 		"page_not_found",
 		name+" has "+without,
-		"symphony show "+name+" prints what is known of it",
-	)
+		"",
+	).WithHint("%s prints what is known of it", reconcile.CommandFor("show", name))
 }
 
 // isWebAddress reports whether a browser may be given an address.

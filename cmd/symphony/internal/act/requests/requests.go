@@ -81,7 +81,7 @@ func Open(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return nil, wiring.NoState(p, err, wiring.FirstPass)
+		return nil, wiring.NoState(p, err, wiring.FirstPass, reconcile.CommandFor("tick", ""))
 	}
 	if _, err := wiring.OwnerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -146,16 +146,11 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	switch {
 	case !named:
 		return reconcile.NewError("not_a_terminal",
-			r.Identifier+" is an issue, and without a terminal the command can't ask which request you mean",
-			"name the request, such as "+r.ID()+"; symphony ps shows them all")
+			r.Identifier+" is an issue, and without a terminal the command can't ask which request you mean", "").
+			WithHint("name the request, such as %s; %s shows them all", r.ID(), reconcile.CommandFor("ps", ""))
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		asked := text.Plural(len(r.Detail.Questions), "question")
-		return exit.Usage(
-			"answer: %s asks %s, and the answer is missing: %s",
-			r.ID(),
-			asked,
-			view.HowToAnswer(r),
-		)
+		return decideBy(r, "answer: %s asks %s, and the answer is missing", r.ID(), asked)
 	}
 	return nil
 }
@@ -189,8 +184,9 @@ func Record(
 		return r, reconcile.NewError(
 			"request_not_found",
 			"the request no longer exists",
-			"symphony ps shows the open requests",
-		).WithNext(reconcile.StepListRequests)
+			"",
+		).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
+			WithNext(reconcile.StepListRequests)
 	}
 	return r, err
 }
@@ -229,22 +225,26 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 		return reconcile.NewError(
 			"request_not_found",
 			identifier+" asks for nothing: it was handed over, and its result waits for your review",
-			"symphony show "+identifier+" has the commands that take the result; "+
-				"symphony send-back "+identifier+" TEXT sends it back",
+			"",
+		).WithHint(
+			"%s has the commands that take the result; symphony send-back %s TEXT sends it back",
+			reconcile.CommandFor("show", identifier),
+			identifier,
 		)
 	}
 	if isIssue {
 		return reconcile.NewError(
 			"request_not_found",
 			identifier+" has no open request",
-			"symphony show "+identifier+" says what it waits for",
-		)
+			"",
+		).WithHint("%s says what it waits for", reconcile.CommandFor("show", identifier))
 	}
 	return reconcile.NewError(
 		"request_not_found",
 		"there is no request "+ref,
-		"symphony ps shows the open requests",
-	).WithNext(reconcile.StepListRequests)
+		"",
+	).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
+		WithNext(reconcile.StepListRequests)
 }
 
 // Find finds the request that ref names, or the first request of the issue that ref names
@@ -296,17 +296,9 @@ func Find(
 	}
 	other := candidates[len(candidates)-1]
 	if how == reconcile.DecideAnswer {
-		return r, named, exit.Usage(
-			"answer: %s asks for approval, not for an answer: %s",
-			other.ID(),
-			view.HowToAnswer(other),
-		)
+		return r, named, decideBy(other, "answer: %s asks for approval, not for an answer", other.ID())
 	}
-	return r, named, exit.Usage(
-		"approve: %s is a question and needs an answer: %s",
-		other.ID(),
-		view.HowToAnswer(other),
-	)
+	return r, named, decideBy(other, "approve: %s is a question and needs an answer", other.ID())
 }
 
 // waitForWorker waits until the worker acted on the decision. A run that is ending may end
@@ -336,8 +328,9 @@ func waitForWorker(
 			return r, reconcile.NewError(
 				"request_ended",
 				r.ID()+" has just ended: "+string(is.Fate),
-				"symphony ps shows the open requests",
-			).WithNext(reconcile.StepListRequests)
+				"",
+			).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
+				WithNext(reconcile.StepListRequests)
 		case p.Env.Now().After(end) || !wiring.Sleep(ctx, workerStep):
 			return r, nil
 		}
@@ -372,13 +365,8 @@ func AnswersTo(
 ) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
-		return answer, exit.Usage(
-			"answer: %s asks %s, not %d: %s",
-			r.ID(),
-			text.Plural(len(questions), "question"),
-			given,
-			view.HowToAnswer(r),
-		)
+		asked := text.Plural(len(questions), "question")
+		return answer, decideBy(r, "answer: %s asks %s, not %d", r.ID(), asked, given)
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
@@ -421,7 +409,7 @@ func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string)
 func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
 	switch {
 	case len(q.Options) == 0:
-		return "", exit.Usage("answer: %s has no options to choose from: %s", r.ID(), view.HowToAnswer(r))
+		return "", decideBy(r, "answer: %s has no options to choose from", r.ID())
 	case n < 1 || n > len(q.Options):
 		return "", exit.Usage("answer: --choice %d is not an option of %s:%s", n, r.ID(), numbered(q))
 	}
@@ -488,5 +476,18 @@ func numbered(q reconcile.RequestQuestion) string {
 }
 
 func emptyAnswer(r reconcile.Request) error {
-	return exit.Usage("answer: the answer is empty; to refuse an answer, use symphony deny %s", r.ID())
+	return reconcile.NewError("usage", "answer: the answer is empty", "").
+		WithHint("%s refuses to answer", reconcile.CommandFor("deny", r.ID())).
+		WithNext(reconcile.StepDeny)
+}
+
+// decideBy is the error of a decision that does not fit its request. The hint says which does.
+func decideBy(r reconcile.Request, format string, args ...any) error {
+	e := reconcile.NewError("usage", fmt.Sprintf(format, args...), view.HowToAnswer(r))
+	e.Commands = view.DecidedBy(r)
+	e.Next = reconcile.StepAnswer
+	if r.Kind != reconcile.QuestionRequest {
+		e.Next = reconcile.StepApprove
+	}
+	return e
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -44,7 +43,7 @@ func TestKilledDaemons(t *testing.T) {
 			engine: by,
 			run:    &engine.Run{Ending: true},
 			path:   path,
-			log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+			log:    slog.New(slog.DiscardHandler),
 		}
 		began := time.Now()
 		_, begun, err := f.reach(t.Context(), func(string) {})

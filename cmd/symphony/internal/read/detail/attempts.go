@@ -112,6 +112,6 @@ func notTwoAttempts(attempts string) error {
 func notKept(identifier string, attempt int) error {
 	why := fmt.Sprintf("what attempt %d of %s has left was not recorded: "+
 		"it has not ended, its worker was lost, or it had no git repository", attempt, identifier)
-	return reconcile.NewError(host.CodeEndNotKept, why,
-		"symphony show "+identifier+" --attempts lists what is known")
+	show := reconcile.CommandLine{Verb: "show", Name: identifier, Rest: "--attempts"}
+	return reconcile.NewError(host.CodeEndNotKept, why, "").WithHint("%s lists what is known", show)
 }

@@ -43,8 +43,8 @@ func WriteDiff(
 		return run, err
 	}
 	if !found {
-		return run, reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
-			"symphony show "+run.Identifier+" says what is there")
+		return run, reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(), "").
+			WithHint("%s says what is there", reconcile.CommandFor("show", run.Identifier))
 	}
 	return run, nil
 }
@@ -77,6 +77,6 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 			return run, nil
 		}
 	}
-	return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet",
-		"symphony show "+identifier+" explains it")
+	return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "").
+		WithHint("%s explains it", reconcile.CommandFor("show", identifier))
 }

@@ -53,12 +53,9 @@ func About(subject string, err error) error {
 	return &known
 }
 
-// SeeHelp is the hint of errors of the command line, before the name of the command.
-const SeeHelp = "see symphony help"
-
 // ForCommand adds the name of the command to the hint of an error of the command line.
 func ForCommand(err error, name string) error {
-	if usage, ok := errors.AsType[*reconcile.Error](err); ok && usage.Hint == SeeHelp {
+	if usage, ok := errors.AsType[*reconcile.Error](err); ok && usage.Next == reconcile.StepReadHelp {
 		usage.Hint += " " + name
 	}
 	return err
@@ -66,7 +63,8 @@ func ForCommand(err error, name string) error {
 
 // Usage is an error of the command line.
 func Usage(format string, args ...any) error {
-	return reconcile.NewError("usage", fmt.Sprintf(format, args...), SeeHelp)
+	return reconcile.NewError("usage", fmt.Sprintf(format, args...), "see symphony help").
+		WithNext(reconcile.StepReadHelp)
 }
 
 // Code is the exit code for an error.

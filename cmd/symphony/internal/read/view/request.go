@@ -144,27 +144,47 @@ func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name stri
 
 // HowToAnswer explains how to answer the request.
 func (r RequestRow) HowToAnswer() string {
-	how := HowToAnswer(r.Request)
+	commands := DecidedBy(r.Request)
 	if r.Workflow != "" {
-		how = strings.ReplaceAll(how, "symphony ", "symphony -w "+text.ShellQuote(r.Workflow)+" ")
+		for i := range commands {
+			commands[i].Flags = "-w " + text.ShellQuote(r.Workflow)
+		}
 	}
+	how := either(commands)
 	if r.InTracker {
 		how += " | a comment on the issue"
 	}
 	return how
 }
 
-// HowToAnswer is the command that answers a request.
+// HowToAnswer is the command that answers a request, or the two of which one decides it.
 func HowToAnswer(r reconcile.Request) string {
+	return either(DecidedBy(r))
+}
+
+// either returns commands of which one is carried out.
+func either(commands []reconcile.CommandLine) string {
+	return strings.Join(text.Map(commands, reconcile.CommandLine.String), " | ")
+}
+
+// DecidedBy returns the commands of which one decides a request.
+func DecidedBy(r reconcile.Request) []reconcile.CommandLine {
 	if r.Kind != reconcile.QuestionRequest {
-		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
+		return []reconcile.CommandLine{
+			reconcile.CommandFor("approve", r.ID()),
+			reconcile.CommandFor("deny", r.ID()),
+		}
 	}
 	answer := " --choice N"
 	isFree := func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }
 	if slices.ContainsFunc(r.Detail.Questions, isFree) {
 		answer = ` "TEXT"`
 	}
-	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
+	return []reconcile.CommandLine{{
+		Verb: "answer",
+		Name: r.ID(),
+		Rest: strings.TrimSpace(strings.Repeat(answer, len(r.Detail.Questions))),
+	}}
 }
 
 // AsksMore reports whether the summary contains more than the rest of a request: that a

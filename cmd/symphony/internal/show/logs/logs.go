@@ -173,7 +173,11 @@ func (pr *printer) runs(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, reconcile.NewError(
 			"run_not_found",
 			pr.identifier+" has had no run yet",
-			"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one",
+			"",
+		).WithHint(
+			"%s shows why; symphony logs -f %s waits for one",
+			reconcile.CommandFor("show", pr.identifier),
+			pr.identifier,
 		)
 	}
 	return runs, nil
@@ -185,15 +189,16 @@ func (pr *printer) namedRun(ctx context.Context) ([]reconcile.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	hint := "symphony show " + pr.identifier + " lists the latest"
+	message := pr.identifier + " has no run " + pr.o.Run
 	switch len(runs) {
 	case 0:
-		return nil, reconcile.NewError("run_not_found", pr.identifier+" has no run "+pr.o.Run, hint)
 	case 1:
 		return runs, nil
+	default:
+		message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
 	}
-	message := "several runs of " + pr.identifier + " begin with " + pr.o.Run
-	return nil, reconcile.NewError("run_not_found", message, hint)
+	return nil, reconcile.NewError("run_not_found", message, "").
+		WithHint("%s lists the latest", reconcile.CommandFor("show", pr.identifier))
 }
 
 // selectedRuns returns the runs that options other than Run select, the oldest first.

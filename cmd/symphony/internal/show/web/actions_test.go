@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -351,27 +353,34 @@ func TestNothingToRetry(t *testing.T) {
 
 // Errors of the API name addresses of the API, where there are some.
 func TestHints(t *testing.T) {
-	for hint, want := range map[string]string{
-		"see symphony help retry":                  seeAPI,
-		"symphony ps --all lists the known issues": "GET /api/v1/state lists the known issues",
-		"symphony ps --all lists the known issues; symphony show WEB-13 asks the tracker": "GET /api/v1/state lists " +
-			"the known issues; symphony show WEB-13 asks the tracker",
-		"WEB-13 is held: symphony retry WEB-13 ends the hold": "WEB-13 is held: POST /api/v1/WEB-13/retry " +
-			"ends the hold",
-		"symphony show explains when its next run starts": "GET /api/v1/ISSUE explains when its next run starts",
-		"symphony approve WEB-1.2 | symphony deny WEB-1.2": "POST /api/v1/requests/WEB-1.2/approve | " +
-			"POST /api/v1/requests/WEB-1.2/deny",
-		"run one with symphony tick, or name the right project with -w and --state-dir": "run one with " +
-			"POST /api/v1/refresh, or serve the right project",
-		"symphony retry ISSUE ends the hold": "POST /api/v1/ISSUE/retry ends the hold",
-		// no address does these
-		"symphony retry --host-is-gone WEB-13": "symphony retry --host-is-gone WEB-13",
-		"symphony init makes one":              "symphony init makes one",
-	} {
-		test.Equal(t, hint, apiHint(hint), want)
+	fault := func(format string, args ...any) *reconcile.Error {
+		return reconcile.NewError("x", "", "").WithHint(format, args...)
 	}
-	source := string(test.Must(os.ReadFile(filepath.Join("..", "..", "wiring", "state.go"))))
-	test.Contains(t, "the error of a project without a pass", source, rightProject)
+	known, _ := errors.AsType[*reconcile.Error](exit.ForCommand(exit.Usage("x"), "retry"))
+	for _, c := range []struct {
+		err  *reconcile.Error
+		want string
+	}{
+		{known, seeAPI},
+		{
+			fault("%s lists the known issues; symphony show WEB-13 asks the tracker",
+				reconcile.CommandLine{Verb: "ps", Rest: "--all"}),
+			"GET /api/v1/state lists the known issues; symphony show WEB-13 asks the tracker",
+		},
+		{fault("%s ends the hold", reconcile.CommandFor("retry", "WEB-13")), "POST /api/v1/WEB-13/retry ends the hold"},
+		{fault("%s explains it", reconcile.CommandFor("show", "")), "GET /api/v1/ISSUE explains it"},
+		{
+			fault("%s | %s", reconcile.CommandFor("approve", "WEB-1.2"), reconcile.CommandFor("deny", "WEB-1.2")),
+			"POST /api/v1/requests/WEB-1.2/approve | POST /api/v1/requests/WEB-1.2/deny",
+		},
+		{fault("%s tells it", reconcile.CommandLine{Verb: "tell", Name: "WEB-1", Rest: "TEXT"}),
+			"POST /api/v1/WEB-1/tell tells it"},
+		// no address does these
+		{fault("%s starts one", reconcile.CommandFor("run", "WEB-13")), "symphony run WEB-13 starts one"},
+		{fault("symphony init makes one"), "symphony init makes one"},
+	} {
+		test.Equal(t, c.err.Hint, apiHint(c.err), c.want)
+	}
 	s, _ := serve(t, Options{})
 	answer := get(t, s, "/api/v1/results?limit=0", time.Minute)
 	test.Equal(t, "a limit of 0", answer.Code, http.StatusBadRequest)

@@ -104,8 +104,8 @@ func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome,
 		err = reconcile.NewError(
 			"command_timeout",
 			fmt.Sprintf("%s did not end within %v", o, c.patience),
-			"symphony ps shows what became of it",
-		)
+			"",
+		).WithHint("%s shows what became of it", reconcile.CommandFor("ps", ""))
 	}
 	return out, err
 }

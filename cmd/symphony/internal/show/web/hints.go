@@ -1,22 +1,17 @@
 package web
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // seeAPI is the hint of errors about requests.
 const seeAPI = "docs/api.md describes the request"
-
-// rightProject is the part of a hint that names flags.
-const rightProject = "name the right project with -w and --state-dir"
 
 // addressOf are the addresses of the API that do what a command does. NAME stands for the
 // issue or the request that the command names.
@@ -39,47 +34,25 @@ var addressOf = map[string]string{
 	"verify":  "POST /api/v1/NAME/verify",
 }
 
-const asksTracker = " asks the tracker"
-
-// commandInHint matches a command in a hint, with the name of an issue or a request, such as
-// symphony retry WEB-13.
-var commandInHint = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`symphony show \S+` + asksTracker + `|symphony ([a-z]+)( --[a-z-]+)?( [^\s;,|)]*\d[^\s;,|)]*| ISSUE\b)?`)
-})
-
-// apiHint replaces the commands in a hint by addresses of the API: a program has no terminal.
-// Commands that no address carries out stay.
-func apiHint(hint string) string {
-	if strings.HasPrefix(hint, exit.SeeHelp) {
+// apiHint returns the hint of an error with addresses of the API in the place of commands: a
+// program has no terminal. Commands that no address carries out stay.
+func apiHint(e *reconcile.Error) string {
+	if e.Next == reconcile.StepReadHelp {
 		return seeAPI
 	}
-	hint = strings.ReplaceAll(hint, rightProject, "serve the right project")
-	return commandInHint().ReplaceAllStringFunc(hint, func(command string) string {
-		if strings.HasSuffix(command, asksTracker) { // no address does
-			return command
+	return e.HintWith(func(c reconcile.CommandLine) string {
+		address := addressOf[c.Verb]
+		if address == "" {
+			return c.String()
 		}
-		parts := commandInHint().FindStringSubmatch(command)
-		verb := parts[1]
-		flag := strings.TrimSpace(parts[2])
-		name := strings.TrimSpace(parts[3])
-		address := addressOf[verb]
-		if address == "" || flag != "" && verb != "ps" {
-			return command
-		}
-		if !strings.Contains(address, "NAME") {
-			return address + parts[3]
-		}
-		if name == "" {
-			name = "ISSUE"
-		}
-		return strings.Replace(address, "NAME", name, 1)
+		return strings.Replace(address, "NAME", cmp.Or(c.Name, "ISSUE"), 1)
 	})
 }
 
 // asAPI returns an error with a hint for programs.
 func asAPI(err *reconcile.Error) *reconcile.Error {
 	known := *err
-	known.Hint = apiHint(known.Hint)
+	known.Hint = apiHint(err)
 	return &known
 }
 

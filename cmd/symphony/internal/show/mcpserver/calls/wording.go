@@ -1,12 +1,8 @@
 package calls
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -57,79 +53,50 @@ var toolHints = map[reconcile.Step][]toolHint{
 	reconcile.StepAskAgain: {
 		{"spawn_agent", "spawn_agent starts another, which asks again if necessary"},
 	},
+	reconcile.StepApprove: {
+		{"decide_request", "decide_request with the decision approve or deny"},
+		{"approve", "approve or deny"},
+	},
+	reconcile.StepAnswer: {
+		{"decide_request", "decide_request with the decision answer, and one of answers for each question"},
+		{"approve", "answer, with one of answers for each question"},
+	},
+	reconcile.StepDeny: {
+		{"decide_request", "the decision deny refuses to answer"},
+		{"approve", "deny refuses to answer"},
+	},
 }
 
-// issueTools are the tools that do what commands do, by the commands.
-var issueTools = []struct{ command, tool string }{
-	{"symphony ps", "list_issues"},
-	{"symphony show", "show_issue"},
-	{"symphony retry", "retry_issue"},
+// toolOf are the tools that do what commands about issues do.
+var toolOf = map[string]string{
+	"ps":    "list_issues",
+	"show":  "show_issue",
+	"retry": "retry_issue",
 }
 
-// decidesBy are the commands by which a person decides a request, as view.HowToAnswer writes
-// them.
-var decidesBy = sync.OnceValue(func() [3]*regexp.Regexp {
-	return [3]*regexp.Regexp{
-		regexp.MustCompile(`symphony approve \S+ \| symphony deny \S+`),
-		regexp.MustCompile(`symphony answer \S+?(?: --choice N| "TEXT")+`),
-		regexp.MustCompile(`use symphony deny \S+`),
+// hintFor returns the hint of an error for a model with the tools of this server. Commands for
+// which the server has no tool stay: a person may type them.
+func (t *Tools) hintFor(tool string, err *reconcile.Error) string {
+	if err.Next == reconcile.StepReadHelp {
+		return "correct the arguments, and call " + tool + " again"
 	}
-})
-
-// hintFor returns the hint of an error for a model with the tools of this server.
-func (t *Tools) hintFor(err *reconcile.Error) string {
 	for _, one := range toolHints[err.Next] {
 		if t.inputs[one.tool] != nil {
 			return one.hint
 		}
 	}
-	return err.Hint
-}
-
-// reword replaces commands in a text of an error by the tools of this server: a host may have
-// no terminal.
-func (t *Tools) reword(s string) string {
-	for _, known := range issueTools {
-		if t.inputs[known.tool] != nil {
-			s = strings.ReplaceAll(s, known.command, known.tool)
+	return err.HintWith(func(c reconcile.CommandLine) string {
+		tool := toolOf[c.Verb]
+		if t.inputs[tool] == nil {
+			return c.String()
 		}
-	}
-	return s
+		return strings.TrimSpace(tool + " " + c.Name)
+	})
 }
 
-// rewordDecision replaces the commands that decide a request by the tools that do.
-func (t *Tools) rewordDecision(s string) string {
-	var by [3]string
-	switch {
-	case t.inputs["decide_request"] != nil:
-		by = [3]string{
-			"decide_request with the decision approve or deny",
-			"decide_request with the decision answer, and one of answers for each question",
-			"use the decision deny",
-		}
-	case t.inputs["approve"] != nil:
-		by = [3]string{"approve or deny", "answer, with one of answers for each question", "use deny"}
-	default: // a person decides
-		return s
-	}
-	for i, commands := range decidesBy() {
-		s = commands.ReplaceAllString(s, by[i])
-	}
-	return s
-}
-
-// forModel returns an error of a tool in the words of a model's tools.
+// forModel returns an error of a tool with a hint for a model.
 func (t *Tools) forModel(tool string, err *reconcile.Error) *reconcile.Error {
 	known := *err
-	known.Hint = t.hintFor(err)
-	if strings.HasPrefix(known.Hint, exit.SeeHelp) {
-		known.Hint = "correct the arguments, and call " + tool + " again"
-	}
-	known.Message = t.reword(known.Message)
-	known.Hint = t.reword(known.Hint)
-	if known.Code != agents.CodeNeedsPerson && known.Code != CodeNotDecided {
-		known.Message = t.rewordDecision(known.Message)
-		known.Hint = t.rewordDecision(known.Hint)
-	}
+	known.Hint = t.hintFor(tool, err)
 	return &known
 }

@@ -22,35 +22,32 @@ func TestForModel(t *testing.T) {
 	all := with("new_conversation", "list_requests", "approve")
 	byPerson := with("send_message", "wait_agent")
 	issues := with("retry_issue")
-	const decide = "one.1 asks for approval: symphony approve one.1 | symphony deny one.1"
-	for _, c := range []struct {
-		tools            *Tools
-		code, hint, want string
-	}{
-		{lean, "x", decide, "one.1 asks for approval: decide_request with the decision approve or deny"},
-		{all, "x", decide, "one.1 asks for approval: approve or deny"},
-		{byPerson, "x", decide, decide},
-		{lean, CodeNotDecided, decide, decide},
-		{lean, "usage", "see symphony help answer", "correct the arguments, and call some_tool again"},
-		{
-			lean, "usage", `symphony answer one.2 --choice N "TEXT"`,
-			"decide_request with the decision answer, and one of answers for each question",
-		},
-		{lean, "x", "symphony retry ABC-1 ends the hold", "symphony retry ABC-1 ends the hold"},
-		{issues, "x", "symphony retry ABC-1 ends the hold", "retry_issue ABC-1 ends the hold"},
-	} {
-		got := c.tools.forModel("some_tool", reconcile.NewError(c.code, "", c.hint))
-		test.Equal(t, c.hint, got.Hint, c.want)
+	fault := func(hint string, next reconcile.Step) *reconcile.Error {
+		return reconcile.NewError("x", "", hint).WithNext(next)
 	}
+	retry := reconcile.NewError("x", "", "").
+		WithHint("%s ends the hold; symphony init makes one", reconcile.CommandFor("retry", "ABC-1"))
+	const byHand = "the hint for an operator"
 	for _, c := range []struct {
 		tools *Tools
+		err   *reconcile.Error
 		want  string
 	}{
-		{lean, "wait_agent shows the open requests"},
-		{all, "list_requests shows the open requests"},
-		{issues, "the hint for an operator"},
+		{lean, fault(byHand, reconcile.StepApprove), "decide_request with the decision approve or deny"},
+		{all, fault(byHand, reconcile.StepApprove), "approve or deny"},
+		{byPerson, fault(byHand, reconcile.StepApprove), byHand},
+		{
+			lean, fault(byHand, reconcile.StepAnswer),
+			"decide_request with the decision answer, and one of answers for each question",
+		},
+		{lean, fault(byHand, ""), byHand},
+		{lean, fault(byHand, reconcile.StepReadHelp), "correct the arguments, and call some_tool again"},
+		{lean, retry, "symphony retry ABC-1 ends the hold; symphony init makes one"},
+		{issues, retry, "retry_issue ABC-1 ends the hold; symphony init makes one"},
+		{lean, fault(byHand, reconcile.StepListRequests), "wait_agent shows the open requests"},
+		{all, fault(byHand, reconcile.StepListRequests), "list_requests shows the open requests"},
+		{issues, fault(byHand, reconcile.StepListRequests), byHand},
 	} {
-		err := reconcile.NewError("x", "", "the hint for an operator").WithNext(reconcile.StepListRequests)
-		test.Equal(t, "the hint for a step", c.tools.forModel("some_tool", err).Hint, c.want)
+		test.Equal(t, "the hint", c.tools.forModel("some_tool", c.err).Hint, c.want)
 	}
 }
