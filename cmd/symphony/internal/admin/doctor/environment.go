@@ -46,9 +46,9 @@ type environment struct {
 	other *environment // the caller's environment, if this is the schedule's
 
 	// All checks share a login shell, an agent, its conversation and an answer of the tracker.
-	login   func() loginShell
-	agent   func() (*runner.Inspection, error)
-	opened  func() error
+	login  func() loginShell
+	agent  func() (*runner.Inspection, error)
+	opened func() error
 	// further are the findings about the codex homes besides the first.
 	further func() []finding
 	tracker func() trackerAnswer
