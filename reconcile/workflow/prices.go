@@ -145,6 +145,9 @@ func tokens(node *yaml.Node) (n int64, ok bool) {
 	return int64(math.Ceil(amount * factor)), true
 }
 
+// leastBudget is less than any turn uses: 10 was probably meant as money, or as millions.
+const leastBudget = 1000
+
 // budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money
 // needs a price for every model, because tokens without a price would not count.
 func (r *reader) budget(f field) {
@@ -171,6 +174,9 @@ func (r *reader) budget(f field) {
 			unit = ""
 		}
 		b.Written = m[1] + unit + " tokens"
+		if b.Tokens > 0 && b.Tokens < leastBudget {
+			r.warn(f, "so few tokens are used up by the first turn of the day; "+budgetHint)
+		}
 	case len(prices.Models) == 0:
 		r.invalid(
 			f,

@@ -201,7 +201,10 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			}
 		case section && value.Kind != yaml.MappingNode:
 			hint := ""
-			if value.Kind == yaml.SequenceNode && value.Style != yaml.FlowStyle {
+			switch {
+			case value.Kind == yaml.ScalarNode:
+				hint = "write its keys on lines of their own below it, indented"
+			case value.Style != yaml.FlowStyle:
 				hint = "remove the - before its keys"
 			}
 			r.invalid(f, "must be a map of keys, is "+kindName(value), hint)
@@ -473,6 +476,10 @@ func (r *values) wrong(k Key, f field, hint string) {
 		allowed = k.Type
 	case k.Words != nil:
 		allowed = strings.Join(k.Words, " or ")
+	}
+	near := text.Nearest(f.node.Value, k.Words)
+	if hint == "" && len(near) > 0 {
+		hint = "write " + near[0]
 	}
 	is := kindName(f.node)
 	if f.node.Kind == yaml.ScalarNode && k.Type != typeStateMap && !strings.HasPrefix(k.Type, "list") {

@@ -101,7 +101,7 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	}
 	switch {
 	case !ok:
-		r.wrong(k, f, durationHint(k, f))
+		r.wrong(k, f, numberHint(k, f))
 	case n < k.min:
 		r.invalid(f, fmt.Sprintf("%d is too small: at least %d", n, k.min), "")
 	case n > most:
@@ -126,14 +126,26 @@ func textHint(k Key, f field) string {
 	return ""
 }
 
-// durationHint has the milliseconds of a duration such as 30s.
-func durationHint(k Key, f field) string {
+// numberHint has the milliseconds of a duration such as 30s, and the bytes of a size such as
+// 2GB.
+func numberHint(k Key, f field) string {
 	lasts, err := time.ParseDuration(strings.TrimSpace(f.node.Value))
-	if k.Type != typeMS || err != nil {
+	if k.Type == typeMS && err == nil {
+		return fmt.Sprintf("write %d", lasts.Milliseconds())
+	}
+	size := sizePattern().FindStringSubmatch(f.node.Value)
+	if size == nil || !strings.HasSuffix(k.Name, "_bytes") {
 		return ""
 	}
-	return fmt.Sprintf("write %d", lasts.Milliseconds())
+	n, err := strconv.ParseFloat(size[1], 64)
+	if err != nil {
+		return ""
+	}
+	factor := map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[strings.ToUpper(size[2])]
+	return fmt.Sprintf("write the number of bytes: %.0f", n*factor)
 }
+
+var sizePattern = text.Pattern(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKMGT])(?:i?B)?\s*$`)
 
 // digits reads a node as a decimal integer.
 func digits(n *yaml.Node) (int64, bool) {
@@ -153,8 +165,21 @@ func (r *values) boolean(k Key, f field) (value, ok bool) {
 	case f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool":
 		return strings.EqualFold(f.node.Value, "true"), true
 	}
-	r.wrong(k, f, "write the word itself, without quotes")
+	r.wrong(k, f, booleanHint(f))
 	return false, false
+}
+
+// booleanHint says which word to write instead of "true", yes or on.
+func booleanHint(f field) string {
+	switch strings.ToLower(f.node.Value) {
+	case "true", "false":
+		return "write the word itself, without quotes"
+	case "yes", "on", "y":
+		return "write true"
+	case "no", "off", "n":
+		return "write false"
+	}
+	return ""
 }
 
 // list reads a list of strings and trims them. An invalid item, which is reported, becomes
