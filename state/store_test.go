@@ -18,9 +18,11 @@ func TestEveryFieldIsStored(t *testing.T) {
 	for _, v := range []any{&c, &r} {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
-	c.Issue.Malformed = ""
-	r.Issue.Malformed = ""                                     // such an issue is never claimed
-	for _, i := range []*reconcile.Issue{&c.Issue, &r.Issue} { // they are asked for again
+	for _, i := range []*reconcile.Issue{&c.Issue, &r.Issue} {
+		// such an issue is never claimed
+		i.Malformed = ""
+		i.StateMeant = ""
+		// they are asked for again
 		i.PullRequest = nil
 		i.OtherPull = nil
 		i.PullsUnread = false
