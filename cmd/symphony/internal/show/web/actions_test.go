@@ -373,8 +373,10 @@ func TestHints(t *testing.T) {
 			fault("%s | %s", reconcile.CommandFor("approve", "WEB-1.2"), reconcile.CommandFor("deny", "WEB-1.2")),
 			"POST /api/v1/requests/WEB-1.2/approve | POST /api/v1/requests/WEB-1.2/deny",
 		},
-		{fault("%s tells it", reconcile.CommandLine{Verb: "tell", Name: "WEB-1", Rest: "TEXT"}),
-			"POST /api/v1/WEB-1/tell tells it"},
+		{
+			fault("%s tells it", reconcile.CommandLine{Verb: "tell", Name: "WEB-1", Rest: "TEXT"}),
+			"POST /api/v1/WEB-1/tell tells it",
+		},
 		// no address does these
 		{fault("%s starts one", reconcile.CommandFor("run", "WEB-13")), "symphony run WEB-13 starts one"},
 		{fault("symphony init makes one"), "symphony init makes one"},
