@@ -43,9 +43,10 @@ const (
 // conn is this process's only connection to a database. It is safe for concurrent use; its
 // methods take turns.
 type conn struct {
-	dir    string
-	sql    *sql.DB
-	schema int // the version found when the database was opened; it may be newer than schemaVersion
+	dir     string
+	sql     *sql.DB
+	queries *preparing // of sql
+	schema  int        // the version found when the database was opened; it may be newer than schemaVersion
 	// opened are the database and its WAL as they were opened for writing; nil if there was
 	// none. An operator may replace them with a backup while a worker keeps the old ones open
 	// for hours. Without a check the writes of that worker would be lost silently, and merging
@@ -135,7 +136,7 @@ func change(what, query string, args ...any) func(tx) error {
 }
 
 // reader executes queries outside a transaction.
-func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
+func (c *conn) reader(ctx context.Context) tx { return tx{c.queries, uninterrupted(ctx)} }
 
 // view runs f in a deferred transaction: f sees a single snapshot of the database and waits
 // for no writer.
@@ -165,25 +166,39 @@ func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx)
 	if err != nil {
 		return err
 	}
-	if err := f(tx{preparing{begun, map[string]*sql.Stmt{}}, ctx}); err != nil {
+	if err := f(tx{newPreparing(begun), ctx}); err != nil {
 		return errors.Join(err, begun.Rollback())
 	}
 	return begun.Commit()
 }
 
-// preparing is a transaction that prepares each statement once, because a pass may execute it
-// for thousands of claims. database/sql closes the statements with the transaction.
+// preparing prepares each statement of a transaction, or outside transactions, once: a pass may
+// execute it for thousands of claims, and reads from the table meta a dozen times. database/sql
+// closes the statements with the transaction or the database.
 type preparing struct {
-	*sql.Tx
+	of preparer
+
+	mu         sync.Mutex
 	statements map[string]*sql.Stmt
 }
 
-func (p preparing) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+// preparer is a transaction or a database.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func newPreparing(of preparer) *preparing {
+	return &preparing{of: of, statements: map[string]*sql.Stmt{}}
+}
+
+func (p *preparing) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	known, found := p.statements[query]
 	if found {
 		return known, nil
 	}
-	s, err := p.PrepareContext(ctx, query)
+	s, err := p.of.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -191,16 +206,16 @@ func (p preparing) prepare(ctx context.Context, query string) (*sql.Stmt, error)
 	return s, nil
 }
 
-func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
+func (p *preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // as above
 	if err != nil {
 		return nil, err
 	}
 	return s.ExecContext(ctx, args...)
 }
 
-func (p preparing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
+func (p *preparing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // as above
 	if err != nil {
 		return nil, err
 	}

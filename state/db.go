@@ -307,7 +307,7 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	c := &conn{dir: dir, sql: pool}
+	c := &conn{dir: dir, sql: pool, queries: newPreparing(pool)}
 	if err := c.check(ctx, mode); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}

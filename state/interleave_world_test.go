@@ -168,7 +168,7 @@ type conduct struct {
 func (l *lab) begin(sc scene, dice *rand.Rand) *world {
 	w := &world{
 		lab:         l,
-		db:          newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}),
+		db:          newDB(&conn{dir: "/in/memory", sql: l.sql, queries: newPreparing(l.sql), schema: schemaVersion}),
 		dice:        dice,
 		faults:      sc.faults,
 		now:         epoch,
