@@ -149,6 +149,10 @@ func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failu
 func (a Attentions) LeftAttentions(
 	ctx context.Context, now time.Time, patience time.Duration, by string,
 ) (bool, error) {
+	some, err := a.anyOpen(ctx)
+	if err != nil || !some {
+		return false, err
+	}
 	left, _, err := readOne(ctx, a.conn, "look for unfinished notifications", itself[bool],
 		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
 		attentionTimes(now, patience, sql.Named("by", by))...)
@@ -168,11 +172,17 @@ func (a Attentions) GiveUpAttentions(
 // DropAttentions closes all open notifications undelivered, because the workflow defines no
 // hook for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
-	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool],
-		`SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
+	some, err := a.anyOpen(ctx)
 	if err != nil || !some {
 		return err
 	}
 	return a.update(ctx, "drop notifications", full, statement(`UPDATE attentions
 		SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now)))
+}
+
+// anyOpen reports whether there are notifications that were neither delivered nor given up.
+func (a Attentions) anyOpen(ctx context.Context) (bool, error) {
+	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
+	return some, err
 }

@@ -29,6 +29,7 @@ const (
 	fileMode = 0o600
 
 	longestTag = 64
+	tagSigns   = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
 // stateHome returns the directory that contains all state of a user: $XDG_STATE_HOME/symphony,
@@ -85,11 +86,15 @@ func resolve(path string) string {
 	return filepath.Clean(path)
 }
 
-var notInTag = text.Pattern(`[^A-Za-z0-9._-]`)
-
 // tag turns a folder's name into a safe file name. Two folders may have the same tag.
 func tag(folder string) string {
-	safe := strings.TrimLeft(notInTag().ReplaceAllString(folder, "_"), ".-")
+	safe := strings.Map(func(r rune) rune {
+		if !strings.ContainsRune(tagSigns, r) {
+			return '_'
+		}
+		return r
+	}, folder)
+	safe = strings.TrimLeft(safe, ".-")
 	if safe == "" || folder == string(filepath.Separator) {
 		return "root"
 	}

@@ -22,6 +22,7 @@ type frontMatter struct {
 	report
 	src     Source
 	keys    []Key
+	names   []string         // of these keys
 	parents []string         // the keys whose values are maps of keys
 	fields  map[string]field // every value that is not null, by its dotted key
 	lines   map[string]int   // the lines of sections and keys, for messages about missing keys
@@ -34,6 +35,7 @@ func readFrontMatter(src Source, keys []Key) (frontMatter, bool) {
 		report:  report{file: src.Name},
 		src:     src,
 		keys:    keys,
+		names:   text.Map(keys, func(k Key) string { return k.Name }),
 		parents: sections(keys),
 		fields:  map[string]field{},
 		lines:   map[string]int{},
@@ -163,7 +165,7 @@ func (r *frontMatter) failUnsectioned(root *yaml.Node) {
 // sectionOf returns the first section that has all of these keys, such as tracker for kind and
 // provider; empty if none has.
 func (r *frontMatter) sectionOf(keys []string) string {
-	known := slices.Concat(r.parents, r.names())
+	known := slices.Concat(r.parents, r.names)
 	return text.First(r.parents, func(section string) bool {
 		isKey := func(key string) bool { return slices.Contains(known, section+"."+key) }
 		return !slices.ContainsFunc(keys, func(key string) bool { return !isKey(key) })
@@ -186,7 +188,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			continue
 		}
 		r.lines[f.key] = f.line
-		known := slices.Index(r.names(), f.key)
+		known := slices.Index(r.names, f.key)
 		section := slices.Contains(r.parents, f.key)
 		message, unbuilt := Unbuilt()[f.key]
 		switch {
@@ -269,7 +271,7 @@ func (r *frontMatter) misplacedSection(f field) string {
 		return word
 	}
 	isIn := func(name string) bool { return strings.HasPrefix(name, word+".") }
-	return text.First(r.names(), isIn)
+	return text.First(r.names, isIn)
 }
 
 // settings tells how to set what other programs set by a key of that name.
@@ -297,7 +299,7 @@ func (r *frontMatter) suggest(key string) string {
 // tracker.kind would be a guess.
 func (r *frontMatter) suggestTopLevel(word string) string {
 	var same, topLevel []string
-	for _, name := range slices.Concat(r.parents, r.names()) {
+	for _, name := range slices.Concat(r.parents, r.names) {
 		if strings.HasSuffix(name, "."+word) && !slices.Contains(same, name) {
 			same = append(same, name)
 		}
@@ -316,7 +318,7 @@ func (r *frontMatter) suggestTopLevel(word string) string {
 func (r *frontMatter) suggestIn(section, word string) string {
 	elsewhere := ""
 	var here []string
-	for _, name := range slices.Concat(r.parents, r.names()) {
+	for _, name := range slices.Concat(r.parents, r.names) {
 		rest, inSection := strings.CutPrefix(name, section)
 		if inSection {
 			here = append(here, rest)
@@ -329,8 +331,6 @@ func (r *frontMatter) suggestIn(section, word string) string {
 	}
 	return elsewhere
 }
-
-func (r *frontMatter) names() []string { return text.Map(r.keys, func(k Key) string { return k.Name }) }
 
 // mergeProvider copies the value of each key that is another name of a key, such as
 // tracker.provider.token, to the key itself, here tracker.api_key.
