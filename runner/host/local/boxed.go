@@ -172,7 +172,7 @@ func (b *boxed) Close() (host.Exit, error) {
 	return exit, nil
 }
 
-// fill adds to the sandbox of a command what its workspace and its PATH need, and what no agent
+// fill adds to the sandbox of a command what its workspace and its variables need, and what no agent
 // may see: the directories of symphony, and those in which other agents write.
 func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error) {
 	box := q.Box.Box
@@ -199,6 +199,7 @@ func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error
 	if err != nil {
 		return box, fmt.Errorf("find the programs of the agent: %w", err)
 	}
+	dirs = append(dirs, certificateFiles(q.Env)...)
 	hidden := slices.Concat(box.Private, box.Agents, []string{box.Workspace, box.Home, box.Temp, box.Cache})
 	for _, dir := range dirs {
 		isHidden := func(own string) bool { return own != "" && paths.Inside(own, paths.Real(dir)) }
@@ -259,6 +260,29 @@ func programFiles(programs []string, path string) []string {
 
 // gitSettings is the name of git's settings in a home.
 const gitSettings = ".gitconfig"
+
+// certificateVars name files with the certificates that programs trust. Behind the proxy of a
+// company, which looks into HTTPS, agents reach their model only with them.
+var certificateVars = []string{
+	"AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "GIT_SSL_CAINFO", "NIX_SSL_CERT_FILE",
+	"NODE_EXTRA_CA_CERTS", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE",
+}
+
+// certificateFiles returns the files with certificates that an environment names.
+func certificateFiles(env []string) []string {
+	var files []string
+	for _, name := range certificateVars {
+		file := host.Variable(env, name)
+		if !filepath.IsAbs(file) {
+			continue
+		}
+		info, err := os.Stat(file)
+		if err == nil && info.Mode().IsRegular() {
+			files = append(files, filepath.Clean(file))
+		}
+	}
+	return files
+}
 
 // putGitSettings writes what commits of an agent need of the operator's git into its home: who
 // the author is, and how files of Git LFS are stored. env is the environment of the agent,
