@@ -140,16 +140,23 @@ func (l *launcher) try(
 	return g, nil
 }
 
-// Collided reports whether an agent failed because another started at the same moment. They
-// can delete each other's helper program, codex-linux-sandbox, and up to codex 0.166 they
-// can't both create the database of a new codex home.
+// Collided reports whether an agent failed because another started at the same moment. Those of
+// codex can delete each other's helper program, codex-linux-sandbox, and up to codex 0.166 they
+// can't both create the database of a new codex home. Of several OpenCodes in a new home, one
+// creates its database, and the others end with "Unexpected error".
 func Collided(err error) bool {
 	if err == nil {
 		return false
 	}
 	code, message := codeOf(err)
-	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file") ||
-		strings.Contains(message, "failed to initialize sqlite state runtime")
+	switch agent.Code(code) {
+	case agent.CodeSandboxUnavailable:
+		return strings.Contains(message, "No such file")
+	case agent.CodePortExit:
+		return strings.Contains(message, "failed to initialize sqlite state runtime") ||
+			strings.HasSuffix(message, "Error: Unexpected error")
+	}
+	return false
 }
 
 // launch starts the agent's command in the workspace (specification 10.1). Only the worker
