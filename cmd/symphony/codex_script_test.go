@@ -40,11 +40,11 @@ type scriptModel interface{ Requests() []modeltest.Request }
 //	model context        prints what codex itself has added to the last request, such as AGENTS.md
 //	model outputs        prints the outputs of tools, as the model received them, each under a line "# output"
 //	model tools          prints the names of the tools that the last request offered
+//	model script FILE    what prompts without a script do from now on
 //	model others         prints what else the agents have asked for, if they are not codex
 //
 // That of codex also has:
 //
-//	model script FILE    what prompts without a script do from now on
 //	model tokens         prints the tokens of all responses, INPUT OUTPUT TOTAL, as the database shows them
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
 //	model login          logs the script's codex home in, with a token that has expired
@@ -88,6 +88,14 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case verb == "tools" && len(rest) == 0:
 		fmt.Fprintln(ts.Stdout(), strings.Join(last.Tools, "\n"))
+	case verb == "script" && len(rest) == 1:
+		script := "```agent\n" + ts.ReadFile(rest[0]) + "\n```"
+		switch m := m.(type) {
+		case *apitest.Server:
+			m.Script = script
+		case *modeltest.Server:
+			m.Script = script
+		}
 	case verb == "others" && len(rest) == 0:
 		fmt.Fprintln(ts.Stdout(), strings.Join(m.(*apitest.Server).Others(), "\n"))
 	default:
@@ -105,8 +113,6 @@ func codexModelCmd(ts *testscript.TestScript, m *modeltest.Server, args []string
 	case verb == "login" && len(rest) == 0:
 		ts.Check(modeltest.WriteLogin(ts.Getenv("CODEX_HOME")))
 		setVar(ts, "CODEX_REFRESH_TOKEN_URL_OVERRIDE", strings.TrimSuffix(m.URL, "/v1")+"/oauth/token")
-	case verb == "script" && len(rest) == 1:
-		m.Script = "```agent\n" + ts.ReadFile(rest[0]) + "\n```"
 	case verb == "tokens" && len(rest) == 0:
 		input, output := m.Tokens()
 		fmt.Fprintf(ts.Stdout(), "%d\t%d\t%d\n", input, output, input+output)

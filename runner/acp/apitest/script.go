@@ -49,7 +49,7 @@ func (s *Server) decide(r *modeltest.Request) (*reply, error) {
 	s.tries[place]++
 	try := s.tries[place]
 	s.mu.Unlock()
-	steps, err := codextest.Steps(r.Prompts, len(r.Prompts))
+	steps, err := codextest.Steps(append([]string{s.Script}, r.Prompts...), len(r.Prompts))
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,8 @@ type Server struct {
 	Certificate []byte
 	// Key is what requests need to have in one of the headers with keys.
 	Key string
+	// Script runs for prompts without a script. It is written like the part of a prompt.
+	Script string
 
 	proxy *httptest.Server
 	hosts *httptest.Server // that are behind the proxy

@@ -399,15 +399,20 @@ func (d *playground) lookBack(ctx context.Context) error {
 		text.Count(v.Totals.Total),
 	)
 	if !d.Remove {
+		remark := "Greet in German."
+		if d.Repository != "" {
+			remark = "Say it in fewer words."
+		}
 		fmt.Fprintf(
 			d.w.Stdout,
 			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-				"  git -C %s log -p HEAD..symphony/DEMO-3\n"+
-				"  %[2]s send-back DEMO-3 'Greet in German.' %[3]s\n",
+				"  git -C %[4]s log -p HEAD..symphony/DEMO-3\n"+
+				"  %[2]s send-back DEMO-3 %[5]s %[3]s\n",
 			text.Visible(d.repository()),
 			program(wiring.ProgramPath()),
 			d.flags(),
 			text.ShellQuote(d.repository()),
+			text.ShellQuote(remark),
 		)
 	}
 	fmt.Fprint(d.w.Stdout, d.begin(wiring.ProgramPath()))
