@@ -160,12 +160,12 @@ func (r trackerReader) agentRoots(issues string) []string {
 			return nil
 		}
 	}
+	if r.cfg.Agent.Sandbox == sandboxBwrap { // nothing that codex is allowed leads out of it
+		return roots
+	}
 	var policy struct {
 		Type          string   `json:"type"`
 		WritableRoots []string `json:"writableRoots"`
-	}
-	if r.cfg.Agent.Sandbox == sandboxBwrap { // nothing that codex is allowed leads out of it
-		return roots
 	}
 	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)

@@ -92,14 +92,16 @@ func (r *reader) engineArgs(f field) {
 	for i, arg := range r.cfg.Worker.EngineArgs {
 		name, long := strings.CutPrefix(arg, "--")
 		name, _, _ = strings.Cut(name, "=")
-		if !long || name == "" {
+		isShort := func(own string) bool { return strings.HasPrefix(own, name) } // sbatch completes names
+		switch {
+		case arg == "": // it was reported
+		case !long || name == "":
 			r.invalid(
 				r.item(f, i),
 				strconv.Quote(arg)+" is not a long option",
 				"write it as --name or --name=value",
 			)
-		} else if slices.ContainsFunc(ownArgs, func(own string) bool { return strings.HasPrefix(own, name) }) {
-			// sbatch completes names
+		case slices.ContainsFunc(ownArgs, isShort):
 			r.invalid(r.item(f, i), "--"+name+" would change the job that symphony submits", "remove it")
 		}
 	}
@@ -109,16 +111,19 @@ func (r *reader) engineArgs(f field) {
 func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
-		if IsEngine(name) {
+		_, err := sshname.Parse(name)
+		switch {
+		case name == "": // it was reported
+		case IsEngine(name):
 			r.invalid(
 				f,
 				strconv.Quote(name)+" is the name of an engine",
 				"give the machine another alias, or write user@"+name,
 			)
-		} else if _, err := sshname.Parse(name); err != nil {
+		case err != nil:
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an "+
 				"IPv6 address with a port in brackets")
-		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
+		case slices.Contains(r.cfg.Policy.Hosts[:i], name):
 			r.invalid(f, name+" is named twice", "keep one of them")
 		}
 	}
