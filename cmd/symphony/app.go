@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -446,15 +448,35 @@ func flagError(c *cli.Context, err error) error {
 	}
 	name, _, _ = strings.Cut(name, ":")
 	wanted := "another value"
+	meant := ""
 	switch flagOf(c.Command, name).(type) {
 	case *cli.DurationFlag:
 		wanted = "a duration such as 10s"
+		meant = meantDuration(strings.Trim(value, `"`))
 	case *cli.IntFlag, *cli.IntSliceFlag:
 		wanted = "a whole number"
 	case *cli.BoolFlag:
 		wanted = "true or false"
 	}
-	return exit.Usage("%s: %s needs %s, not %s", c.Command.Name, dashed(name), wanted, value)
+	return exit.Usage("%s: %s needs %s, not %s%s", c.Command.Name, dashed(name), wanted, value, meant)
+}
+
+// meantDuration is `, did you mean 168h?` for a duration that is written as other programs read
+// it: 7d, 5m30, or a number alone; empty for anything else.
+func meantDuration(value string) string {
+	days, isDays := strings.CutSuffix(value, "d")
+	n, err := strconv.Atoi(days)
+	meant := value + "s"
+	if isDays && err == nil {
+		meant = strconv.Itoa(24*n) + "h"
+	}
+	if _, err := time.ParseDuration(meant); err != nil {
+		return ""
+	}
+	if text.IsNumber(value) {
+		meant = value + "s, " + value + "m or " + value + "h"
+	}
+	return ", did you mean " + meant + "?"
 }
 
 // dashed is a flag as it is typed.
@@ -466,9 +488,10 @@ func dashed(name string) string {
 }
 
 func unknownFlag(c *cli.Command, name string) error {
-	var known []string
+	var known []string // without dashes
 	for _, f := range c.Flags {
-		long := f.Names()[0]
+		names := f.Names()
+		long := names[0]
 		if len(name) == 1 && name != "o" && len(long) > 1 && long[0] == strings.ToLower(name)[0] { // -a for --all
 			meant := long
 			if name == "A" && flagOf(c, allProjects) != nil { // of kubectl and docker, for everything
@@ -476,42 +499,89 @@ func unknownFlag(c *cli.Command, name string) error {
 			}
 			return exit.Usage("%s: unknown flag -%s, did you mean --%s?", c.Name, name, meant)
 		}
-		if len(long) > 1 {
-			known = append(known, long)
-		}
+		known = append(known, long)
 	}
-	filters := func(f cli.Flag) bool { return slices.Contains(f.Names(), "filter") }
+	instead := cmp.Or(otherFlags[c.Name+" "+name], otherFlags["* "+name])
+	isFilter := slices.Contains(view.FilterKeys, name) || name == "state" || name == "assignee"
 	switch {
-	case name == "project" && c.Name == "schedule":
-		const message = "schedule: --project all is for other commands: symphony projects lists the schedule of each"
-		return exit.Usage(message)
-	case name == "all" && slices.ContainsFunc(c.Flags, filters):
+	case name == "all" && flagOf(c, "filter") != nil:
 		const message = "%s: there is no --all: --filter chooses the issues, such as --filter status=held"
 		return exit.Usage(message, c.Name)
-	case name == "once" && c.Name == "tick":
-		return exit.Usage("tick: unknown flag --once: without --loop a tick is one pass, and ends")
-	case c.Name == "schedule" && slices.Contains([]string{"every", "interval"}, name):
-		const message = "schedule: unknown flag --%s: polling.interval_ms in WORKFLOW.md is the time between " +
-			"passes of a timer; --cron runs one every minute"
-		return exit.Usage(message, name)
+	case instead != "":
+		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), instead)
 	case name == "project":
 		const message = "%s: --project all is for commands about several projects; -w FILE names one"
 		return exit.Usage(message, c.Name)
+	case isFilter && flagOf(c, "filter") != nil:
+		const message = "%s: unknown flag --%s: --filter chooses issues by their %s"
+		return exit.Usage(message, c.Name, name, strings.Join(view.FilterKeys, ", ")+", such as --filter status=held")
 	}
-	return exit.Usage("%s: unknown flag %s%s", c.Name, dashed(name),
-		didYouMean(name, flagSynonyms, known, "--%s"))
+	meant := flagSynonyms[name]
+	near := text.Nearest(name, text.Filter(known, func(flag string) bool { return len(flag) > 1 }))
+	switch {
+	case slices.Contains(known, meant):
+		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, dashed(name), dashed(meant))
+	case len(near) > 0:
+		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, dashed(name), dashed(near[0]))
+	}
+	isOwn := func(flag string) bool { return !slices.Contains(usualFlags, flag) }
+	own := text.Map(text.Filter(known, isOwn), dashed)
+	if len(own) == 0 {
+		return exit.Usage("%s: unknown flag %s", c.Name, dashed(name))
+	}
+	return exit.Usage("%s: unknown flag %s; there are %s", c.Name, dashed(name), strings.Join(own, ", "))
 }
+
+// usualFlags are flags of most commands, which no one looks for in a list.
+var usualFlags = []string{"workflow", "state-dir", "json", "jq", "help", allProjects}
 
 // flagSynonyms map other tools' names of flags to ours.
 var flagSynonyms = map[string]string{
+	"address":  "listen",
+	"bind":     "listen",
 	"format":   "json",
+	"host":     "listen",
+	"kind":     "tracker",
 	"lines":    "tail",
+	"n":        "dry-run",
 	"o":        "json",
 	"output":   "json",
+	"quiet":    "q",
 	"template": "jq",
 	"v":        "all",
 	"verbose":  "all",
 }
+
+// otherFlags tells how a command does what users expect of a flag that it does not have, by the
+// names of both. A * stands for all commands.
+var otherFlags = map[string]string{
+	"* background": stays,
+	"* d":          stays,
+	"* detach":     stays,
+	"* force":      "leave it out",
+	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
+	"issues close": "close the issue in the tracker",
+	"issues title": "symphony issues new TITLE takes the title without a flag",
+	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",
+	"logs json":    "--raw prints the events as JSON, one a line",
+	"pause all":    "--project all is for every project of your account",
+	"prune all":    "without ISSUE it is about all finished issues",
+	"resume all":   "--project all is for every project of your account",
+	"report label": "--by label sums it up by labels",
+	"run agent":    "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
+	"run follow":   "it follows the run without a flag",
+	"run wait":     "it waits without a flag",
+	"schedule every": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
+		"one every minute",
+	"schedule interval": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
+		"one every minute",
+	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
+	"stop force":       "leave it out: a run that does not end soon is killed",
+	"tick issue":       "symphony run ISSUE is about one issue",
+	"tick once":        "without --loop a tick is one pass, and ends",
+}
+
+const stays = "Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them"
 
 //go:embed help
 var helpFiles embed.FS

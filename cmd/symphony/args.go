@@ -270,6 +270,8 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	case isProse(names):
 		return nil, "", unquoted(c, names, workflow)
+	case fieldMeant(c, workflow) != "":
+		return nil, "", exit.Usage("%s: unexpected argument %q: %s", c.Command.Name, workflow, fieldMeant(c, workflow))
 	case len(names) == 0:
 		return nil, "", exit.Usage(
 			"%s: unexpected argument %q: only a workflow file may be given",
@@ -285,6 +287,16 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// fieldMeant names the fields of --json for an argument that may be meant as a field of it; empty if
+// none is meant.
+func fieldMeant(c *cli.Context, arg string) string {
+	v := jsonValueOf(c.Command)
+	if v == nil || !v.set || len(v.fields) > 0 || strings.Trim(arg, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return ""
+	}
+	return "if it is meant as a field of --json, there are " + strings.Join(v.documents[0].fields(), ", ")
 }
 
 // aboutIssue maps commands about a project to the command that does the same for an issue.

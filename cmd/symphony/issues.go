@@ -61,6 +61,8 @@ func issuesCommand(w *term.Env) *cli.Command {
 			switch {
 			case verb == "new":
 				return issuesNew(c, w)
+			case issueShaped(verb) || text.IsNumber(verb):
+				return exit.Usage("issues: unknown subcommand %q, did you mean %q?", verb, "show "+verb)
 			case isWord(w, verb):
 				return exit.Usage(
 					"issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one",
@@ -68,7 +70,9 @@ func issuesCommand(w *term.Env) *cli.Command {
 				)
 			}
 			if c.IsSet("body") || c.IsSet("body-file") || c.IsSet("label") {
-				return exit.Usage("issues: --body, --body-file and --label work only with issues new")
+				const message = "issues: --body, --body-file and --label work only with issues new; " +
+					"symphony ps --all --filter label=NAME lists issues by their labels"
+				return exit.Usage(message)
 			}
 			return onProject(
 				w,

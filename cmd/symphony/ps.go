@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -80,13 +83,16 @@ func psCommand(w *term.Env) *cli.Command {
 			}
 			all, err := read()
 			if err != nil {
-				return err
+				return withJSONFields(c, err)
 			}
 			if err := out.Selection.CheckProjects(all); err != nil {
 				return err
 			}
 			if err := render.Overviews(c.Context, w, all, out); err != nil {
 				return err
+			}
+			if c.IsSet("filter") && w.Piped() && !w.JSON {
+				noteNoMatch(c, w, out.Selection, all)
 			}
 			selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit")
 			if w.JSON || c.Bool("q") || selected {
@@ -97,6 +103,31 @@ func psCommand(w *term.Env) *cli.Command {
 			return err
 		},
 	}
+}
+
+// noteNoMatch says that a filter keeps no issue. On a terminal the page does.
+func noteNoMatch(c *cli.Context, w *term.Env, selection view.Selection, all []view.Overview) {
+	_, rows, _ := selection.Select(all)
+	if len(rows) > 0 {
+		return
+	}
+	line := "no issue matches the filter"
+	if !c.Bool("all") {
+		line += "; --all also looks at issues that were not started, and at ended runs"
+	}
+	fmt.Fprintln(w.Stderr, "symphony: "+line)
+}
+
+// withJSONFields adds the fields of --json to the error of an unknown issue, which may be meant as one.
+func withJSONFields(c *cli.Context, err error) error {
+	known, is := errors.AsType[*reconcile.Error](err)
+	fields := fieldMeant(c, c.Args().First())
+	if !is || known.Code != "issue_not_found" || fields == "" {
+		return err
+	}
+	own := *known
+	own.Hint += "; " + fields
+	return &own
 }
 
 // showAgent prints the row of an agent if the only argument is its id.

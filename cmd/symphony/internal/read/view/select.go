@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,8 +36,8 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		key, value, found := strings.Cut(filter, "=")
 		switch {
 		case !found || value == "":
-			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q",
-				strings.Join(FilterKeys, ", "), filter)
+			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q%s",
+				strings.Join(FilterKeys, ", "), filter, meantFilter(filter))
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
@@ -49,6 +50,19 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		return s, unknownWord("--sort has no key %q%s (keys: %s)", s.sort, SortKeys)
 	}
 	return s, nil
+}
+
+// meantFilter is `, did you mean "status=held"?` for status:held, or for a status alone; empty for
+// anything else.
+func meantFilter(filter string) string {
+	key, value, hasColon := strings.Cut(filter, ":")
+	switch {
+	case hasColon && slices.Contains(FilterKeys, key):
+		return fmt.Sprintf(", did you mean %q?", key+"="+value)
+	case slices.Contains(Statuses, Status(filter)):
+		return fmt.Sprintf(", did you mean %q?", "status="+filter)
+	}
+	return ""
 }
 
 // statusSynonyms map words for a status to ours.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,13 @@ func NewEnv() (*Env, error) {
 func checkDirectories(w *Env) error {
 	for _, name := range []string{"HOME", "TMPDIR"} {
 		value := w.Getenv(name)
+		if name == "HOME" && value == "" && slices.Contains(w.Environ, "HOME=") {
+			return reconcile.NewError(
+				"environment_invalid",
+				"HOME is set, but empty: git and agents would not find their settings",
+				"unset it, or write it out: HOME="+text.ShellQuote(cmp.Or(w.AccountHome, "/home/you")),
+			)
+		}
 		if value == "" || filepath.IsAbs(value) {
 			continue
 		}
