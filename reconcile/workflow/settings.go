@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -278,6 +279,12 @@ func (r *reader) root(f field) {
 		return
 	}
 	*root = r.path(f, f.node.Value)
+	_, err := paths.Find(*root)
+	if errors.Is(err, paths.ErrProc) {
+		r.invalid(f, *root+" is in /proc, where nothing can be stored", "name a directory on a disk, such as ~/symphony")
+		*root = ""
+		return
+	}
 	if *root == filepath.Dir(r.src.Path) {
 		r.invalid(
 			f,

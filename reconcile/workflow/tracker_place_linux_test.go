@@ -65,3 +65,15 @@ func TestTrackerWithoutDescriptors(t *testing.T) {
 		test.Equal(t, fault.Message, fault.Code, reconcile.CodeResourceLimit)
 	}
 }
+
+// A root in /proc is the fault of workspace.root, and of no key that is compared with it.
+func TestRootInProc(t *testing.T) {
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	text := "---\ntracker: {kind: file, provider: {path: issues}}\nworkspace: {root: /proc/x}\n---\nGo.\n"
+	src := test.Must(NewSource("WORKFLOW.md", filepath.Join(dir, "WORKFLOW.md"), []byte(text)))
+	_, err := Parse(src, testEnv())
+	faults := Faults(err)
+	test.Equal(t, "the number of faults", len(faults), 1)
+	test.Equal(t, "the fault", faults[0].Message,
+		"WORKFLOW.md:3: workspace.root: /proc/x is in /proc, where nothing can be stored")
+}
