@@ -172,6 +172,11 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"commit", answer.Commit,
 		"kept", answer.Kept,
 	)
+	if answer.InTheWay != "" {
+		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which symphony has not made: "+
+			"the work will not be delivered until you rename or delete that branch", q.Branch, answer.InTheWay)
+		w.events.note("branch_in_the_way", message, nil)
+	}
 	return nil
 }
 

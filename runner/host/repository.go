@@ -98,6 +98,9 @@ type CloneAnswer struct {
 	// Pushed is the commit of Branch on the remote, if others have pushed it on top of
 	// Delivered; empty if not. Then Branch and Delivered are as in the request.
 	Pushed, Branch, Delivered string
+	// InTheWay is the commit of the branch on the remote, if someone else has made the branch
+	// before the first delivery, which will fail; empty if not.
+	InTheWay string
 }
 
 // KeepRequest names the issue whose commits Run.Keep keeps.

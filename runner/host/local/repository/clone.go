@@ -82,6 +82,10 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 		return err
 	}
 	answer.Commit = answer.BaseCommit
+	if delivered == "" && m.remote.Pushes {
+		answer.InTheWay, err = m.madeByOthers(ctx, branch)
+		return err
+	}
 	at, err := m.continued(ctx, branch, answer.BaseCommit, delivered)
 	if err != nil || at == "" {
 		return err
@@ -95,6 +99,20 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 	answer.Branch = branch
 	answer.Delivered = delivered
 	return nil
+}
+
+// madeByOthers returns the commit of a branch that exists on the remote before symphony has pushed
+// to it; empty if there is none.
+func (m writer) madeByOthers(ctx context.Context, branch string) (string, error) {
+	at, err := m.commitOf(ctx, branch)
+	if err != nil || at == "" {
+		return "", err
+	}
+	isOurs, err := m.attempted(ctx, branch, at)
+	if err != nil || isOurs {
+		return "", err
+	}
+	return at, nil
 }
 
 // checkBranch returns an error for a branch that work is never pushed to.

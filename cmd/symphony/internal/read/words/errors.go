@@ -156,8 +156,9 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git " +
-			"fetch` in the workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
+		"if symphony has not made the branch, rename or delete it in the repository, as by `git push " +
+			"REPOSITORY --delete BRANCH`; if others have pushed to symphony's branch, merge it in the workspace " +
+			"after a `git fetch` (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
 	},
 	{
 		"verify_unusable",
