@@ -159,6 +159,11 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
+		if len(projects) == 1 && command.Name() == reconcile.VerbHold {
+			if err := refuseReason(c, projects[0].Project, issues); err != nil {
+				return err
+			}
+		}
 		var own [][]string
 		if len(issues) > 0 {
 			own, err = inProjects(c, w, projects, issues)
@@ -172,6 +177,22 @@ func onIssues[C operate.Command](
 		}
 		return onSeveral(c, w, projects, own, command)
 	}
+}
+
+// refuseReason refuses words behind the issue to hold that are no issues, such as a reason.
+func refuseReason(c *cli.Context, p *wiring.Project, issues []string) error {
+	for i, word := range issues[min(len(issues), 1):] {
+		if issueShaped(word) || text.IsNumber(word) {
+			continue
+		}
+		isIssue, err := isTracked(c.Context, p, word)
+		if err != nil || isIssue {
+			return nil //nolint:nilerr // the command reports the error
+		}
+		return exit.Usage("hold: %q is no issue, and a hold has no reason: symphony hold %s, and tell why in a "+
+			"comment on the issue", strings.Join(issues[i+1:], " "), strings.Join(issues[:i+1], " "))
+	}
+	return nil
 }
 
 // inProjects distributes issues, or requests, over the projects that have them. With several
