@@ -159,7 +159,7 @@ func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) err
 	return nil
 }
 
-// pullsAtOnce is how many issues readPulls asks for at a time: as many as a request to GitHub
+// pullsAtOnce is how many issues readPulls asks for at a time: as many as a request to a tracker
 // reads.
 const pullsAtOnce = 50
 

@@ -235,8 +235,8 @@ func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 		return "", time.Time{}
 	}
 	for _, required := range w.Required.Names {
-		// A job of GitHub Actions is required by its name alone, without the name of its
-		// workflow.
+		// A job of the forge's own may be required by its name alone, without the name of
+		// its workflow.
 		reports := func(c Check) bool { return c.Name == required || strings.HasSuffix(c.Name, " / "+required) }
 		if !slices.ContainsFunc(w.Pull.Checks.List, reports) {
 			return required, since

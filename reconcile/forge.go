@@ -19,8 +19,8 @@ type Forge struct {
 	// whether the address is in this repository. After the repository was renamed, an address
 	// under its old name is not here, although the pull request is: compare Pull.ID.
 	Number func(address string) (number int, here bool)
-	// Read reads pull requests by their numbers, with a request for each 50. The answer omits
-	// pull requests that do not exist. Without numbers no request is made.
+	// Read reads pull requests by their numbers, with as few requests as the forge allows. The
+	// answer omits pull requests that do not exist. Without numbers no request is made.
 	Read func(ctx context.Context, numbers []int) (map[int]Pull, error)
 	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. The checks
 	// of Pull.Base tell whether a failure is the pull request's own. The error wraps ErrGone
@@ -105,19 +105,18 @@ type Checks struct {
 	List  []Check `json:"list,omitempty"`
 	// there are more checks, of which only State is known: not only successful ones
 	Cut bool `json:"cut,omitempty"`
-	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of
-	// Actions and apps in private repositories.
+	// Hidden: the token may not see some
 	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Check is a check of a commit, or the status that another program reported for it.
 type Check struct {
-	// for a job of GitHub Actions, after the workflow's name: CI / test
+	// for a job of the forge's own, after the name of its workflow: CI / test
 	Name  string `json:"name"`
 	State string `json:"state"`         // CheckFailure or another
 	URL   string `json:"url,omitempty"` // an address that any program may have set
-	Job   int64  `json:"job,omitempty"` // of GitHub Actions, for ReadLog; 0 for other checks
-	Run   int64  `json:"run,omitempty"` // of GitHub Actions, for Rerun; 0 for other checks
+	Job   int64  `json:"job,omitempty"` // one of the forge's own, for ReadLog; 0 for other checks
+	Run   int64  `json:"run,omitempty"` // to which that job belongs, for Rerun; 0 for other checks
 }
 
 // The states of a check.

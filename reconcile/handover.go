@@ -152,7 +152,7 @@ func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Block
 func (h *Handover) Marker() string { return CommentMarker + "handover " + h.RunID + " -->" }
 
 // AnsweredAfter is the time after which a comment may answer the agent, by the tracker's clock:
-// a millisecond before its own comment, because trackers round times, GitHub to seconds. It is
+// a millisecond before its own comment, because trackers round times, some to seconds. It is
 // zero if the agent made no comment.
 func (h *Handover) AnsweredAfter() time.Time {
 	if h == nil || h.CommentAt.IsZero() {

@@ -37,8 +37,8 @@ func (p *pullRequest) openForge(ctx context.Context) (*reconcile.Forge, error) {
 	return p.open(ctx, env)
 }
 
-// maxTitle is the length of the longest title of a pull request in characters; GitHub's limit
-// is 256.
+// maxTitle is the length of the longest title of a pull request in characters; forges allow at
+// least 255.
 const maxTitle = 200
 
 func pullRequestTitle(issue reconcile.Issue) string {

@@ -244,7 +244,7 @@ type Environment struct {
 	KeyOptional bool
 	// the path of the environment file, for hints; this package does not read it
 	EnvFile string
-	// GhToken returns gh's token for an API of GitHub, empty if there is none. Nil: gh is not
+	// GhToken returns gh's token for an API, empty if there is none. Nil: gh is not
 	// asked.
 	GhToken func(api string) string
 }

@@ -277,23 +277,34 @@ func workspaceKeys(c *Config) []Key {
 			DeliverBranch,
 			&c.Repository.Deliver,
 			"what happens to the commits of a run: branch pushes them to the issue's branch, "+
-				"pull-request also opens a pull request on GitHub, "+
+				"pull-request also opens a pull request on the forge, "+
 				"none leaves them in the workspace",
 		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
+		key(
+			"repository.forge",
+			"",
+			"",
+			&c.Repository.Forge,
+			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
+				"repository.url, and github for hosts that are not known; gitea and gitlab are refused until symphony "+
+				"can open pull requests there",
+		).oneOf(forgeNames()...),
 		key(
 			"repository.token",
 			"$NAME",
 			"",
 			&c.Repository.Token,
-			"variable with the token that opens pull requests if gh is not logged in, such as $GITHUB_TOKEN",
+			"variable with the token that opens pull requests, such as $GITHUB_TOKEN; on GitHub it is used "+
+				"if gh is not logged in",
 		).then((*reader).repositoryToken),
 		key(
 			"repository.api",
 			typeURL,
 			"",
 			&c.Repository.API,
-			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url",
+			"address of the forge's API; default: by the host of repository.url, such as https://api.github.com, or "+
+				"https://HOST/api/v3 for GitHub Enterprise",
 		).then((*reader).repositoryAPI),
 		key(
 			"repository.git_name",

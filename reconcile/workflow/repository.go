@@ -20,7 +20,8 @@ type Repository struct {
 	Base          string // empty for the remote's default branch
 	Branch        string // the template of the name of an issue's branch, as written
 	Deliver       string // DeliverBranch, DeliverPullRequest or DeliverNone
-	API           string // of GitHub, with DeliverPullRequest; also if the file does not name it
+	Forge         string // the name of the ForgeKind; empty if the file does not name it
+	API           string // of the forge, with DeliverPullRequest; also if the file does not name it
 	OwnerName     string // of the repository there: owner/name
 	Token         Secret // for that API; empty if only gh may open pull requests
 	TokenVar      string // the variable that contains it
@@ -155,7 +156,7 @@ func (r *reader) sign(field) {
 	}
 }
 
-// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of
+// tokenLength tells a token from a user name: forges accept a token as the user of
 // an address.
 const tokenLength = 20
 
@@ -224,7 +225,7 @@ func (r *reader) repositoryAPI(f field) {
 		secret = "repository.token"
 	}
 	if f.node != nil {
-		r.api(f, r.cfg.Repository.API, "leave it out for GitHub's own", "repository.token", secret)
+		r.api(f, r.cfg.Repository.API, "leave it out for the API at the host of repository.url", "repository.token", secret)
 	}
 }
 
@@ -235,6 +236,7 @@ func (r *reader) repositoryToken(f field) {
 	written := repository.Token.Reveal()
 	repository.Token = ""
 	name, isVar := reference(written)
+	usual := repository.usualTokenVar()
 	switch {
 	case written == "":
 		return
@@ -242,7 +244,7 @@ func (r *reader) repositoryToken(f field) {
 		r.invalid(
 			f,
 			"must be $NAME, a variable that contains the token",
-			"write $GITHUB_TOKEN; "+r.setHint("GITHUB_TOKEN", "it"),
+			"write $"+usual+"; "+r.setHint(usual, "it"),
 		)
 		return
 	}
@@ -255,7 +257,7 @@ func (r *reader) repositoryToken(f field) {
 		r.invalid(
 			f,
 			"the token contains blanks or control characters",
-			"copy it again from GitHub's settings",
+			"copy it again from "+repository.ForgeKind().Title+"'s settings",
 		)
 	case repository.Token == "" && !r.env.KeyOptional:
 		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
@@ -267,15 +269,21 @@ func (r *reader) repositoryToken(f field) {
 func (r *reader) completeRepository() {
 	repository := &r.cfg.Repository
 	tracker := r.cfg.Tracker
-	api, name := OnGitHub(repository.URL)
+	kind := repository.ForgeKind()
+	api, name := kind.At(repository.URL)
 	bare := func(address string) string { return strings.ToLower(strings.TrimRight(address, "/")) }
-	if r.tracker.ofGitHub && repository.TokenVar == "" &&
+	if r.tracker.forge == kind.Name && repository.TokenVar == "" &&
 		bare(cmp.Or(repository.API, api)) == bare(tracker.Endpoint) {
 		repository.Token = tracker.APIKey
 		repository.TokenVar = r.cfg.KeyVar
 	}
 	if !repository.OpensPullRequests() {
 		r.warnKey("repository.api", "no effect without repository.deliver: pull-request")
+		r.warnKey("repository.forge", "no effect without repository.deliver: pull-request")
+		return
+	}
+	if kind.api == nil {
+		r.refuseForge(kind)
 		return
 	}
 	f := r.field("repository.deliver")
@@ -284,8 +292,8 @@ func (r *reader) completeRepository() {
 	case api == "":
 		r.invalid(
 			f,
-			"the repository is not on GitHub",
-			"write deliver: branch, or the address of GitHub's API in repository.api",
+			"repository.url is not an address on "+kind.Title,
+			"write deliver: branch, or the address of the API in repository.api",
 		)
 	default:
 		repository.API = api
@@ -300,21 +308,13 @@ func (r *reader) completeRepository() {
 	}
 }
 
-// OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address
-// of git, and the repository's name, owner/name. Each is empty if the address lacks this part.
-func OnGitHub(address string) (api, name string) {
-	host, path := splitAddress(address)
-	switch {
-	case host == "":
-	case host == "github.com" || strings.HasSuffix(host, ".ghe.com"):
-		api = "https://api." + host
-	default:
-		api = "https://" + host + "/api/v3"
+// refuseForge refuses a kind of forge on which symphony can't open pull requests yet.
+func (r *reader) refuseForge(kind ForgeKind) {
+	f := r.field("repository.forge")
+	if r.cfg.Repository.Forge == "" {
+		f = r.field("repository.deliver")
 	}
-	if m := ownerName().FindStringSubmatch(path); m != nil {
-		name = m[1]
-	}
-	return api, name
+	r.invalid(f, "symphony can't open pull requests on "+kind.Title+" yet", "write deliver: branch")
 }
 
 var ownerName = text.Pattern(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
@@ -336,8 +336,8 @@ func splitAddress(address string) (host, path string) {
 		host = host[strings.LastIndexByte(host, '@')+1:]
 	}
 	host = strings.ToLower(host)
-	if host == "ssh.github.com" {
-		host = "github.com"
+	for _, kind := range forges {
+		host = cmp.Or(kind.gitHosts[host], host)
 	}
 	return host, path
 }

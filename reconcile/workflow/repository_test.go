@@ -6,7 +6,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-func TestOnGitHub(t *testing.T) {
+func TestGitHubAt(t *testing.T) {
 	for address, want := range map[string][2]string{
 		"git@github.com:acme/shop.git":                    {"https://api.github.com", "acme/shop"},
 		"https://GitHub.com/acme/shop":                    {"https://api.github.com", "acme/shop"},
@@ -19,7 +19,7 @@ func TestOnGitHub(t *testing.T) {
 		"/srv/git/shop.git":                               {"", "git/shop"},
 		"":                                                {"", ""},
 	} {
-		api, name := OnGitHub(address)
+		api, name := GitHubForge.At(address)
 		test.Equal(t, address+": API and name", []any{api, name}, []any{want[0], want[1]})
 	}
 }

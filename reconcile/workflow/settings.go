@@ -87,7 +87,7 @@ func (r trackerReader) usualKeyVar() string {
 }
 
 // findKey returns the key as it is written, or the value of the variable that is written. If a
-// variable of GitHub is not set, gh may know the key.
+// variable of a forge is not set, gh may know the key.
 func (r trackerReader) findKey(written string) trackerKey {
 	key := trackerKey{written: written}
 	name, isVar := reference(written)
@@ -99,7 +99,7 @@ func (r trackerReader) findKey(written string) trackerKey {
 	}
 	key.variable = name
 	key.value = r.variable(name, r.usualKeyVar())
-	asksGh := r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil
+	asksGh := r.tracker.gh() && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil
 	if key.value == "" && asksGh {
 		key.value = r.env.GhToken(r.cfg.Tracker.Endpoint)
 		key.fromGh = key.value != ""
@@ -134,7 +134,7 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 	case key.variable == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
 			"write api_key: $"+usual+" and set that variable, or put it into the environment file")
-	case f.node == nil && r.tracker.ofGitHub:
+	case f.node == nil && r.tracker.gh():
 		missing("missing", r.setHint(usual, usual)+"; where you run symphony yourself, gh auth login is enough")
 	case key.variable != "" && f.node != nil:
 		missing("the environment variable "+key.variable+" is not set, or empty", r.setHint(key.variable, "it"))

@@ -60,8 +60,9 @@ type tracker struct {
 	keyVars  []string // the variables that contain the key if the file names none
 	needsKey bool
 	// issues belong to projects with descriptions: prompts have issue.project_description
-	describes   bool
-	ofGitHub    bool   // the key is GitHub's: gh may have it, and it opens pull requests
+	describes bool
+	// the kind of forge whose key the key is: it opens pull requests there, too
+	forge       string
 	assigneeVar string // contains the assignee if the file names none; empty for none
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
@@ -76,10 +77,15 @@ type tracker struct {
 var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, commandTracker}
 
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
-// variable first; nil for a tracker without a key. With ofGitHub, gh may know the key.
-func KeyVars(kind string) (names []string, ofGitHub bool) {
+// variable first; nil for a tracker without a key. With gh, the program gh may know the key.
+func KeyVars(kind string) (names []string, gh bool) {
 	found := text.First(trackers, func(t tracker) bool { return t.name == kind })
-	return found.keyVars, found.ofGitHub
+	return found.keyVars, found.gh()
+}
+
+// gh reports whether the program gh may know the key.
+func (t tracker) gh() bool {
+	return text.First(forges, func(k ForgeKind) bool { return k.Name == t.forge }).Gh
 }
 
 // UsualStates returns the states in a project of a kind of tracker, if nobody changed them:

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -232,18 +230,6 @@ type WorkspaceDelivery struct {
 type WorkspaceDelivered struct {
 	DeliverAnswer
 	Address string
-}
-
-// GhHost returns the host of GitHub's API as gh names it.
-func GhHost(api string) string {
-	u, err := url.Parse(api)
-	switch {
-	case err != nil:
-		return ""
-	case strings.Trim(u.Path, "/") == "": // of Enterprise it is https://HOST/api/v3
-		return strings.TrimPrefix(u.Host, "api.")
-	}
-	return u.Host
 }
 
 // Origin is the address of a repository, and a commit that it contained.

@@ -2,17 +2,24 @@ package wiring
 
 import (
 	"context"
+	"errors"
 
 	"github.com/symphony-cron/symphony/forge/github"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
+// forgeAdapters builds the adapter to each kind of forge, by the name of its row in package
+// workflow.
+var forgeAdapters = map[string]func(github.Options) (*reconcile.Forge, error){
+	workflow.GitHubForge.Name: github.Adapter,
+}
+
 // NewForge returns a function that builds the adapter to the pull requests of a configuration;
-// nil if the configuration wants none. It uses the token of gh, if gh is logged in in the
-// given environment, otherwise the token of the workflow. The memory may be nil.
+// nil if the configuration wants none. It uses the token of gh, if people log in to the forge
+// with gh and are logged in in the given environment, otherwise the token of the workflow. The
+// memory may be nil.
 func NewForge(
 	p *Project,
 	cfg *workflow.Config,
@@ -22,29 +29,52 @@ func NewForge(
 	if !r.OpensPullRequests() {
 		return nil
 	}
-	login := "run gh auth login --hostname " + host.GhHost(r.API)
 	return func(ctx context.Context, env []string) (*reconcile.Forge, error) {
-		o := github.Options{
-			Options:    transport.Options{Endpoint: r.API, Now: p.Env.Now},
-			Repository: r.OwnerName,
-			By:         "gh",
-			Renew:      login,
-			Memory:     memory,
-		}
-		token, err := askGh(ctx, r.API, env)
-		o.Key = token
+		login, err := findForgeLogin(ctx, r, env)
 		if err != nil {
-			o.Key = r.Token.Reveal()
-			o.By = "$" + r.TokenVar
-			o.Renew = "put a valid token into $" + r.TokenVar
+			return nil, err
 		}
-		if o.Key == "" {
-			return nil, reconcile.NewError(
-				"forge_login",
-				err.Error()+", and WORKFLOW.md has no repository.token",
-				login+", or set repository.token",
-			)
-		}
-		return github.Adapter(o)
+		return forgeAdapters[r.ForgeKind().Name](github.Options{
+			Options:    transport.Options{Endpoint: r.API, Key: login.token, Now: p.Env.Now},
+			Repository: r.OwnerName,
+			By:         login.by,
+			Renew:      login.renew,
+			Memory:     memory,
+		})
 	}
+}
+
+// forgeLogin is a token for a forge.
+type forgeLogin struct {
+	token string
+	by    string // where it comes from: gh, or $ and the name of a variable
+	renew string // what to do if the forge does not accept it
+}
+
+// findForgeLogin returns the token of gh, or else of the workflow.
+func findForgeLogin(ctx context.Context, r workflow.Repository, env []string) (forgeLogin, error) {
+	const set = "set repository.token"
+	missing := errors.New(r.ForgeKind().Title + " needs a token")
+	hint := set
+	if r.ForgeKind().Gh {
+		login := "run gh auth login --hostname " + workflow.GhHost(r.API)
+		token, err := askGh(ctx, r.API, env)
+		if err == nil {
+			return forgeLogin{token: token, by: "gh", renew: login}, nil
+		}
+		missing = err
+		hint = login + ", or " + set
+	}
+	if r.Token == "" {
+		return forgeLogin{}, reconcile.NewError(
+			"forge_login",
+			missing.Error()+", and WORKFLOW.md has no repository.token",
+			hint,
+		)
+	}
+	return forgeLogin{
+		token: r.Token.Reveal(),
+		by:    "$" + r.TokenVar,
+		renew: "put a valid token into $" + r.TokenVar,
+	}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -19,7 +20,7 @@ import (
 // ghBound is how long gh may take to print its token, for which it needs no network.
 const ghBound = 10 * time.Second
 
-// GhToken returns gh's token for an API of GitHub; empty if gh is not on the PATH, or not
+// GhToken returns gh's token for an API; empty if gh is not on the PATH, or not
 // logged in. A project asks gh once.
 func (p *Project) GhToken(api string) string {
 	if p.gh == nil {
@@ -45,7 +46,7 @@ func (p *Project) GhToken(api string) string {
 // otherwise its stored token. The error is why there is none.
 func askGh(ctx context.Context, api string, env []string) (string, error) {
 	program := proc.LookPath("gh", env)
-	name := host.GhHost(api)
+	name := workflow.GhHost(api)
 	if program == "" {
 		return "", errors.New("gh is not installed")
 	}

@@ -380,7 +380,7 @@ func readDelivered(file string) (d Delivered, err error) {
 func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
 	config := one.Settings.runnerConfig(a.p)
 	env := a.p.Environ()
-	// the operator's credential helper may use a token of GitHub
+	// the operator's credential helper may use a token of the forge
 	config.Secrets = []string{workflow.APIKeyVar}
 	q := host.LoginRequest{Env: config.HookEnv(env), Timeout: loginPatience}
 	login, err := wiring.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)

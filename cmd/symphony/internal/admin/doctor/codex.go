@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -329,15 +330,21 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	return ok("agents cannot read %s", hidden)
 }
 
-// checkTokens warns about GitHub tokens that hooks get and agents do not.
+// checkTokens warns about tokens of forges that hooks get and agents do not.
 func checkTokens(_ context.Context, e *environment) (list []finding) {
-	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
+	vars := workflow.ForgeTokenVars()
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		kind := vars[name]
 		value, _ := e.p.Lookup(name)
 		withheld := slices.Contains(e.config.SecretVars, name)
 		passed := slices.Contains(e.config.Chosen.PassEnv, name)
+		use := "it or push to " + kind.Title
+		if kind.Gh {
+			use = "gh or push to " + kind.Title
+		}
 		if value != "" && !withheld && !passed {
 			list = append(list, warn(name+" is set, but only hooks get it, not agents",
-				"add it to agent.pass_env if agents use gh or push to GitHub")...)
+				"add it to agent.pass_env if agents use "+use)...)
 		}
 	}
 	return list

@@ -307,7 +307,7 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 	return "correct repository.url or repository.base, or see what is wrong with " + look
 }
 
-// ghBound is enough for gh, which asks GitHub whether its login is valid.
+// ghBound is enough for gh, which asks the forge whether its login is valid.
 const ghBound = 5 * time.Second
 
 // mentionsGh matches a workflow in which gh is a word.
@@ -316,7 +316,7 @@ var mentionsGh = text.Pattern(`\bgh\b`)
 // checkGh finds gh, and whether it is logged in, if the workflow mentions it.
 func checkGh(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
-	needed := repository.OpensPullRequests() && repository.Token == ""
+	needed := repository.OpensPullRequests() && repository.ForgeKind().Gh && repository.Token == ""
 	if !needed && !mentionsGh().Match(e.config.Redacted) {
 		return nil
 	}
@@ -326,12 +326,12 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	}
 	status := "gh auth status"
 	login := "gh auth login"
-	of := "GitHub"
+	where := ""
 	if name := ghHost(e.config); name != "" {
 		ofHost := " --hostname " + text.ShellQuote(name)
 		status += ofHost
 		login += ofHost
-		of = name
+		where = " to " + name
 	}
 	ctx, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
@@ -346,19 +346,19 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	case answer == "in":
 		return found
 	}
-	return warn("gh is not logged in to "+of+", and the workflow uses it",
+	return warn("gh is not logged in"+where+", and the workflow uses it",
 		"run "+login+" as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
 }
 
-// ghHost returns the host of GitHub that the project uses, such as github.com; empty if it is
+// ghHost returns the host that the project uses with gh, such as github.com; empty if it is
 // not known, as that of a hook with a repository of its own. gh fails if it is asked about all
 // hosts and logged out of one of them.
 func ghHost(cfg *workflow.Config) string {
-	if cfg.Repository.OpensPullRequests() {
-		return host.GhHost(cfg.Repository.API)
+	if cfg.Repository.OpensPullRequests() && cfg.Repository.ForgeKind().Gh {
+		return workflow.GhHost(cfg.Repository.API)
 	}
-	if cfg.Tracker.Kind == "github" {
-		return host.GhHost(cfg.Tracker.Endpoint)
+	if _, gh := workflow.KeyVars(cfg.Tracker.Kind); gh {
+		return workflow.GhHost(cfg.Tracker.Endpoint)
 	}
 	return ""
 }

@@ -122,8 +122,6 @@ func (e *environment) cloneHere(ctx context.Context) string {
 
 // sameRepository reports whether two addresses lead to the same repository.
 func sameRepository(a, b string) bool {
-	_, onGitHub := workflow.OnGitHub(a)
-	_, same := workflow.OnGitHub(b)
 	bare := func(address string) string { return strings.TrimSuffix(strings.TrimRight(address, "/"), ".git") }
-	return b != "" && (bare(a) == bare(b) || onGitHub != "" && onGitHub == same)
+	return b != "" && (bare(a) == bare(b) || workflow.SameRepository(a, b))
 }

@@ -154,7 +154,7 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	}
 	names := text.Map(s.project.States, func(known reconcile.TrackerState) string { return known.Name })
 	nearest := text.Nearest(name, names)
-	if s.keyOfGitHub && len(nearest) == 0 { // a label that does not exist is created when it is set
+	if s.keyOfGh && len(nearest) == 0 { // a label that does not exist is created when it is set
 		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
 	}
 	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{

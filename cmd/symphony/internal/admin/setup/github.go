@@ -15,7 +15,7 @@ import (
 var githubKind = kind{
 	name: "github",
 	suits: func(s *starter, ctx context.Context) bool {
-		api, _ := workflow.OnGitHub(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
+		api, _ := workflow.GitHubForge.At(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
 		return strings.HasPrefix(api, "https://api.")
 	},
 	find: []func(*starter, context.Context) error{
@@ -80,10 +80,10 @@ func (s *starter) remoteOnGitHub(ctx context.Context) (remote, api, name string)
 	if remote != "" && exists(clone) {
 		remote = s.origin(ctx, clone)
 	}
-	api, name = workflow.OnGitHub(remote)
+	api, name = workflow.GitHubForge.At(remote)
 	if api == "" { // the issues may be there although the work is delivered elsewhere
 		remote = origin
-		api, name = workflow.OnGitHub(remote)
+		api, name = workflow.GitHubForge.At(remote)
 	}
 	if api == "" {
 		return remote, "", ""

@@ -82,7 +82,7 @@ func (s *starter) findKey(ctx context.Context) error {
 				"change it there, or leave out --key-file to use the one in the file")
 		}
 	}
-	if key == "" && s.keyOfGitHub {
+	if key == "" && s.keyOfGh {
 		key = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint))
 		source = "gh auth token"
 		s.keyFromGh = key != ""

@@ -97,18 +97,18 @@ type dialog struct {
 // starter is a call of symphony init: the flags, the answers, and the texts to write.
 type starter struct {
 	dialog
-	p           *wiring.Project // of the workflow, which does not exist yet
-	options     Options
-	keys        keys
-	key         string
-	keyFromGh   bool
-	keyOfGitHub bool // gh may have the key
-	kind        kind
-	tracker     reconcile.TrackerSetup
-	account     reconcile.TrackerAccount // the things that the key can see
-	project     reconcile.TrackerBoard   // the chosen project
-	answers     answers
-	clone       string // a directory with the repository or a clone of it; empty for none
+	p         *wiring.Project // of the workflow, which does not exist yet
+	options   Options
+	keys      keys
+	key       string
+	keyFromGh bool
+	keyOfGh   bool // gh may have the key
+	kind      kind
+	tracker   reconcile.TrackerSetup
+	account   reconcile.TrackerAccount // the things that the key can see
+	project   reconcile.TrackerBoard   // the chosen project
+	answers   answers
+	clone     string // a directory with the repository or a clone of it; empty for none
 	// otherBase is the branch at which work begins, if the repository also has main or master,
 	// which its user may expect; else empty.
 	otherBase string
@@ -246,7 +246,7 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 	s.kind = kinds[i]
 	s.answers.Tracker = name
 	s.keys.p = s.p
-	s.keys.names, s.keyOfGitHub = workflow.KeyVars(name)
+	s.keys.names, s.keyOfGh = workflow.KeyVars(name)
 	return nil
 }
 

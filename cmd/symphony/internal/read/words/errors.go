@@ -133,7 +133,7 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_failed",
-		"correct the fault that git, the remote or GitHub reports; unless the issue is held, passes " +
+		"correct the fault that git, the remote or the forge reports; unless the issue is held, passes " +
 			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",
 	},
 	{

@@ -1,0 +1,108 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// ForgeKind is a kind of forge, the service with the pull requests of a repository. All that
+// differs between the kinds is in their rows, each in its own file, and in their adapters,
+// which package wiring builds.
+type ForgeKind struct {
+	Name  string // the value of repository.forge, such as github
+	Title string // the usual name, such as GitHub
+	// hosts are known to be of this kind, such as github.com. A name that begins with a dot
+	// stands for all hosts below it: .ghe.com.
+	hosts []string
+	// gitHosts are further hosts by which git reaches the hosts: ssh.github.com is github.com
+	gitHosts map[string]string
+	// api returns the address of the API at a host. Nil: symphony can't open pull requests on
+	// this kind of forge yet.
+	api func(host string) string
+	// TokenVars are the variables that usually contain a token, the preferred variable first.
+	TokenVars []string
+	// Gh: people log in with the program gh, which gives out its token.
+	Gh bool
+	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
+	MaxPulls int
+}
+
+// forges are the kinds of forges. The first one is the kind of a host that is not known.
+var forges = []ForgeKind{
+	GitHubForge,
+	{Name: "gitea", Title: "Gitea", hosts: []string{"gitea.com", "codeberg.org"}},
+	{
+		Name:     "gitlab",
+		Title:    "GitLab",
+		hosts:    []string{"gitlab.com"},
+		gitHosts: map[string]string{"altssh.gitlab.com": "gitlab.com"},
+	},
+}
+
+// ForgeTokenVars returns the variables that usually contain a token of a forge of any kind, and
+// the kind of each.
+func ForgeTokenVars() map[string]ForgeKind {
+	vars := map[string]ForgeKind{}
+	for _, kind := range forges {
+		for _, name := range kind.TokenVars {
+			vars[name] = kind
+		}
+	}
+	return vars
+}
+
+// forgeNames are the allowed values of repository.forge.
+func forgeNames() []string { return text.Map(forges, func(k ForgeKind) string { return k.Name }) }
+
+// ForgeKind returns the kind of the forge: the kind that the workflow names, or else the kind
+// of the host in the repository's address.
+func (r Repository) ForgeKind() ForgeKind {
+	host, _ := splitAddress(r.URL)
+	for _, kind := range forges {
+		if r.Forge == kind.Name || r.Forge == "" && kind.has(host) {
+			return kind
+		}
+	}
+	return forges[0]
+}
+
+// has reports whether a host is known to be of this kind.
+func (k ForgeKind) has(host string) bool {
+	return slices.ContainsFunc(k.hosts, func(known string) bool {
+		return host == known || strings.HasPrefix(known, ".") && strings.HasSuffix(host, known)
+	})
+}
+
+// At returns the address of the API for an address of git, as if the host were of this kind,
+// and the repository's name, owner/name. Each is empty if the address lacks this part.
+func (k ForgeKind) At(address string) (api, name string) {
+	host, path := splitAddress(address)
+	if host != "" && k.api != nil {
+		api = k.api(host)
+	}
+	if m := ownerName().FindStringSubmatch(path); m != nil {
+		name = m[1]
+	}
+	return api, name
+}
+
+// SameRepository reports whether two addresses of git lead to repositories of the same owner
+// and name, on whatever hosts: ssh may have other names for them.
+func SameRepository(a, b string) bool {
+	host, path := splitAddress(a)
+	otherHost, otherPath := splitAddress(b)
+	name := ownerName().FindStringSubmatch(path)
+	other := ownerName().FindStringSubmatch(otherPath)
+	return host != "" && otherHost != "" && name != nil && other != nil && name[1] == other[1]
+}
+
+// usualTokenVar is the variable that usually contains a token of the forge.
+func (r Repository) usualTokenVar() string {
+	vars := r.ForgeKind().TokenVars
+	if len(vars) == 0 {
+		return "FORGE_TOKEN"
+	}
+	return vars[0]
+}

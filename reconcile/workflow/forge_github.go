@@ -1,0 +1,34 @@
+package workflow
+
+import (
+	"net/url"
+	"strings"
+)
+
+// GitHubForge is GitHub, and GitHub Enterprise at other hosts.
+var GitHubForge = ForgeKind{
+	Name:      "github",
+	Title:     "GitHub",
+	hosts:     []string{"github.com", ".ghe.com"},
+	gitHosts:  map[string]string{"ssh.github.com": "github.com"},
+	TokenVars: []string{"GITHUB_TOKEN", "GH_TOKEN"},
+	Gh:        true,
+	api: func(host string) string {
+		if host == "github.com" || strings.HasSuffix(host, ".ghe.com") {
+			return "https://api." + host
+		}
+		return "https://" + host + "/api/v3"
+	},
+}
+
+// GhHost returns the host of an API as gh names it: github.com for https://api.github.com.
+func GhHost(api string) string {
+	u, err := url.Parse(api)
+	switch {
+	case err != nil:
+		return ""
+	case strings.Trim(u.Path, "/") == "": // of Enterprise it is https://HOST/api/v3
+		return strings.TrimPrefix(u.Host, "api.")
+	}
+	return u.Host
+}

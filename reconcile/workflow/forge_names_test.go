@@ -1,0 +1,76 @@
+package workflow
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// namesGitHub are the files of the program that name GitHub, besides its packages. A forge is a
+// row in package workflow and an adapter, so this list must not grow: a file that has to do
+// with pull requests asks the ForgeKind.
+var namesGitHub = []string{
+	// the row of the forge, and the construction of its adapter
+	"cmd/symphony/internal/wiring/compose_forge.go",
+	"reconcile/workflow/forge.go",
+	"reconcile/workflow/forge_github.go",
+	// the tracker
+	"cmd/symphony/init.go",
+	"cmd/symphony/internal/admin/setup/answers.go",
+	"cmd/symphony/internal/admin/setup/github.go",
+	"cmd/symphony/internal/admin/setup/linear.go",
+	"cmd/symphony/internal/admin/setup/setup.go",
+	"cmd/symphony/internal/wiring/compose_gh.go",
+	"cmd/symphony/internal/wiring/compose_tracker.go",
+	"cmd/symphony/internal/wiring/state_account.go",
+	"internal/adapter/graphqltest/graphqltest.go",
+	"internal/text/text.go",
+	"linear/created.go",
+	"reconcile/fault.go",
+	"reconcile/label.go",
+	"reconcile/workflow/reader.go",
+	"reconcile/workflow/tracker.go",
+	"reconcile/workflow/tracker_github.go",
+	// examples of variables, addresses and tokens; settings and files that git meets
+	"reconcile/workflow/agent_key.go",
+	"reconcile/workflow/filter.go",
+	"reconcile/workflow/keys.go",
+	"reconcile/workflow/repository.go",
+	"runner/agent/redact.go",
+	"runner/config.go",
+	"runner/host/local/git/guard_config.go",
+	"runner/host/local/git/ignore.go",
+	"runner/host/local/repository/complaint.go",
+}
+
+func TestFilesThatNameGitHub(t *testing.T) {
+	root := filepath.Join("..", "..")
+	own := []string{"forge/github/", "tracker/github/", "internal/adapter/githubapi/"}
+	var found []string
+	test.OK(t, fs.WalkDir(os.DirFS(root), ".", func(path string, _ fs.DirEntry, err error) error {
+		isProgram := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+		isOwn := slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) })
+		if err != nil || !isProgram || isOwn {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return err
+		}
+		for _, address := range []string{"github.com", `github\.com`} {
+			text = bytes.ReplaceAll(text, []byte(address), nil)
+		}
+		if bytes.Contains(bytes.ToLower(text), []byte("github")) {
+			found = append(found, path)
+		}
+		return nil
+	}))
+	want := slices.Sorted(slices.Values(namesGitHub))
+	test.Equal(t, "files that name GitHub", strings.Join(found, "\n"), strings.Join(want, "\n"))
+}
