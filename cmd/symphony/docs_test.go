@@ -479,3 +479,42 @@ func TestDocumentedAgents(t *testing.T) {
 		}
 	}
 }
+
+// docs/agents.md says what each kind besides codex can do. TestRealAgents tries the rest of that
+// table.
+func TestDocumentedAbilities(t *testing.T) {
+	table := rows(document(t, "docs/agents.md"))
+	at := slices.IndexFunc(table, func(cells []string) bool { return len(cells) == 5 && cells[1] == "`claude`" })
+	heads := table[at]
+	cell := func(row string, column int) string {
+		found := slices.IndexFunc(table, func(cells []string) bool { return len(cells) == 5 && cells[0] == row })
+		if found < 0 {
+			t.Fatalf("docs/agents.md has no row %s", row)
+		}
+		return table[found][column]
+	}
+	word := func(is bool, yes, no string) string {
+		if is {
+			return yes
+		}
+		return no
+	}
+	for column, head := range heads[1:] {
+		name := strings.Trim(head, "`")
+		kind, err := wiring.AgentOf(name)
+		test.OK(t, err)
+		has := func(row, want string) { test.Equal(t, name+": "+row, cell(row, column+1), want) }
+		has("`agent.model`", word(workflow.NeedsModel(name), "needed", "optional"))
+		has("`symphony takeover`", word(kind.Terminal != nil, "yes", "no"))
+		login := "no"
+		if len(kind.LoginFiles) > 0 {
+			login = "`~/" + strings.Join(kind.LoginFiles, "`, `~/") + "`"
+		}
+		has("the login of your account is copied", login)
+		takesKey := "no"
+		if kind.Service != nil && kind.Service("anthropic/model").Through != nil {
+			takesKey = word(kind.Service("another/model").Through != nil, "yes", "some providers")
+		}
+		has("`agent.key`", takesKey)
+	}
+}

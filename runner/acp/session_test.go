@@ -468,6 +468,24 @@ func TestUnknown(t *testing.T) {
 	test.Equal(t, "last message", turn.LastMessage, "Done.")
 }
 
+// A question to a person is refused by name, although symphony has offered to pass on none, and the
+// turn goes on.
+func TestQuestion(t *testing.T) {
+	_, p, wait := inTurn(t, "acp", agent.Options{})
+	p.say(
+		`{"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{"mode":"form","sessionId":"s",`+
+			`"message":"Which colour?","requestedSchema":{"type":"object","properties":{"question_0":{"type":"string"}}}}}`,
+		chunk("Then red."),
+		ended,
+	)
+	m := p.hear()
+	test.Equal(t, "code", m.Error.Code, wire.MethodNotFound)
+	test.Equal(t, "message", m.Error.Message, "symphony does not support elicitation/create")
+	turn, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "last message", turn.LastMessage, "Then red.")
+}
+
 // A line of 63 MB does not end the connection, and its body is not kept.
 func TestLongLine(t *testing.T) {
 	_, p, wait := inTurn(t, "acp", agent.Options{})
