@@ -295,6 +295,10 @@ func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.Hook
 // terminalGrace is the time between SIGTERM and SIGKILL for a command at the terminal.
 const terminalGrace = 3 * time.Second
 
+// deafToKeys lets bubblewrap live when Ctrl-C, Ctrl-\ and Ctrl-Z send signals to the agent. In
+// the sandbox, Init undoes it for the agent.
+const deafToKeys = `trap "" INT QUIT TSTP; exec "$@"`
+
 // RunInTerminal implements host.Run. The files that mark the run's processes are inherited,
 // too.
 func (r *run) RunInTerminal(
@@ -311,6 +315,7 @@ func (r *run) RunInTerminal(
 		if err != nil {
 			return 0, err
 		}
+		q.Argv = slices.Concat([]string{"bash", "-c", deafToKeys, "bash"}, q.Argv)
 	}
 	cmd := exec.CommandContext(ctx, q.Argv[0], q.Argv[1:]...) //nolint:gosec // the operator names it
 	cmd.Dir = q.Dir
@@ -321,13 +326,16 @@ func (r *run) RunInTerminal(
 	cmd.ExtraFiles = tree.ExtraFiles(r.tree, r.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
+	front := newForeground(cmd, io.In)
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("%w: %w", host.ErrNotStarted, err)
 	}
+	front.follow(cmd.Process.Pid)
 	observing, stop := context.WithCancel(context.Background())
 	var observed sync.WaitGroup
 	observed.Go(func() { observe(observing) })
 	err = cmd.Wait()
+	front.close()
 	stop()
 	observed.Wait()
 	if ctx.Err() != nil {

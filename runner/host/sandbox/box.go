@@ -297,6 +297,9 @@ func (b Box) start() []string {
 	if b.Processes > 0 {
 		args = append(args, "--processes", strconv.Itoa(b.Processes))
 	}
+	if b.Terminal {
+		args = append(args, "--terminal")
+	}
 	args = append(args, "--")
 	return append(args, b.Command...)
 }

@@ -19,6 +19,7 @@ const (
 type InitOptions struct {
 	Proxy     string // the socket of the proxy; empty if there is none
 	Processes int    // see Box.Processes
+	Terminal  bool   // see Box.Terminal
 	Command   []string
 }
 
@@ -29,6 +30,7 @@ func ParseInit(args []string) (InitOptions, error) {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.Proxy, "proxy", "", "the socket of the proxy")
 	flags.IntVar(&o.Processes, "processes", 0, "how many processes there may be at once")
+	flags.BoolVar(&o.Terminal, "terminal", false, "the command has the terminal of the operator")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("%s: %w", InitCommand, err)
 	}

@@ -59,13 +59,20 @@ func initWith(o InitOptions, walls []wall) (code int, err error) {
 		}
 	}
 	passed := make(chan os.Signal, 1)
-	signal.Notify(passed, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
+	if o.Terminal {
+		// The terminal sends these to the command itself. Without a handler here it would
+		// ignore them, as bubblewrap does.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP)
+	} else {
+		signal.Notify(passed, unix.SIGINT)
+	}
 	pid, code, err := start(o.Command)
 	if err != nil {
 		return code, err
 	}
 	go passOn(passed, pid)
-	return reap(pid)
+	return reap(pid, o.Terminal)
 }
 
 // victimScore is added to what the kernel computes from 0 to 1000 for the memory of a process.
@@ -173,11 +180,12 @@ func passOn(signals <-chan os.Signal, pid int) {
 // be able to say that this machine has no sandbox, which stops the project.
 const exitOther = 1
 
-// reap reaps all that ends in the sandbox until the command does, and returns its exit code.
-func reap(command int) (code int, err error) {
+// reap reaps all that ends in the sandbox until the command does, and returns its exit code. If
+// the command stops at a terminal, bubblewrap stops with it: otherwise no shell would learn of it.
+func reap(command int, atTerminal bool) (code int, err error) {
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, 0, nil)
+		pid, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -185,6 +193,12 @@ func reap(command int) (code int, err error) {
 			return ExitInitFailed, fmt.Errorf("wait for the command: %w", err)
 		}
 		if pid != command {
+			continue
+		}
+		if status.Stopped() {
+			if atTerminal {
+				_ = unix.Kill(0, unix.SIGSTOP) // the first process of a namespace does not stop
+			}
 			continue
 		}
 		if status.Signaled() {
