@@ -37,6 +37,7 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	}
 	if request.Box != nil {
 		request.Box.Terminal = true
+		request.Box.Programs = append(request.Box.Programs, programsOf(h.program())...)
 	}
 	h.started = true
 	code, err = h.job.site.host.RunInTerminal(ctx, request, io, func(ctx context.Context) {
@@ -56,7 +57,7 @@ func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 		words := terminal(thread, h.Here.Config.Model)
 		return strings.Join(text.Map(words, text.ShellWord), " "), nil
 	}
-	before, after, err := cutServer(h.Here.Config.Command)
+	before, after, err := cutServer(h.program())
 	if err != nil {
 		return "", err
 	}
@@ -74,6 +75,16 @@ func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 		line += text.ShellWord(arg) + " "
 	}
 	return line + "$alone" + after, nil
+}
+
+// program returns the agent's command as it starts in the sandbox of symphony, where ~ is
+// another home.
+func (h *Holding) program() string {
+	config := h.job.site.Config
+	if config.Sandbox == nil {
+		return config.Command
+	}
+	return atHome(config.Command, config.Sandbox.AccountHome)
 }
 
 var serverWord = text.Pattern(`(?:^|\s)(app-server)(?:\s|$)`)
