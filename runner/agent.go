@@ -149,14 +149,9 @@ func Collided(err error) bool {
 		return false
 	}
 	code, message := codeOf(err)
-	switch agent.Code(code) {
-	case agent.CodeSandboxUnavailable:
-		return strings.Contains(message, "No such file")
-	case agent.CodePortExit:
-		return strings.Contains(message, "failed to initialize sqlite state runtime") ||
-			strings.HasSuffix(message, "Error: Unexpected error")
-	}
-	return false
+	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file") ||
+		strings.Contains(message, "failed to initialize sqlite state runtime") ||
+		code == string(agent.CodePortExit) && strings.Contains(message, "Error: Unexpected error")
 }
 
 // launch starts the agent's command in the workspace (specification 10.1). Only the worker
