@@ -178,9 +178,12 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 	if o.DryRun {
 		return dryRun(ctx, p, o)
 	}
-	cfg, cfgErr := ReadConfig(p)
-	if cfgErr != nil && !p.HasState() {
-		return r, cfgErr
+	config := configOf(p)
+	go config() // beside the opening of the database, which takes longer
+	if !p.HasState() {
+		if _, err := config(); err != nil {
+			return r, err
+		}
 	}
 	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
 	// A pass that a worker starts gives way to a pass that waits already, because that pass
@@ -196,12 +199,17 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = wiring.NewProject(p.Env, p.Path, p.StateDir)
-		cfg, cfgErr = ReadConfig(p)
+		config = configOf(p)
 	}
-	m.begin(cfg)
 	c := &current{p: p, o: o, r: &r}
-	err = c.runLocked(ctx, cfg, cfgErr, m)
+	err = c.runLocked(ctx, config, m)
 	return r, err
+}
+
+// configOf returns a function that reads the configuration of a pass once, whoever calls it
+// first. Other callers wait for it.
+func configOf(p *wiring.Project) func() (*workflow.Config, error) {
+	return sync.OnceValues(func() (*workflow.Config, error) { return ReadConfig(p) })
 }
 
 // current is the pass that this process runs.
@@ -220,17 +228,18 @@ func (c *current) warn(text string) {
 	c.r.warn(text)
 }
 
-// runLocked runs a pass that holds the lock. cfgErr is why the configuration can't be used.
-// After a signal, too, the pass opens the database, because an interrupted pass is recorded:
-// its record shows that the schedule is active.
+// runLocked runs a pass that holds the lock. The error of config is why the configuration can't
+// be used. After a signal, too, the pass opens the database, because an interrupted pass is
+// recorded: its record shows that the schedule is active.
 func (c *current) runLocked(
 	ctx context.Context,
-	cfg *workflow.Config,
-	cfgErr error,
+	config func() (*workflow.Config, error),
 	m *passMonitor,
 ) (err error) {
 	uninterrupted := context.WithoutCancel(ctx)
 	db, closeDB, err := openDB(uninterrupted, c.p.StateDir, c.o, c.r.Pass.StartedAt)
+	cfg, cfgErr := config()
+	m.begin(cfg)
 	if err != nil {
 		return err
 	}
