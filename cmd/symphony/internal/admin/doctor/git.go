@@ -327,11 +327,15 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	status := "gh auth status"
 	login := "gh auth login"
 	where := ""
+	variable := "GH_TOKEN"
 	if name := ghHost(e.config); name != "" {
 		ofHost := " --hostname " + text.ShellQuote(name)
 		status += ofHost
 		login += ofHost
 		where = " to " + name
+		if isEnterprise(name) {
+			variable = "GH_ENTERPRISE_TOKEN"
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
@@ -347,7 +351,12 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		return found
 	}
 	return warn("gh is not logged in"+where+", and the workflow uses it",
-		"run "+login+" as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+		"run "+login+" as this account, or put "+variable+"=… into "+e.p.EnvPath())
+}
+
+// isEnterprise reports whether gh takes the token of a host from GH_ENTERPRISE_TOKEN.
+func isEnterprise(name string) bool {
+	return name != "github.com" && name != "github.localhost" && !strings.HasSuffix(name, ".ghe.com")
 }
 
 // ghHost returns the host that the project uses with gh, such as github.com; empty if it is
