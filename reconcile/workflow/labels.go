@@ -191,7 +191,7 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		key("model", typeString, "", &row.Model, "").then((*reader).word),
 		key("effort", typeString, "", &row.Effort, "").then((*reader).word),
 		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
-		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).turnSandboxPolicy),
+		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).checkPolicy),
 		key("set_by", typeString, "", &row.SetBy, "").then(func(r *reader, f field) {
 			if row.SetBy != SetByOperators {
 				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: "+
@@ -203,7 +203,7 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		r.invalid(at, "an entry has a command, and no kind", "write the kind of the agent, too: {label: hard, kind: acp, …}")
 	}
 	if row.Sandbox != nil && row.Sandbox[0] != '{' {
-		row.Sandbox = nil // turnSandboxPolicy already refused it
+		row.Sandbox = nil // checkPolicy refused it
 	}
 	return row
 }

@@ -501,7 +501,16 @@ func IsWord(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\n$")
 // sandboxTypes are the types of codex's sandbox policies.
 var sandboxTypes = []string{"workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox"}
 
+// turnSandboxPolicy drops a policy that is no map, which is reported.
 func (r *reader) turnSandboxPolicy(f field) {
+	r.checkPolicy(f)
+	if f.node != nil && f.node.Kind == yaml.ScalarNode {
+		r.cfg.Codex.TurnSandboxPolicy = nil
+	}
+}
+
+// checkPolicy checks a sandbox policy of codex.
+func (r *reader) checkPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
 		named := func(typ string) bool { return strings.EqualFold(typ, strings.ReplaceAll(f.node.Value, "-", "")) }
 		example := "for instance {type: workspaceWrite}"
@@ -509,7 +518,6 @@ func (r *reader) turnSandboxPolicy(f field) {
 			example = "{type: " + sandboxTypes[at] + "}"
 		}
 		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
-		r.cfg.Codex.TurnSandboxPolicy = nil
 	}
 	var policy struct{ Type yaml.Node }
 	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
