@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -127,7 +126,8 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 }
 
 // allChecks returns the checks of a commit, sorted by their names. It also reads the pages
-// after the first: GitHub can't be asked for the failed checks alone.
+// after the first: GitHub can't be asked for the failed checks alone. Their state is GitHub's,
+// which also counts the checks that the token may not see.
 func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
 	most := reconcile.MaxChecks
 	if checkStates[c.Rollup.State] == reconcile.CheckFailure {
@@ -153,33 +153,8 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 		}
 		c = *next
 	}
-	checks.List, checks.Cut = shortList(checks.List, checks.Cut)
-	slices.SortStableFunc(checks.List, func(a, b reconcile.Check) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Job, b.Job))
-	})
+	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, checks.Cut)
 	return checks, nil
-}
-
-// shortList returns at most reconcile.MaxChecks checks, and whether any check is missing that
-// did not succeed. cut: some are missing already.
-func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
-	if len(list) <= reconcile.MaxChecks {
-		return list, cut
-	}
-	weights := map[string]int{
-		reconcile.CheckFailure: 0,
-		reconcile.CheckPending: 1,
-		reconcile.CheckOpen:    2,
-	}
-	weight := func(c reconcile.Check) int {
-		if w, counts := weights[c.State]; counts {
-			return w
-		}
-		return len(weights)
-	}
-	slices.SortStableFunc(list, func(a, b reconcile.Check) int { return cmp.Compare(weight(a), weight(b)) })
-	missing := list[reconcile.MaxChecks:]
-	return list[:reconcile.MaxChecks], cut || weight(missing[0]) < len(weights)
 }
 
 // readRequired implements reconcile.Forge. Classic protections and rulesets both require

@@ -162,6 +162,7 @@ type Request struct {
 	To           string     // the URL, if it differs from the URL of Path and Query
 	Body         any        // sent as JSON unless nil
 	ETag         string     // of If-None-Match; empty for none
+	Range        string     // the part of the answer that is wanted, such as bytes=-16384
 	Limit        int64      // bytes of the answer; 64 MiB if 0
 }
 
@@ -198,6 +199,9 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	req.Header.Set("User-Agent", "symphony")
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Range != "" {
+		req.Header.Set("Range", r.Range)
 	}
 	if r.ETag != "" {
 		req.Header.Set("If-None-Match", r.ETag)
