@@ -113,17 +113,30 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 			fmt.Fprintln(w.Stdout, text.Visible("  verify| "+strings.TrimRight(line, "\n")))
 		}
 	}
-	hint := words.Hint(cmp.Or(code, run.Delivery.Code), run.Identifier)
+	code = cmp.Or(code, run.Delivery.Code)
+	if code == "" && notHandedOver(run) {
+		code = reconcile.HoldVerifyFailed
+	}
+	hint := words.Hint(code, run.Identifier)
 	if hint != "" {
 		fmt.Fprintln(w.Stderr, "  "+hint)
 	}
+}
+
+// notHandedOver reports whether a run itself has succeeded, but verify did not pass, so that the
+// issue stays where it was.
+func notHandedOver(run reconcile.Run) bool {
+	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Refused()
 }
 
 // EndLine is the line about the end of a run.
 func EndLine(w *term.Env, run reconcile.Run) string {
 	outcome := outcomeWith(run.Outcome, run.Delivery)
 	line := run.Identifier + " " + outcome
-	if run.Kind == reconcile.DeliveryRun {
+	switch {
+	case run.Kind == reconcile.DeliveryRun && notHandedOver(run):
+		line = run.Identifier + " was not handed over"
+	case run.Kind == reconcile.DeliveryRun:
 		line = "delivery of " + line
 	}
 	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
