@@ -250,6 +250,7 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			t.Warn(why)
 		}
 	}
+	t.warnOfFinished(all)
 	states := slices.Clone(t.settings.Statuses)
 	labels := []string{}
 	for _, r := range all.records {
@@ -274,6 +275,28 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}
 	}
 	return found, nil
+}
+
+// finishedWords are names of states that mean that nothing remains to be done.
+var finishedWords = []string{
+	"abandoned", "archived", "complete", "completed", "finished", "fixed", "merged", "obsolete", "rejected",
+	"released", "resolved", "shipped", "won't do", "won't fix", "wontfix",
+}
+
+// warnOfFinished names an issue in each state that seems to be final and that no setting names.
+func (t *tracker) warnOfFinished(all *folder) {
+	var named []string
+	for _, r := range all.records {
+		state := reconcile.NormalizeState(r.issue.State)
+		isOther := slices.Contains(finishedWords, state) && t.known(state) == "" && !slices.Contains(named, state)
+		if !isOther || len(t.Terminal) == 0 {
+			continue
+		}
+		named = append(named, state)
+		t.Warn(fmt.Sprintf("%s: the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
+			"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states",
+			r.name, r.issue.State, t.Terminal[0]))
+	}
 }
 
 // unknown returns the names that are not known. isComplete: known lists every existing name;

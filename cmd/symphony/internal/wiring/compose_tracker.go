@@ -167,6 +167,15 @@ func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
 // issue there can have any state.
 func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
 
+// WarnForIssue is WarnOn for a command about one issue. It does not report mistakes in the files of
+// a folder, which are about other issues: passes, issues and check do.
+func WarnForIssue(w *environ.Env, cfg *workflow.Config) func(string) {
+	if cfg.Tracker.Folder != "" {
+		return func(string) {}
+	}
+	return WarnOn(w)
+}
+
 // WarnOn reports warnings to the operator, each once.
 func WarnOn(w *environ.Env) func(string) {
 	var printed sync.Map

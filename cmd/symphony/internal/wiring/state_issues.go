@@ -38,7 +38,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnOn(p.Env)})
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnForIssue(p.Env, cfg)})
 	if err != nil {
 		return nil, err
 	}

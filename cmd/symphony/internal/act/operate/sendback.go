@@ -95,7 +95,7 @@ func (o *operation) newOrder(ctx context.Context, said string) (order reconcile.
 	if err != nil {
 		return order, err
 	}
-	tracker, err := wiring.NewTracker(o.p, cfg, wiring.TrackerOptions{Warn: wiring.WarnOn(o.p.Env)})
+	tracker, err := wiring.NewTracker(o.p, cfg, wiring.TrackerOptions{Warn: wiring.WarnForIssue(o.p.Env, cfg)})
 	if err != nil {
 		return order, err
 	}

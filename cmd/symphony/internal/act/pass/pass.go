@@ -496,6 +496,9 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 // remembers nothing.
 func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, error) {
 	options := wiring.TrackerOptions{Warn: c.warn}
+	if len(c.o.Only) > 0 && cfg.Tracker.Folder != "" { // a command about one issue
+		options.Warn = func(string) {}
+	}
 	if c.db != nil {
 		options.Memory = c.db
 	}
