@@ -329,7 +329,7 @@ func argumentMissing(c *cli.Context, name string) error {
 		return exit.Usage("%s: ISSUE is missing: %q became the FILE of -w, which needs a value", c.Command.Name, given)
 	}
 	where := map[string]string{
-		"ISSUE":   "; symphony ps --all lists the issues",
+		"ISSUE":   "; symphony issues and symphony ps --all list the issues",
 		"REQUEST": "; symphony ps lists the requests",
 	}[name]
 	return exit.Usage("%s: %s is missing%s", c.Command.Name, name, where)

@@ -81,7 +81,7 @@ func answerCommand(w *term.Env) *cli.Command {
 
 func answerAction(c *cli.Context, w *term.Env) error {
 	if c.NArg() == 0 {
-		return exit.Usage("answer: REQUEST is missing")
+		return requestMissing(w, c)
 	}
 	d, err := answerOf(c, w)
 	if err != nil {

@@ -40,7 +40,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},
 	{"delivery_incomplete", "symphony deliver", "all/delivery_complete", ""},
 	{"delivery_incomplete", "symphony takeover", "all/delivery_complete", ""},
-	{"file_write, file_read, file_malformed", "symphony deliver", "script/hand_over_file", ""},
+	{"file_write", "symphony deliver", "script/hand_over_file", ""},
 	{"git_identity_missing", "repository.git_email", "all/hints", ""},
 	{"git_identity_missing", "repository.git_name", "all/hints", ""},
 	{"git_identity_missing", "symphony unblock", "all/hints", ""},

@@ -127,13 +127,22 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
+		others := slices.Concat(cfg.Policy.ActiveStates, handoffStates(cfg), cfg.Policy.TerminalStates)
 		line := "No issue has the state " + strings.Join(states, " or ") +
-			"; --state NAME lists issues in another state."
+			"; --state NAME lists issues in another state, such as " + strings.Join(others, ", ") + "."
+		if tracker.Create != nil {
+			line += " symphony issues new TITLE adds one."
+		}
 		fmt.Fprintln(w.Stderr, text.Visible(line))
 	default:
 		w.PrintTable("ISSUES", issueTable(rows))
 	}
 	return nil
+}
+
+// handoffStates are the states to which agents hand issues over.
+func handoffStates(cfg *workflow.Config) []string {
+	return text.Unique([]string{cfg.Handoff.State, cfg.Handoff.BlockedState})
 }
 
 // issueRows are the rows of issues, some of which a pass would skip.

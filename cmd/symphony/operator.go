@@ -307,7 +307,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			},
 		)(c)
 	case name == "" && !c.IsSet("filter"):
-		return exit.Usage("stop: ISSUE or --all is missing")
+		return exit.Usage("stop: ISSUE or --all is missing; symphony ps lists what runs")
 	}
 	order := func(c *cli.Context) (operate.Stop, error) {
 		return operate.Stop{NoWait: c.Bool("no-wait")}, nil

@@ -65,7 +65,7 @@ var claimFile = filepath.Join(claimDir, "account")
 func claimAge(folder, account string, now time.Time) (time.Duration, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return 0, unreadable(folder, err)
+		return 0, folderError(folder, err)
 	}
 	defer root.Close()
 	owner, info, err := readFile(root, claimFile)

@@ -65,7 +65,7 @@ func (t *tracker) edit(
 	}
 	root, err := os.OpenRoot(t.Path)
 	if err != nil {
-		return true, unreadable(t.Path, err)
+		return true, folderError(t.Path, err)
 	}
 	defer root.Close()
 	changing := t.unchanged(

@@ -50,10 +50,12 @@ func reason(err error) string {
 // folderError returns the error of a folder that cannot be read.
 func folderError(path string, err error) error {
 	what := "does not exist"
+	hint := "create it"
 	info, statErr := os.Stat(path)
 	isOther := statErr == nil && !info.IsDir()
 	if isOther {
 		what = "is not a folder"
+		hint = "move that file away and create the folder"
 	}
 	if !isOther && !errors.Is(err, fs.ErrNotExist) {
 		return unreadable(path, err)
@@ -61,7 +63,7 @@ func folderError(path string, err error) error {
 	return reconcile.NewError(
 		"tracker_project_not_found",
 		path+" "+what,
-		"create it, or correct tracker.provider.path; until then no run is stopped and no issue is released",
+		hint+", or correct tracker.provider.path; until then no run is stopped and no issue is released",
 	)
 }
 

@@ -59,6 +59,10 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 			reconcile.CommandFor("tick", ""),
 		).WithCause(err)
 	}
+	if _, invalid := p.ConfigWithoutKey(); invalid != nil { // so that no pass can run
+		step = "%s says what is wrong there"
+		commands = []any{"symphony check " + text.ShellQuote(p.Path)}
+	}
 	e := reconcile.NewError(
 		"no_state",
 		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,

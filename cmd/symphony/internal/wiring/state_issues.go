@@ -178,7 +178,7 @@ func NoRun(ctx context.Context, p *Project, db *state.DB, ref, why string) error
 	if err != nil {
 		unknown, is := errors.AsType[*reconcile.Error](err)
 		if is && unknown.Code == "issue_not_found" {
-			return NotInTracker(ctx, db, ref)
+			return notInTracker(ctx, db, ref, unknown.Hint)
 		}
 		return UnknownIssue(ctx, db, ref, why)
 	}
@@ -194,7 +194,15 @@ const noRunPatience = 10 * time.Second
 
 // NotInTracker is the error for an issue that neither the database nor the tracker knows.
 func NotInTracker(ctx context.Context, db *state.DB, ref string) error {
-	return unknownIssue(ctx, db, ref, "the tracker has no such issue, or does not let you read it", "")
+	return notInTracker(ctx, db, ref, "")
+}
+
+// notInTracker adds to the hint that of the tracker, which may name its issues.
+func notInTracker(ctx context.Context, db *state.DB, ref, hint string) error {
+	if hint != "" {
+		hint = "; " + hint
+	}
+	return unknownIssue(ctx, db, ref, "the tracker has no such issue, or does not let you read it", hint)
 }
 
 // unknownIssue names a similar identifier, and ends the hint with a further step.

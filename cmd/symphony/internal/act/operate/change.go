@@ -31,6 +31,11 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 				return err
 			}
 		}
+		before, err := o.db.Views.Settings(ctx)
+		if err != nil {
+			return err
+		}
+		o.wasPaused = before.Paused
 		return o.change(ctx)
 	})
 	return Done{o.result, o.result.JSON()}, err
@@ -167,7 +172,10 @@ func (o *operation) change(ctx context.Context) error {
 		reconcile.VerbResume,
 		reconcile.VerbUnblock,
 	}
-	needsPass := !o.result.Applied || slices.Contains(starts, o.command.Verb)
+	obstacle := o.result.Pass.Obstacle
+	isPaused := obstacle != nil && obstacle.Reason == reconcile.SkipPaused
+	startsLater := slices.Contains(starts, o.command.Verb) && !isPaused && !o.result.Pass.Released(o.command.IssueID)
+	needsPass := !o.result.Applied || startsLater
 	o.result.Unscheduled = needsPass && !unchanged && !alive && !wiring.Looping(o.p.StateDir)
 	return nil
 }
@@ -185,6 +193,9 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 		}
 		return []string{paused}, false, nil
 	case reconcile.VerbResume:
+		if !o.wasPaused {
+			return []string{"the project was not paused: each pass starts what is due"}, true, nil
+		}
 		return []string{"resumed: the next pass starts what is due"}, false, nil
 	case reconcile.VerbUnblock:
 		return []string{"unblocked: every waiting issue is due"}, false, nil

@@ -164,7 +164,7 @@ func (o *operation) claimAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.command.Verb != reconcile.VerbDeliver || !cfg.Repository.Delivers() {
+	if o.command.Verb != reconcile.VerbDeliver || o.command.UnverifiedBy != "" || !cfg.Repository.Delivers() {
 		return nil
 	}
 	_, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
@@ -212,7 +212,7 @@ func (o *operation) undeliverable(ctx context.Context) error {
 		return refuse("WORKFLOW.md has no verify.command").
 			WithHint("set it to the command that must succeed, such as make test")
 	case o.command.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
-		message = "no agent has handed " + name + " over"
+		message = "no agent waits for " + name + " to be handed over"
 	case verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
 		return refuse("this workflow delivers nothing").
 			WithHint("set repository.url in WORKFLOW.md, without deliver: none")

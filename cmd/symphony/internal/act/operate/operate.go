@@ -141,8 +141,10 @@ type operation struct {
 	// delivers: the operator asks for a delivery, which the pass starts even without a schedule
 	delivers bool
 	fresh    bool // the next run begins a new conversation
-	runPass  passRunner
-	result   Result
+	// wasPaused: the project was paused before the command
+	wasPaused bool
+	runPass   passRunner
+	result    Result
 }
 
 func newOperation(p *wiring.Project, command reconcile.Command, runPass passRunner) *operation {

@@ -163,8 +163,10 @@ func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) e
 		"",
 	).WithHint("%s explains it", reconcile.CommandFor("show", issue.Identifier))
 	if r.Config != nil && !wiring.Policy(r.Config).Active(issue.State) {
+		active := strings.Join(r.Config.Policy.ActiveStates, " or ")
 		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s",
-			issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
+			issue.Identifier, issue.State, active)
+		e.Hint = "move it to " + active + " in the tracker; then repeat the command"
 	}
 	return e
 }

@@ -137,6 +137,13 @@ func (r Result) About(issueID string) Result {
 	return r
 }
 
+// Released reports whether the pass released an issue, for instance because it is finished.
+func (r Result) Released(issueID string) bool {
+	return slices.ContainsFunc(r.Applied, func(a reconcile.Applied) bool {
+		return a.IssueID == issueID && a.Kind == reconcile.ActRelease && a.Err == nil
+	})
+}
+
 // ExitCode returns an exit.Only if the pass had errors; the caller prints these. A failed run
 // is not an error of the pass.
 func (r Result) ExitCode() error {

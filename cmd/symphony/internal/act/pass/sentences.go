@@ -132,6 +132,9 @@ func (n narrator) held(a reconcile.Applied, subject string) string {
 	if a.Reason != reconcile.HoldOperator {
 		return n.did(a, "hold", "held", subject+": "+a.Message) // the message says how to end the hold
 	}
+	if n.Released(a.IssueID) { // it is finished, so that the hold is over
+		return ""
+	}
 	ends := "; symphony retry " + a.Identifier + " ends the hold"
 	if goesOn(a) {
 		return n.did(a, "hold", "will hold", subject+" when its run has ended"+ends)
@@ -158,6 +161,9 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
 	case a.Reason == "comment":
 		return n.did(a, "end", "ended", "the hold of "+subject+" after a comment")
+	}
+	if n.Released(a.IssueID) {
+		return n.did(a, "clear", "cleared", "the hold, failures and limits of "+subject)
 	}
 	return n.did(a, "clear", "cleared", "the hold, failures and limits of "+subject+": it is due now")
 }

@@ -137,7 +137,11 @@ var runErrors = []RunError{
 			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",
 	},
 	{
-		"file_write, file_read, file_malformed",
+		"file_read",
+		"make the folder of the issues and its files readable for the account that symphony runs as; passes try again",
+	},
+	{
+		"file_write",
 		"do what the message says; passes try again without an agent, and `symphony deliver ISSUE` tries now",
 	},
 	{
@@ -254,6 +258,16 @@ var runErrors = []RunError{
 // is none to name.
 func Hint(code, identifier string) string {
 	return strings.ReplaceAll(MarkedHint(code, identifier), "`", "")
+}
+
+// BlockHint returns the next step while a fault stops the project, with commands between
+// backquotes; empty for a fault that ends by itself. status is that of an HTTP answer, or 0.
+func BlockHint(code string, status int) string {
+	hint := MarkedHint(code, "")
+	if hint == "" && !reconcile.EndsByItself(code, status) {
+		return "`symphony doctor` finds the cause, and says what to do"
+	}
+	return hint
 }
 
 // MarkedHint is Hint with commands and keys between backquotes.

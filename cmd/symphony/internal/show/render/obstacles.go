@@ -30,8 +30,8 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if b := v.ProjectBlock; b != nil {
 		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
-		if hint := words.Hint(b.Reason, ""); hint != "" {
-			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
+		if hint := words.BlockHint(b.Reason, b.Status); hint != "" {
+			fmt.Fprintln(w.Stdout, hang(w, "         ", strings.ReplaceAll(hint, "`", "")))
 		}
 	}
 	for _, a := range v.Accounts {

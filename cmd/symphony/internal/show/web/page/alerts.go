@@ -153,7 +153,7 @@ func blockOf(v view.Overview) []obstacle {
 	o := obstacle{
 		Title:         "Nothing new starts",
 		Text:          b.Message,
-		Hint:          words.MarkedHint(b.Reason, ""),
+		Hint:          words.BlockHint(b.Reason, b.Status),
 		Code:          b.Reason,
 		Began:         "began",
 		At:            &b.Since,
