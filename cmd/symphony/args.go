@@ -1,15 +1,11 @@
 package main
 
 import (
-	"cmp"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -39,19 +35,26 @@ func stateDirFlag() cli.Flag {
 	}
 }
 
+// allProjects is the name of the flag of projectFlag. Init has another flag with that name.
+const allProjects = "project"
+
+// allProjectsFlag has a type of its own, so that namesSeveral can tell it from the flag of init.
+type allProjectsFlag struct{ *cli.StringFlag }
+
 // projectFlag is the flag of the commands that take every project of the account.
 func projectFlag() cli.Flag {
-	return &cli.StringFlag{
+	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: projectUsage,
-	}
+		Usage: "only the word `all`, for every project of your account; to choose some, repeat -w",
+	}}
 }
 
-const (
-	// allProjects is the name of that flag. The flag of init with that name has another usage.
-	allProjects  = "project"
-	projectUsage = "only the word `all`, for every project of your account; to choose some, repeat -w"
-)
+// sharedFlags are the flags that may come before a command, as those of a command without a
+// name.
+func sharedFlags() *cli.Command {
+	more := append(serverFlags(""), projectFlag())
+	return &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](more...)...)}
+}
 
 // betweenPaths separates the paths of several -w, which arrange joins: the library would keep
 // only the last. No path contains it.
@@ -85,7 +88,8 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		return args, nil
 	}
 	at := commandAt(args)
-	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
+	first, _, _ := strings.Cut(strings.TrimLeft(args[1], "-"), "=")
+	if at < 0 && flagOf(sharedFlags(), first) != nil {
 		return nil, commandMissing(app, args[1:])
 	}
 	if at < 0 || args[at] == "help" || args[at] == "h" {
@@ -190,8 +194,9 @@ func usageOf(command *cli.Command, flag string) string {
 // command behind it. The command may have become the value of the flag.
 func commandMissing(app *cli.App, words []string) error {
 	flag := words[0]
-	usage := usageOf(&cli.Command{Flags: workflowFlags()}, flag)
+	usage := usageOf(sharedFlags(), flag)
 	switch {
+	case !takesValue(sharedFlags(), flag): // --json, or --workflow=FILE
 	case len(words) == 1:
 		return exit.Usage("%s needs a value, and a command is missing: %s", flag, usage)
 	case app.Command(words[1]) != nil:
@@ -211,11 +216,11 @@ func commandOf(args []string) string {
 
 // commandAt returns the index of that word, -1 if there is none.
 func commandAt(args []string) int {
+	shared := sharedFlags()
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i
 		}
-		shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](append(serverFlags(""), projectFlag())...)...)}
 		if takesValue(shared, args[i]) {
 			i++
 		}
@@ -352,173 +357,4 @@ func issueExpected(c *cli.Context, name, arg string) error {
 func isWord(w *term.Env, arg string) bool {
 	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" &&
 		!wiring.Exists(w.Absolute(arg))
-}
-
-// onProject is the action of a command about a project. It reads the named arguments and the
-// workflow that may follow them.
-func onProject(
-	w *term.Env,
-	names []string,
-	do func(c *cli.Context, p *wiring.Project, args []string) error,
-) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		w.Verbose = c.Bool("verbose")
-		if w.JSON && w.Verbose {
-			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
-		}
-		args, positional, err := arguments(w, c, names...)
-		if err != nil {
-			return err
-		}
-		p, err := openProject(w, c, positional)
-		if err != nil {
-			return err
-		}
-		return do(c, p, args)
-	}
-}
-
-// onlyReads are the commands that answer in an issue's workspace, too: they use the workflow of
-// its project, and not the agent's copy in the workspace.
-var onlyReads = []string{"show", "ps", "diff", "logs"}
-
-// openProject finds the workflow (specification 5.1), its state directory and its environment
-// file. It does not fail if the workflow can't be read, because some commands work without it,
-// but if an agent could have written it.
-func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Project, error) {
-	if c.IsSet("workflow") && positional != "" {
-		return nil, exit.Usage(
-			"%s: the workflow is given twice, with -w and as %q",
-			c.Command.Name,
-			positional,
-		)
-	}
-	if len(workflows(c)) > 1 {
-		return nil, exit.Usage("%s: -w is given twice, and the command is about one project", c.Command.Name)
-	}
-	path := cmp.Or(c.String("workflow"), positional)
-	named := w.Getenv("SYMPHONY_WORKFLOW")
-	if path == "" && named != "" && !wiring.Exists(w.Absolute(named)) {
-		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
-	}
-	path = cmp.Or(path, named)
-	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
-	if path == "" && c.Command.Name != "init" {
-		path, stateDir = findProject(w, c.Command.Name, stateDir)
-		if path != "" && filepath.Dir(path) != w.Dir && !w.Piped() && !w.JSON {
-			w.Note(slog.LevelInfo, "using "+path)
-		}
-	}
-	return openAt(w, cmp.Or(path, "WORKFLOW.md"), stateDir)
-}
-
-// openAt opens the project of the workflow at a path.
-func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
-	info, err := os.Stat(w.Absolute(path))
-	if err == nil && info.IsDir() {
-		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
-	}
-	p := wiring.NewProject(w.Environment(), path, stateDir)
-	if p.Foreign() != nil {
-		return nil, p.Nested() // which also knows whether an agent calls
-	}
-	return p, nil
-}
-
-// findProject returns the workflow around the working directory, empty for none, and its state
-// directory if that is neither the given nor the default directory.
-func findProject(w *term.Env, command, stateDir string) (path, dir string) {
-	if stateDir == "" && slices.Contains(onlyReads, command) {
-		path, dir = wiring.OfWorkspace(w.Environment(), w.Dir)
-	}
-	if path != "" {
-		return path, dir
-	}
-	return wiring.FindWorkflow(w.Environment()), stateDir
-}
-
-// openProjects opens the projects of the workflows that are given as arguments, or with several
-// -w, or the project that openProject finds.
-func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err error) {
-	paths := append(workflows(c), c.Args().Slice()...)
-	if len(paths) < 2 {
-		p, err := openProject(w, c, strings.Join(c.Args().Slice(), ""))
-		return []*wiring.Project{p}, err
-	}
-	return openEach(w, c, paths)
-}
-
-// openEach opens the projects of several workflows.
-func openEach(w *term.Env, c *cli.Context, paths []string) (list []*wiring.Project, err error) {
-	if c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "" {
-		const message = "%s: several workflows cannot share a state directory: leave out --state-dir " +
-			"and SYMPHONY_STATE_DIR"
-		return nil, exit.Usage(message, c.Command.Name)
-	}
-	for _, path := range paths {
-		p, err := openAt(w, path, "")
-		if err != nil {
-			return nil, err
-		}
-		sameState := func(other *wiring.Project) bool { return other.StateDir == p.StateDir }
-		if slices.ContainsFunc(list, sameState) {
-			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
-		}
-		list = append(list, p)
-	}
-	return list, nil
-}
-
-// namesSeveral reports whether a command line is about several projects, however many there
-// are: with --project all or with -w more than once.
-func namesSeveral(c *cli.Context) bool {
-	flag, is := flagOf(c.Command, allProjects).(*cli.StringFlag)
-	if !is || flag.Usage != projectUsage {
-		return false
-	}
-	return c.IsSet(allProjects) || len(workflows(c)) > 1
-}
-
-// chosenProjects opens the projects of a command that takes several: every project of the
-// account, the projects of each -w, or the project that openProject finds.
-func chosenProjects(w *term.Env, c *cli.Context, positional string) ([]view.Named, error) {
-	if !namesSeveral(c) {
-		p, err := openProject(w, c, positional)
-		if err != nil {
-			return nil, err
-		}
-		return []view.Named{{Project: p, Name: p.Name()}}, nil
-	}
-	if c.IsSet(allProjects) {
-		if err := checkAllProjects(c, positional); err != nil {
-			return nil, err
-		}
-		all, err := wiring.AllProjects(w.Environment())
-		return view.Name(c.Context, all), err
-	}
-	if positional != "" {
-		return nil, besideSeveral(c, positional)
-	}
-	list, err := openEach(w, c, workflows(c))
-	return view.Name(c.Context, list), err
-}
-
-// checkAllProjects refuses --project with another word than all, and beside flags and arguments
-// that name a project.
-func checkAllProjects(c *cli.Context, positional string) error {
-	name := c.Command.Name
-	switch {
-	case c.String(allProjects) != "all":
-		const message = "%s: --project takes the word all, for every project; -w FILE names another one"
-		return exit.Usage(message, name)
-	case positional != "":
-		return besideSeveral(c, positional)
-	case c.IsSet("workflow") || c.IsSet("state-dir"):
-		return exit.Usage("%s: --project all is every project: leave out -w and --state-dir", name)
-	}
-	return nil
-}
-
-func besideSeveral(c *cli.Context, positional string) error {
-	return exit.Usage("%s: %q beside several projects: name each workflow with -w", c.Command.Name, positional)
 }
