@@ -1,23 +1,34 @@
 package git
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// mostLocked is how many entries of a git directory are searched for locks.
-const mostLocked = 100_000
+// mostSearched is how many entries of a git directory are searched for locks.
+const mostSearched = 100_000
 
-// withoutLocks reports whether a directory below a git directory is git's own and git makes no
-// locks for it. A folder of branches may have the same name: refs/heads/hooks.
+// objectFolder matches a folder with the objects whose names begin with two digits.
+var objectFolder = text.Pattern(`^[0-9a-f]{2}$`)
+
+// withoutLocks reports whether a directory below a git directory is git's own and contains no
+// locks of git: hooks, lfs and the objects themselves, such as objects/5f. A folder of branches
+// may have the same name: refs/heads/hooks.
 func withoutLocks(gitDir, path string) bool {
-	if !slices.Contains([]string{"objects", "hooks", "lfs"}, filepath.Base(path)) {
+	above, name := filepath.Split(path)
+	above = filepath.Clean(above)
+	if filepath.Base(above) == "objects" && objectFolder().MatchString(name) {
+		return isBare(filepath.Join(gitDir, filepath.Dir(above)))
+	}
+	if name != "hooks" && name != "lfs" {
 		return false
 	}
-	return isBare(filepath.Join(gitDir, filepath.Dir(path))) // such as modules/NAME of a submodule
+	return isBare(filepath.Join(gitDir, above)) // such as modules/NAME of a submodule
 }
 
 // RemoveLocks removes the locks that git commands of an agent have left when they were killed,
@@ -40,7 +51,7 @@ func RemoveLocks(workspace string) ([]string, error) {
 			return nil //nolint:nilerr // git reports what can't be read
 		}
 		seen++
-		if seen > mostLocked {
+		if seen > mostSearched {
 			return fs.SkipAll
 		}
 		if entry.IsDir() && withoutLocks(repo.gitDir, path) {
@@ -50,7 +61,7 @@ func RemoveLocks(workspace string) ([]string, error) {
 			return nil
 		}
 		if err := dir.Remove(path); err != nil {
-			return err
+			return fmt.Errorf("remove a lock of git: %w", err)
 		}
 		removed = append(removed, filepath.Join(".git", path))
 		return nil

@@ -14,9 +14,12 @@ func TestRemoveLocks(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
 	for _, name := range []string{
-		"HEAD", "index.lock", "refs/heads/a/b.lock", "objects/x.lock", "hooks/y.lock", "refs/heads/hooks/c.lock",
+		"HEAD", "index.lock", "refs/heads/a/b.lock", "objects/5f/x.lock", "hooks/y.lock", "refs/heads/hooks/c.lock",
 		"refs/heads/lfs/d.lock",
-		"modules/m/HEAD", "modules/m/refs/z", "modules/m/objects/x.lock", "modules/m/index.lock",
+		"objects/maintenance.lock", "objects/info/commit-graph.lock", "objects/pack/multi-pack-index.lock",
+		"objects/info/commit-graphs/commit-graph-chain.lock",
+		"modules/m/HEAD", "modules/m/refs/z", "modules/m/objects/5f/x.lock", "modules/m/index.lock",
+		"modules/m/objects/maintenance.lock",
 	} {
 		path := filepath.Join(dir, ".git", name)
 		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -28,11 +31,14 @@ func TestRemoveLocks(t *testing.T) {
 	removed := test.Must(RemoveLocks(dir))
 	slices.Sort(removed)
 	test.Equal(t, "removed", removed, []string{
-		".git/index.lock", ".git/modules/m/index.lock", ".git/refs/heads/a/b.lock", ".git/refs/heads/hooks/c.lock",
+		".git/index.lock", ".git/modules/m/index.lock", ".git/modules/m/objects/maintenance.lock",
+		".git/objects/info/commit-graph.lock", ".git/objects/info/commit-graphs/commit-graph-chain.lock",
+		".git/objects/maintenance.lock", ".git/objects/pack/multi-pack-index.lock",
+		".git/refs/heads/a/b.lock", ".git/refs/heads/hooks/c.lock",
 		".git/refs/heads/lfs/d.lock",
 	})
 	for _, name := range []string{
-		".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock", ".git/modules/m/objects/x.lock",
+		".git/HEAD", ".git/objects/5f/x.lock", ".git/hooks/y.lock", ".git/modules/m/objects/5f/x.lock",
 	} {
 		test.Equal(t, name, test.Exists(t, filepath.Join(dir, name)), true)
 	}
