@@ -139,8 +139,9 @@ func (h *Holding) approval(config map[string]any) (flags []string, err error) {
 		return []string{"--ask-for-approval", policy}, nil
 	case map[string]any:
 		config["approval_policy"] = withoutNulls(policy)
+		return nil, nil
 	}
-	return nil, nil
+	return nil, incompatible("codex.approval_policy: neither a word nor an object", "correct it in the workflow")
 }
 
 // withoutNulls returns an object without the members that are null, which TOML can't express.

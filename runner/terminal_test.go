@@ -2,6 +2,7 @@ package runner
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -24,4 +25,8 @@ func TestApprovalPolicyOfTheTerminal(t *testing.T) {
 		h.job.site.space = &host.Workspace{Path: t.TempDir()}
 		test.Contains(t, "the command", test.Must(h.command(t.Context(), "")), c.flags)
 	}
+	r := newRig(t, "say hm")
+	r.Here.Config.ApprovalPolicy = json.RawMessage("5")
+	_, err := (&Holding{Here: r.Here}).approval(map[string]any{})
+	test.Contains(t, "the error", fmt.Sprint(err), "codex.approval_policy: neither a word nor an object")
 }
