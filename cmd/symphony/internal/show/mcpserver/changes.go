@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -108,7 +107,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	out.Commits = append(out.Commits, found.Commits...)
 	diff := &window{
 		skip: max(in.Offset, 0),
-		most: cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff),
+		most: diffBytes(in.MaxBytes),
 	}
 	if _, err := machine.Diff(ctx, workspace, diff); err != nil {
 		return out, fmt.Errorf("compare the work of agent %s with its base: %w", in.AgentID, err)
@@ -122,6 +121,15 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		out.NextOffset = end
 	}
 	return out, nil
+}
+
+// diffBytes returns how many bytes of a diff a result contains, given maxBytes: at least a whole
+// character.
+func diffBytes(asked int) int {
+	if asked <= 0 {
+		return defaultDiff
+	}
+	return min(max(asked, utf8.UTFMax), maxRead)
 }
 
 // validText returns bytes as a text. A diff may contain bytes that are none.
@@ -198,7 +206,7 @@ func (c changeTools) destination() (port.Repository, error) {
 	p := wiring.NewProject(c.project.Env, c.project.Path, c.project.StateDir)
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
-		return port.Repository{}, err
+		return port.Repository{}, fmt.Errorf("read where the workflow permits deliveries to: %w", err)
 	}
 	if !cfg.Repository.Delivers() {
 		return port.Repository{}, reconcile.NewError(

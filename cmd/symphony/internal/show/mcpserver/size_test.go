@@ -70,6 +70,8 @@ func TestPartsOfADiff(t *testing.T) {
 		read = append(read, kept...)
 	}
 	test.Equal(t, "all parts", string(read), string(whole))
+	few := whole[2:][:diffBytes(1)] // it begins with ö
+	test.Equal(t, "the smallest part", string(firstRunes(few, true)), "öß")
 	test.Equal(t, "without room", len(withinTokens([]byte("äö"), 0)), 2)
 }
 
