@@ -328,7 +328,7 @@ func (row StoppedRun) text(run reconcile.Run) string {
 	after := time.Duration(row.AfterMS) * time.Millisecond
 	took := text.Duration(after)
 	if after < time.Minute {
-		took = fmt.Sprintf("%.1fs", after.Seconds())
+		took = fmt.Sprintf("%.1fs", after.Truncate(100*time.Millisecond).Seconds())
 	}
 	if run.Kind == reconcile.CleanupRun {
 		return fmt.Sprintf(
