@@ -45,7 +45,8 @@ func (r Results) LastDays(days int) string {
 // LastWeek is the address of the results of the last whole week, which begins on a Monday.
 func (r Results) LastWeek() string {
 	today := r.Found.GeneratedAt
-	monday := today.AddDate(0, 0, -(int(today.Weekday())+6)%7-7)
+	sinceMonday := (int(today.Weekday()) + 6) % 7 // days; Sunday is 0 to Go
+	monday := today.AddDate(0, 0, -sinceMonday-7)
 	return r.Choice.With("since", monday.Format(time.DateOnly), "until", monday.AddDate(0, 0, 6).Format(time.DateOnly))
 }
 
@@ -171,10 +172,22 @@ func pullOf(r report.ResultRow) *pull {
 	}
 	for _, l := range r.Links {
 		if l.Kind == "pull_request" {
-			return &pull{URL: l.URL, Name: "#" + path.Base(l.URL)}
+			return &pull{URL: l.URL, Name: pullName(l.URL)}
 		}
 	}
 	return nil
+}
+
+// pullName is the number of a pull request in its address, which may be that of a tab of it:
+// https://github.com/team/repo/pull/7/files. Without a number it is the end of the address.
+func pullName(address string) string {
+	words := strings.Split(address, "/")
+	for _, word := range slices.Backward(words) {
+		if text.IsNumber(word) {
+			return "#" + word
+		}
+	}
+	return path.Base(address)
 }
 
 // ResultChoice is the choice of a reader of the results: the query of the address as it was
