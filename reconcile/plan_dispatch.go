@@ -501,6 +501,9 @@ func (d *dispatch) mendOfBlockers(issue Issue) string {
 	return ""
 }
 
+// DispatchProbe is the reason of a run that tests whether a block is over.
+const DispatchProbe = "probe"
+
 // start makes the contender's claim running and adds the dispatch of its run.
 func (d *dispatch) start(c contender) {
 	host, _, _ := d.chooseHost(c)
@@ -515,7 +518,7 @@ func (d *dispatch) start(c contender) {
 	}
 	probed, tests := d.s.testBlocks(c, host, change)
 	if tests {
-		reason = "probe"
+		reason = DispatchProbe
 	}
 	d.plan.Actions = append(d.plan.Actions, Action{
 		Kind:       ActDispatch,

@@ -100,7 +100,7 @@ func startReason(a reconcile.Action) string {
 		return ": a slot is free"
 	case reconcile.Requested:
 		return " again, as requested"
-	case "probe":
+	case reconcile.DispatchProbe:
 		return ", to test whether the fault is over"
 	default:
 		return ""
