@@ -31,8 +31,11 @@ func recordOutage(t tx, now time.Time, source string, b reconcile.Block) error {
 	err := t.run(
 		`UPDATE outages SET until = max(?, since) WHERE source = ? AND until IS NULL AND code <> ?`,
 		stamp(now), source, b.Code)
-	if err != nil || b.Code == "" {
+	if err != nil {
 		return err
+	}
+	if b.Code == "" {
+		return nil
 	}
 	return t.run(`INSERT INTO outages (source, code, message, since) VALUES (?, ?, ?, ?)
 		ON CONFLICT (source) WHERE until IS NULL DO UPDATE SET message = excluded.message`,

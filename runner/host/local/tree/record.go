@@ -40,10 +40,13 @@ type Recorded struct {
 func CreateProcs(path string) (*ProcFile, error) {
 	self, err := proc.Self()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("identify this process: %w", err)
 	}
 	p := &ProcFile{path: path, worker: self}
-	return p, p.write(nil)
+	if err := p.write(nil); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Record adds the processes that are not in the file yet, and removes processes that ended.

@@ -299,14 +299,14 @@ func failWith(err error) (list []finding) {
 		faults = append(faults, known)
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with the last output of the agent.
-		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
+		message := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
 		code := cmp.Or(ofAgent.Cause, ofAgent.Code)
 		hint := cmp.Or(
 			doctorHints[code],
 			words.Hint(string(code), ""),
 			"see the output of the agent in a run with symphony logs ISSUE --stderr",
 		)
-		faults = append(faults, reconcile.NewError(string(code), text, hint))
+		faults = append(faults, reconcile.NewError(string(code), message, hint))
 	case errors.Is(err, context.DeadlineExceeded):
 		faults = append(
 			faults,
