@@ -40,10 +40,19 @@ func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err e
 	return advance, token, err
 }
 
+const (
+	mostNoise       = 4 << 10 // bytes of a line that are kept
+	longestSequence = 256     // bytes that control a terminal
+)
+
 // note keeps the end of a line of noise, unless nothing of it is visible.
 func (n *noise) note(line []byte) {
-	const most = 4 << 10 // bytes
-	line = line[max(0, len(line)-most):]
+	start := max(0, len(line)-mostNoise)
+	before := max(0, start-longestSequence)
+	if sequence := bytes.LastIndexByte(line[before:start], ansi.ESC); sequence >= 0 {
+		start = before + sequence // it may reach over the start, and could not be removed in part
+	}
+	line = line[start:]
 	visible := Short(ansi.Strip(string(line)), MessageLength)
 	if visible == "" {
 		return

@@ -26,6 +26,11 @@ func TestNoise(t *testing.T) {
 		{"a byte order mark", "\xef\xbb\xbf" + answer, true, ""},
 		{"nothing visible", "\x1b]0;codex\a\n", false, ""},
 		{"a question", "\x1b[33mUpdate available!\x1b[0m\nInstall it now? [Y/n] ", false, "Install it now? [Y/n]"},
+		{
+			"a colour at the start of what is kept",
+			"dropped \x1b[32mgreen" + strings.Repeat("\x1b[0m", (mostNoise-len("32mgreen"))/4),
+			false, "green",
+		},
 		{"an object that is no message", "ready {\"port\":1}", false, `ready {"port":1}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
