@@ -196,8 +196,9 @@ func (m model) marked() []row {
 // commands are the commands about the marked issues, a command for each project.
 func (m model) commands(verb string) []command {
 	var list []command
+	marked := m.marked()
 	for i := range m.overviews {
-		own := text.Filter(m.marked(), func(r row) bool { return r.overview == &m.overviews[i] })
+		own := text.Filter(marked, func(r row) bool { return r.overview == &m.overviews[i] })
 		if len(own) == 0 {
 			continue
 		}

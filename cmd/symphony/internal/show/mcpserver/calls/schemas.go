@@ -12,8 +12,8 @@ import (
 
 // completeList is the middleware of tools/list. It completes the schemas for models: each tool
 // gets a title, each parameter a description, and a closed word its values. A value has a
-// single type, because some models refuse several. Calls are checked against the schemas as
-// they were: their errors explain more.
+// single type, because some models refuse several. Calls are still checked against the schemas
+// as they were, whose errors explain more.
 func (t *Tools) completeList(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
