@@ -174,7 +174,8 @@ func (b *backend) checkRead() {
 		pull.Checks, len(pull.Reviews),
 	}, []any{
 		opened.ID, number, opened.URL, "open", false, "work", n.Commit, "main",
-		reconcile.Checks{Commit: n.Commit}, 0,
+		reconcile.Checks{Commit: n.Commit},
+		0,
 	})
 	test.Equal(b.T, "its branch", b.one(other).Branch, "feature/with-slash")
 	both := test.Must(b.Read(b.ctx(), []int{number, other, other + 1000}))

@@ -24,7 +24,8 @@ type ForgeKind struct {
 	// TokenVars are the variables that usually contain a token, the preferred variable first.
 	TokenVars []string
 	// Gh: people log in with the program gh, which gives out its token.
-	Gh bool
+	Gh     bool
+	Rights string // of a token, for a person who makes one; empty if gh has them
 	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
 	MaxPulls int
 }
@@ -32,7 +33,7 @@ type ForgeKind struct {
 // forges are the kinds of forges. The first one is the kind of a host that is not known.
 var forges = []ForgeKind{
 	GitHubForge,
-	{Name: "gitea", Title: "Gitea", hosts: []string{"gitea.com", "codeberg.org"}},
+	GiteaForge,
 	{
 		Name:     "gitlab",
 		Title:    "GitLab",

@@ -287,7 +287,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Forge,
 			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
-				"repository.url, and github for hosts that are not known; gitea and gitlab are refused until symphony "+
+				"repository.url, and github for hosts that are not known; gitlab is refused until symphony "+
 				"can open pull requests there",
 		).oneOf(forgeNames()...),
 		key(
@@ -304,7 +304,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.API,
 			"address of the forge's API; default: by the host of repository.url, such as https://api.github.com, or "+
-				"https://HOST/api/v3 for GitHub Enterprise",
+				"https://HOST/api/v3 for GitHub Enterprise and https://HOST/api/v1 for Gitea",
 		).then((*reader).repositoryAPI),
 		key(
 			"repository.git_name",

@@ -298,6 +298,13 @@ func (r *reader) completeRepository() {
 	default:
 		repository.API = api
 	}
+	if !kind.Gh && repository.TokenVar == "" {
+		r.invalid(
+			f,
+			"to open pull requests on "+kind.Title+" symphony needs repository.token",
+			"write token: $"+kind.TokenVars[0]+", and put a token with "+kind.Rights+" into that variable",
+		)
+	}
 	repository.OwnerName = name
 	if name == "" {
 		r.invalid(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/symphony-cron/symphony/forge/gitea"
 	"github.com/symphony-cron/symphony/forge/github"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -14,6 +15,9 @@ import (
 // workflow.
 var forgeAdapters = map[string]func(github.Options) (*reconcile.Forge, error){
 	workflow.GitHubForge.Name: github.Adapter,
+	workflow.GiteaForge.Name: func(o github.Options) (*reconcile.Forge, error) {
+		return gitea.Adapter(gitea.Options(o))
+	},
 }
 
 // NewForge returns a function that builds the adapter to the pull requests of a configuration;
@@ -55,7 +59,10 @@ type forgeLogin struct {
 func findForgeLogin(ctx context.Context, r workflow.Repository, env []string) (forgeLogin, error) {
 	const set = "set repository.token"
 	missing := errors.New(r.ForgeKind().Title + " needs a token")
-	hint := set
+	hint := set + " to a variable with a token"
+	if r.ForgeKind().Rights != "" {
+		hint += " that has " + r.ForgeKind().Rights
+	}
 	if r.ForgeKind().Gh {
 		login := "run gh auth login --hostname " + workflow.GhHost(r.API)
 		token, err := askGh(ctx, r.API, env)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -28,14 +29,16 @@ type Watcher struct {
 	Policy   reconcile.Policy
 	Handoff  string // the state of issues that were handed over
 	Now      func() time.Time
+	Most     int // how many pull requests a pass reads; 0 for all
 }
 
 const (
 	readKey  = "feedback_read_at" // when pull requests were last read
+	nextKey  = "feedback_next"    // the number from which the next pass reads, with Most
 	readStep = 30 * time.Second   // between two reads
 )
 
-// Pass reads the open pull requests with a single request, and brings their issues back or
+// Pass reads the open pull requests with few requests, and brings their issues back or
 // moves them on. Each step is stored before it is taken, or can be repeated: a cause brings an
 // issue back once, whatever dies. It returns at most one error for each pull request.
 func (d Watcher) Pass(ctx context.Context) (errs []error) {
@@ -116,14 +119,37 @@ func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []er
 		}
 	}
 	slices.Sort(numbers)
+	numbers, err = d.turn(ctx, numbers)
+	if err != nil {
+		return []error{err}
+	}
 	pulls, err := forge.Read(ctx, numbers)
 	if err != nil {
 		return []error{err}
 	}
+	list = slices.DeleteFunc(list, func(f followed) bool {
+		return f.number != 0 && !slices.Contains(numbers, f.number)
+	})
 	found, errs := d.updateAll(ctx, forge, list, pulls)
 	errs = append(errs, d.save(ctx, found.quiet...))
 	errs = append(errs, d.actAll(ctx, forge, found.asking)...)
 	return append(errs, d.show(ctx, found.read))
+}
+
+// turn returns the pull requests that this pass reads. If they are more than Most, the next
+// passes go on where this one ends, so that each has its turn.
+func (d Watcher) turn(ctx context.Context, numbers []int) ([]int, error) {
+	if d.Most == 0 || len(numbers) <= d.Most {
+		return numbers, nil
+	}
+	stored, _, err := d.DB.Meta(ctx, nextKey)
+	if err != nil {
+		return nil, err
+	}
+	next, _ := strconv.Atoi(stored) // 0 before the first time
+	at, _ := slices.BinarySearch(numbers, next)
+	all := slices.Concat(numbers[at:], numbers[:at])
+	return all[:d.Most], d.DB.SetMeta(ctx, nextKey, strconv.Itoa(all[d.Most]))
 }
 
 // followed is a pull request during a pass.

@@ -95,6 +95,22 @@ func TestRerunIsTriedAgain(t *testing.T) {
 	test.Equal(t, "moved", moved, 1)
 }
 
+// If a forge answers only for a pull request at a time, the passes read some in turn.
+func TestPullRequestsInTurn(t *testing.T) {
+	ctx := t.Context()
+	db := test.Must(state.Create(ctx, t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
+	t.Cleanup(func() { test.OK(t, db.Close()) })
+	w := Watcher{DB: db, Most: 2}
+	for _, want := range [][]int{{3, 5}, {7, 8}, {9, 3}, {5, 7}} {
+		test.Equal(t, "turn", test.Must(w.turn(ctx, []int{3, 5, 7, 8, 9})), want)
+	}
+	// Some have ended meanwhile.
+	test.Equal(t, "fewer", test.Must(w.turn(ctx, []int{3, 5, 9})), []int{9, 3})
+	test.Equal(t, "few", test.Must(w.turn(ctx, []int{3, 5})), []int{3, 5})
+	w.Most = 0
+	test.Equal(t, "all", len(test.Must(w.turn(ctx, []int{3, 5, 7}))), 3)
+}
+
 func TestNextStep(t *testing.T) {
 	const handoff = "Human Review"
 	const active = "In Progress"

@@ -66,6 +66,7 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 		Policy:   wiring.Policy(cfg),
 		Handoff:  cfg.Handoff.State,
 		Now:      c.p.Env.Now,
+		Most:     cfg.Repository.ForgeKind().MaxPulls,
 		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, c.p.Env.Environ) },
 	}
 	for _, err := range watcher.Pass(ctx) {

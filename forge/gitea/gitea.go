@@ -1,0 +1,63 @@
+// Package gitea is the adapter to the pull requests of a repository on Gitea 1.26 or later.
+// Adapter returns the value that the rest of the program uses.
+//
+// Older releases, and Forgejo, number the jobs of their Actions differently: their checks have
+// a state and an address, but neither a log nor a way to run them again.
+//
+// The codes of its errors are the codes of package transport with the prefix forge;
+// forge_rate_limited, which wraps transport.RateLimited; and reconcile.CodeForgeMoved:
+// redirects are not followed.
+package gitea
+
+import (
+	"net/http"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Options describe the repository and how to reach it.
+type Options struct {
+	transport.Options        // Key is the token; Endpoint is https://HOST/api/v1
+	Repository        string // OWNER/NAME
+	By                string // the source of the token: $ and the name of a variable
+	Renew             string // the remedy if Gitea does not accept the token
+	// Memory is not used: Gitea has no limits of its own, only proxies before it may have.
+	Memory reconcile.TrackerMemory
+}
+
+var service = transport.Service{
+	Name:          "Gitea",
+	Prefix:        "forge",
+	Paths:         true,
+	Header:        map[string]string{"Accept": "application/json"},
+	Setting:       "repository.api",
+	Secret:        "Gitea token",
+	Word:          "token",
+	CheckKey:      "check the token", // explain says which right it lacks
+	CheckEndpoint: "correct it",
+	Redirected:    "the server is at another address",
+	Strange:       "passes try again",
+	Limited:       "Gitea, or a proxy before it, accepts no more requests",
+	Separate:      "account",
+}
+
+// Adapter returns the pull requests of a repository. It sends nothing.
+func Adapter(o Options) (*reconcile.Forge, error) {
+	client, err := service.Connect(o.Options, func(http.Header) {})
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{Client: client, o: o}
+	return &reconcile.Forge{
+		Open:         h.open,
+		Number:       h.number,
+		Read:         h.read,
+		ReadChecks:   h.readChecks,
+		ReadRequired: h.readRequired,
+		BuildsOn:     h.buildsOn,
+		ReadLog:      h.readLog,
+		Rerun:        h.rerun,
+		Comment:      h.comment,
+	}, nil
+}

@@ -1,0 +1,154 @@
+package gitea
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// maxSearched is how many pull requests are read to find those of a branch, the last changed
+// first: Gitea can't be asked for the pull requests of a branch.
+const maxSearched = 500
+
+// open implements reconcile.Forge.
+func (h *hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
+	opened, err := h.findOrCreate(ctx, n)
+	if refuses(err, "already exists") {
+		// Another process has opened it since, so that the list contains it now.
+		return h.findOrCreate(ctx, n)
+	}
+	return opened, err
+}
+
+// refuses reports whether Gitea did not make a change for a reason.
+func refuses(err error, reason string) bool {
+	return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
+}
+
+// findOrCreate looks for the pull requests of the branch, and creates one if there is none.
+func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
+	opened := reconcile.OpenedPull{By: h.o.By}
+	known, err := h.find(ctx, n)
+	if err != nil {
+		return opened, err
+	}
+	if known.URL != "" {
+		opened.URL = known.URL
+		opened.ID = known.name()
+		return opened, nil
+	}
+	if n.Base == "" { // the default branch may be renamed since the work began
+		repository, err := get[struct {
+			Base string `json:"default_branch"`
+		}](ctx, h, readRepository, "")
+		if err != nil {
+			return opened, err
+		}
+		n.Base = repository.Base
+	}
+	// Gitea would open a pull request without commits, and answers alike if there is no branch
+	// and if there is no base.
+	if err := h.hasBranch(ctx, n.Branch); err != nil {
+		return opened, err
+	}
+	compared, err := get[struct {
+		Commits int `json:"total_commits"`
+	}](ctx, h, readRepository, "/compare/"+url.PathEscape(n.Base)+"..."+url.PathEscape(n.Branch))
+	if err != nil || compared.Commits == 0 {
+		return opened, err
+	}
+	made, err := call[pull](ctx, h, writeRepository, http.MethodPost, "/pulls", map[string]string{
+		"title": n.Title,
+		"body":  n.Body,
+		"head":  n.Branch,
+		"base":  n.Base,
+	})
+	switch {
+	case err != nil:
+		return opened, err
+	case made.URL == "":
+		return opened, h.Fail("forge_unknown_payload", "the new pull request has no address")
+	}
+	opened.URL = made.URL
+	opened.ID = made.name()
+	opened.Opened = true
+	return opened, nil
+}
+
+// hasBranch returns an error unless there is a branch.
+func (h *hub) hasBranch(ctx context.Context, name string) error {
+	_, err := get[struct{}](ctx, h, readRepository, "/branches/"+url.PathEscape(name))
+	if errors.Is(err, reconcile.ErrGone) {
+		return errors.Join(err, reconcile.ErrNoBranch)
+	}
+	return err
+}
+
+// find returns the open pull request of a branch: of several the known one, or else the last
+// changed with the wanted base, or else the last changed. If none is open, it returns the last
+// changed that was merged or closed when the branch was at the commit.
+func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
+	rank := func(p pull) int {
+		switch {
+		case p.isForeign() || p.branch() != n.Branch:
+			return 0
+		case p.State != pullOpen && p.Head.SHA == n.Commit:
+			return 1
+		case p.State != pullOpen:
+			return 0
+		case n.Known != "" && p.name() == n.Known:
+			return 4
+		case n.Base != "" && p.Base.Ref == n.Base:
+			return 3
+		}
+		return 2
+	}
+	var best pull
+	read := 0
+	query := url.Values{"state": {"all"}, "sort": {"recentupdate"}}
+	err := list(ctx, h, readRepository, "/pulls", query, func(pulls []pull) bool {
+		for _, p := range pulls {
+			if rank(p) > rank(best) {
+				best = p
+			}
+		}
+		read += len(pulls)
+		return rank(best) < 2 && read < maxSearched
+	})
+	return best, err
+}
+
+// comment implements reconcile.Forge. It writes nothing if a comment with the marker exists.
+func (h *hub) comment(ctx context.Context, number int, marker, body string) error {
+	me, err := h.me(ctx)
+	if err != nil {
+		return err
+	}
+	// For a missing pull request the list of comments would have an error of the server.
+	if _, err := h.readPull(ctx, number); err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/issues/%d/comments", number)
+	comments, err := get[[]struct {
+		User account `json:"user"`
+		Body string  `json:"body"`
+	}](ctx, h, writeIssue, path)
+	if err != nil {
+		return err
+	}
+	const newest = 100
+	slices.Reverse(comments)
+	for _, c := range comments[:min(len(comments), newest)] {
+		if c.User.Login == me && strings.Contains(c.Body, marker) {
+			return nil
+		}
+	}
+	_, err = call[struct{}](ctx, h, writeIssue, http.MethodPost, path, map[string]string{"body": body})
+	return err
+}

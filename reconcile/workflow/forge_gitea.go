@@ -1,0 +1,12 @@
+package workflow
+
+// GiteaForge is Gitea, and Forgejo, which has its API.
+var GiteaForge = ForgeKind{
+	Name:      "gitea",
+	Title:     "Gitea",
+	hosts:     []string{"gitea.com", "codeberg.org"},
+	TokenVars: []string{"GITEA_TOKEN", "FORGEJO_TOKEN"},
+	Rights:    "the scopes write:repository, write:issue and read:user",
+	MaxPulls:  20, // each takes four requests and more
+	api:       func(host string) string { return "https://" + host + "/api/v1" },
+}
