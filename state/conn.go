@@ -198,7 +198,7 @@ func (p *preparing) prepare(ctx context.Context, query string) (*sql.Stmt, error
 	if found {
 		return known, nil
 	}
-	s, err := p.of.PrepareContext(ctx, query)
+	s, err := p.of.PrepareContext(ctx, query) //nolint:sqlclosecheck // database/sql closes it
 	if err != nil {
 		return nil, err
 	}

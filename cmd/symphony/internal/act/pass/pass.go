@@ -186,7 +186,8 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 		return dryRun(ctx, p, o)
 	}
 	config := configOf(p)
-	go config() // beside the opening of the database, which takes longer
+	// beside the opening of the database, which takes longer
+	go func() { _, _ = config() }()
 	if !p.HasState() {
 		if _, err := config(); err != nil {
 			return r, err
