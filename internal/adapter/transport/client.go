@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,9 @@ type Service struct {
 type Options struct {
 	Endpoint string // the tracker's own if empty
 	Key      string
+	// User sends the key as the password of that user, by the scheme Basic. Empty: the key is
+	// sent by the scheme Bearer.
+	User string
 	// KeySource names the source of the key, for the error of a refused key; empty if that is
 	// obvious.
 	KeySource string
@@ -76,8 +80,9 @@ type Options struct {
 // Client sends requests with the same key. It is safe for concurrent use.
 type Client struct {
 	Service
-	Options              // with all defaults
-	Authorization string // the header
+	Options                // with all defaults
+	Authorization string   // the header
+	secrets       []string // what Scrub removes
 	heard         func(http.Header)
 	http          *http.Client
 	mu            sync.Mutex
@@ -128,10 +133,18 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if o.Warn == nil {
 		o.Warn = func(string) {}
 	}
+	authorization := "Bearer " + o.Key
+	secrets := []string{o.Key}
+	if o.User != "" {
+		basic := base64.StdEncoding.EncodeToString([]byte(o.User + ":" + o.Key))
+		authorization = "Basic " + basic
+		secrets = []string{basic, o.Key, o.User}
+	}
 	return &Client{
 		Service:       s,
 		Options:       o,
-		Authorization: "Bearer " + o.Key,
+		Authorization: authorization,
+		secrets:       secrets,
 		heard:         heard,
 		warned:        map[string]bool{},
 		http: &http.Client{

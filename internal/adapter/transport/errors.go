@@ -109,13 +109,15 @@ const (
 	longestQuote = 300
 )
 
-// Scrub removes the key from text that was received. Trackers do not repeat their keys, but a
-// proxy may.
+// Scrub removes the key, and the user to whom it belongs, from text that was received. Services
+// do not repeat their keys, but a proxy may.
 func (c *Client) Scrub(s string) string {
-	if len(c.Key) < shortestSecret {
-		return s
+	for _, secret := range c.secrets {
+		if len(secret) >= shortestSecret {
+			s = strings.ReplaceAll(s, secret, "["+c.Word+"]")
+		}
 	}
-	return strings.ReplaceAll(s, c.Key, "["+c.Word+"]")
+	return s
 }
 
 // Short returns the beginning of a body, on a single line.

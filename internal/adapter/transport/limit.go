@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -92,10 +93,12 @@ type Allowance struct {
 	Reset       time.Time
 }
 
-// ReadAllowance reads the headers that begin with X-RateLimit- and kind.
+// ReadAllowance reads the headers that begin with X-RateLimit- and kind, or else, as GitLab
+// writes them, with RateLimit-.
 func ReadAllowance(h http.Header, kind string) Allowance {
 	number := func(what string) float64 {
-		f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+what)), 64)
+		written := cmp.Or(h.Get("X-RateLimit-"+kind+what), h.Get("RateLimit-"+kind+what))
+		f, err := strconv.ParseFloat(strings.TrimSpace(written), 64)
 		if err != nil || f < 0 || f > 1e15 {
 			return math.NaN()
 		}

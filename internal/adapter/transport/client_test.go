@@ -1,0 +1,43 @@
+package transport
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// A key that belongs to a user is sent as Basic, and no part of it is left in an answer.
+func TestUser(t *testing.T) {
+	t.Parallel()
+	const user = "ann@example.com"
+	const key = "0123456789abcdef"
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		_, _ = w.Write([]byte(name + " " + password + " " + r.Header.Get("Authorization")))
+	}))
+	defer echo.Close()
+	service := Service{Paths: true, Word: "token"}
+	o := Options{Endpoint: echo.URL, Key: key, User: user}
+	c := test.Must(service.Connect(o, func(http.Header) {}))
+	a := test.Must(c.Send(t.Context(), Request{Method: http.MethodGet, Path: "/"}))
+	test.Equal(t, "answer", string(a.Body), "[token] [token] Basic [token]")
+}
+
+// Services name the headers of their limits with and without X-.
+func TestReadAllowance(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
+		h := http.Header{}
+		h.Set(prefix+"Limit", "600")
+		h.Set(prefix+"Remaining", "599")
+		h.Set(prefix+"Reset", "1700000000")
+		a := ReadAllowance(h, "")
+		got := []any{a.Limit, a.Left, a.Reset.Unix()}
+		test.Equal(t, prefix, got, []any{600.0, 599.0, int64(1700000000)})
+	}
+	a := ReadAllowance(http.Header{}, "")
+	test.Equal(t, "no headers", math.IsNaN(a.Limit), true)
+}
