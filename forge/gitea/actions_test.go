@@ -30,7 +30,8 @@ func (r *runner) call(method string, body, to any) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("x-runner-uuid", r.uuid)
 	req.Header.Set("x-runner-token", r.token)
-	resp := test.Must(http.DefaultClient.Do(req))
+	resp, err := http.DefaultClient.Do(req)
+	test.OK(r.p.t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		r.p.t.Fatalf("%s: %s", method, resp.Status)
