@@ -32,3 +32,11 @@ func GhHost(api string) string {
 	}
 	return u.Host
 }
+
+// GhTokenVar returns the variable from which gh takes a token for a host, as gh names it.
+func GhTokenVar(host string) string {
+	if host == "github.com" || host == "github.localhost" || strings.HasSuffix(host, ".ghe.com") {
+		return "GH_TOKEN"
+	}
+	return "GH_ENTERPRISE_TOKEN"
+}

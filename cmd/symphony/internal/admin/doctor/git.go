@@ -333,9 +333,7 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		status += ofHost
 		login += ofHost
 		where = " to " + name
-		if isEnterprise(name) {
-			variable = "GH_ENTERPRISE_TOKEN"
-		}
+		variable = workflow.GhTokenVar(name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
@@ -352,11 +350,6 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	}
 	return warn("gh is not logged in"+where+", and the workflow uses it",
 		"run "+login+" as this account, or put "+variable+"=… into "+e.p.EnvPath())
-}
-
-// isEnterprise reports whether gh takes the token of a host from GH_ENTERPRISE_TOKEN.
-func isEnterprise(name string) bool {
-	return name != "github.com" && name != "github.localhost" && !strings.HasSuffix(name, ".ghe.com")
 }
 
 // ghHost returns the host that the project uses with gh, such as github.com; empty if it is
