@@ -73,9 +73,11 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	used := p.newDispatch()
 	started := map[string]int{}
 	runs := map[string]bool{}
-	asked := 0 // runs that an operator asked for, which start in spite of blocks
+	wanted := map[string]bool{} // since an earlier pass, by symphony retry for example
+	asked := 0                  // runs that an operator asked for, which start in spite of blocks
 	for _, c := range s.Claims {
 		runs[c.IssueID] = c.Status == Running
+		wanted[c.IssueID] = c.Wanted
 	}
 	for _, a := range p.plan.Actions {
 		switch a.Kind {
@@ -83,7 +85,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 			runs[a.IssueID] = false
 		case ActDispatch:
 			started[a.IssueID]++
-			if s.atOnce(a.IssueID) || p.claims[a.IssueID].Kind == Requested {
+			if s.atOnce(a.IssueID) || wanted[a.IssueID] || p.claims[a.IssueID].Kind == Requested {
 				asked++
 			}
 			if runs[a.IssueID] {
