@@ -141,8 +141,8 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
-// LimitAttention returns the notification of an allowance that is used up. The end that codex
-// reports for an allowance varies by some minutes, so limits whose ends are less than half an
+// LimitAttention returns the notification of an allowance that is used up. The end that an
+// agent reports for an allowance varies by some minutes, so limits whose ends are less than half an
 // hour apart count as the same limit and are notified once.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	endsAbout := func(t time.Time) Attention {

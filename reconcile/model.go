@@ -531,9 +531,9 @@ type Thread struct {
 	ID          string // empty if there is no thread
 	WorkspaceID string // the random id of the record of the workspace that it worked in
 	// the directory in which the agent keeps it, with links resolved; empty if unknown
-	CodexHome string
-	Failed    int  // how many of its latest runs failed in a row
-	Ended     bool // an operator asked for a new thread
+	Home   string
+	Failed int  // how many of its latest runs failed in a row
+	Ended  bool // an operator asked for a new thread
 }
 
 // Mutation is a change that an agent made in the tracker with its tool, or tried to make.

@@ -103,10 +103,10 @@ func TestAccountSlots(t *testing.T) {
 // A skip and a waiting retry name what they wait for.
 func TestAccountSaysWhy(t *testing.T) {
 	for want, account := range map[string]Account{
-		"rate_limited: codex's primary limit of /home/ann/.codex is used up until 14:05": {
+		"rate_limited: the primary limit of /home/ann/.codex is used up until 14:05": {
 			Limit: &Limit{Window: "primary", Until: noon.Add(2*time.Hour + 5*time.Minute)},
 		},
-		"rate_limited: codex's secondary limit of /home/ann/.codex is used up until 5 Mar 12:00": {
+		"rate_limited: the secondary limit of /home/ann/.codex is used up until 5 Mar 12:00": {
 			Limit: &Limit{Window: "secondary", Until: noon.Add(72 * time.Hour)},
 		},
 		"blocked: agent_auth: log in": {Block: authBlock(0, time.Second)},
@@ -308,7 +308,7 @@ func TestLimitAttention(t *testing.T) {
 		t,
 		"text",
 		first.Text,
-		"nothing is started: agent_quota: codex's primary limit of /home/ann/.codex is used up until 16:00",
+		"nothing is started: agent_quota: the primary limit of /home/ann/.codex is used up until 16:00",
 	)
 	equal(t, "kind", first.Kind, AttentionBlocked)
 	equal(t, "time", first.At, noon)

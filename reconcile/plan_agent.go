@@ -10,7 +10,7 @@ import (
 
 // Agent is an agent that may work on issues: its kind, and the account that it uses.
 type Agent struct {
-	Kind string // such as codex
+	Kind string // such as claude
 	Home string // the directory of its login, which stands for the account
 }
 
@@ -70,13 +70,13 @@ type Account struct {
 
 // Limit is a window of the account's allowance that is used up.
 type Limit struct {
-	Window       string // codex's word: primary, secondary
+	Window       string // in the agent's words: primary, secondary
 	Since, Until time.Time
 }
 
 // Text names the used-up allowance and its end, in the time zone of now.
 func (l Limit) Text(home string, now time.Time) string {
-	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
+	return fmt.Sprintf("the %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
 }
 
 // Slots count the runs that SYMPHONY_MAX_AGENTS allows an account.

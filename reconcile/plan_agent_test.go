@@ -31,21 +31,21 @@ func TestChooseAgent(t *testing.T) {
 			[]Account{usedUp(first)},
 			issueNo(1),
 			nil,
-			"codex of /h/.codex-2 in place of codex of /h/.codex: codex's primary limit of /h/.codex is used up until 13:00",
+			"codex of /h/.codex-2 in place of codex of /h/.codex: the primary limit of /h/.codex is used up until 13:00",
 		},
 		{
 			"another kind",
 			[]Account{usedUp(first), blocked(second, time.Minute)},
 			issueNo(1),
 			nil,
-			"claude in place of codex of /h/.codex: codex's primary limit of /h/.codex is used up until 13:00",
+			"claude in place of codex of /h/.codex: the primary limit of /h/.codex is used up until 13:00",
 		},
 		{
 			"none, and the first that can again ends the wait",
 			[]Account{usedUp(first), blocked(second, time.Minute), blocked(claude, time.Minute)},
 			issueNo(1),
 			nil,
-			"rate_limited until 12:01: codex's primary limit of /h/.codex is used up until 13:00; " +
+			"rate_limited until 12:01: the primary limit of /h/.codex is used up until 13:00; " +
 				"codex of /h/.codex-2: agent_auth: log in; claude: agent_auth: log in",
 		},
 		{"a new issue tests a block", []Account{blocked(first, 0)}, issueNo(1), nil, "codex of /h/.codex, a probe"},
@@ -70,7 +70,7 @@ func TestChooseAgent(t *testing.T) {
 			issueNo(1),
 			by(second),
 			"codex of /h/.codex in place of codex of /h/.codex-2: " +
-				"codex's primary limit of /h/.codex-2 is used up until 13:00",
+				"the primary limit of /h/.codex-2 is used up until 13:00",
 		},
 		{
 			"its agent is not in the workflow any more",
@@ -108,7 +108,7 @@ func TestChooseAgent(t *testing.T) {
 			issueNo(1),
 			func(c *Claim) { c.Wanted = true },
 			"codex of /h/.codex-2 in place of codex of /h/.codex: " +
-				"codex's primary limit of /h/.codex is used up until 13:00, a probe",
+				"the primary limit of /h/.codex is used up until 13:00, a probe",
 		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

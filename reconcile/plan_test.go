@@ -215,7 +215,7 @@ func TestObstacle(t *testing.T) {
 			s.Runs = probe.Runs
 			s.Liveness = probe.Liveness
 		},
-		"rate_limited: codex's primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
+		"rate_limited: the primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
 			s.Accounts = []Account{{Limit: &Limit{Window: "primary", Until: noon.Add(time.Hour)}}}
 		},
 		"budget: budget of 1k tokens a day used up until 3 Mar 00:00 until 00:00": func(s *Snapshot) {

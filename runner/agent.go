@@ -140,10 +140,10 @@ func (l *launcher) try(
 	return g, nil
 }
 
-// Collided reports whether an agent failed because another started at the same moment. Those of
-// codex can delete each other's helper program, codex-linux-sandbox, and up to codex 0.166 they
-// can't both create the database of a new codex home. Of several OpenCodes in a new home, one
-// creates its database, and the others end with "Unexpected error".
+// Collided reports whether an agent failed because another started at the same moment. They
+// can delete each other's helper program for the sandbox, and older releases can't both create
+// the database of a new home. Of several OpenCodes in a new home, one creates its database, and
+// the others end with "Unexpected error".
 func Collided(err error) bool {
 	if err == nil {
 		return false
@@ -207,7 +207,7 @@ func (l *launcher) launch(
 	return g, nil
 }
 
-// CheckHome returns the home that codex reports, without links; empty if it reports none. The
+// CheckHome returns the home that the agent reports, without links; empty if it reports none. The
 // warning is set if it is not the home of agents.
 func (c Config) CheckHome(
 	ctx context.Context,
@@ -293,8 +293,8 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 	g.redactor.Add(g.site.Config.SecretsIn(g.environ))
 }
 
-// probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses
-// tokens. If codex gives no answer, for instance on a busy machine, that is not an error.
+// probeSandbox checks whether the agent can sandbox commands in the workspace, before a turn uses
+// tokens. If the agent gives no answer, for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.site.turnPolicy(ctx)
 	if err != nil || !confine.Confines(policy) {
@@ -313,7 +313,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	return err
 }
 
-// sandboxFault returns the error of a probe: a codex that exits during the probe can't try its
+// sandboxFault returns the error of a probe: an agent that exits during the probe can't try its
 // sandbox.
 func (g *agentProcess) sandboxFault(ctx context.Context, err error) error {
 	exited, _ := errors.AsType[*agent.Error](g.explain(ctx, err))

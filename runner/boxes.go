@@ -139,8 +139,8 @@ func (b *boxes) newHome() (string, error) {
 	return home, nil
 }
 
-// confinesItself reports whether the agent makes the sandbox of its commands, as codex does unless
-// symphony confines it.
+// confinesItself reports whether the agent makes the sandbox of its commands itself: not if symphony
+// confines the agent.
 func (c Config) confinesItself() bool { return c.Agent.Sandboxes && c.Sandbox == nil }
 
 // in returns the sandbox with another home, without a login.

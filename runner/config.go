@@ -69,7 +69,7 @@ type Config struct {
 	// Agent is the kind of Command. A machine refuses a kind that it does not know, of which
 	// only the name is set.
 	Agent agent.Kind
-	// codex.command or agent.command, run by bash in the workspace, with the variables that a
+	// the command that starts the agent, run by bash in the workspace, with the variables that a
 	// login shell sets (specification 10.1)
 	Command string
 	// Sandbox is that of symphony itself; nil if the agent confines itself, or is not confined.

@@ -22,7 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// conversation belongs to a free run, and uses a process of codex of its own. If codex exits,
+// conversation belongs to a free run, and has a process of its own. If the process exits,
 // the next call starts it again and goes on with the thread.
 type conversation struct {
 	run         reconcile.Run // as dispatched
@@ -46,8 +46,8 @@ type conversation struct {
 	opened chan struct{}
 	failed error // why the conversation could not be opened; set before opened is closed
 
-	mu     sync.Mutex // held while codex is started or ended
-	live   *liveCodex // nil if none was started, or it exited
+	mu     sync.Mutex // held while the agent is started or ended
+	live   *liveAgent // nil if none was started, or it exited
 	params ConversationCall
 }
 
@@ -107,8 +107,8 @@ func (m *conversationMaker) add() *conversation {
 	return c
 }
 
-// liveCodex is a process of codex that answered, with the thread of its conversation.
-type liveCodex struct {
+// liveAgent is a process of the agent that answered, with the thread of its conversation.
+type liveAgent struct {
 	*agentProcess
 	server agent.Server
 }
@@ -159,7 +159,7 @@ func (c *conversation) converse(
 	}, nil
 }
 
-// harmless are the settings of codex that a client may change. Others start programs outside
+// harmless are the settings of the agent that a client may change. Others start programs outside
 // the sandbox, or reach further than the sandbox of a turn. A client may only switch the
 // search in the web off: its terms leave the machine.
 var harmless = []string{
@@ -197,7 +197,7 @@ func (c *conversation) dir(named string) string {
 	return cmp.Or(named, c.params.Cwd, c.site.space.Path)
 }
 
-// profiles returns the flags that give all commands of codex the profiles of the agent's
+// profiles returns the flags that give all commands of the agent the profiles of its
 // directory. They protect its git directory, and also the git directory of a repository in it
 // where the conversation starts.
 func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
@@ -208,7 +208,7 @@ func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 	if unclear := c.site.Config.Patterns(*c.site.space); len(unclear) > 0 {
 		return "", reconcile.NewError(
 			"invalid_argument",
-			"codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
+			"the agent's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
 			"use directories without *?[]{} in their paths",
 		)
 	}
@@ -229,7 +229,7 @@ func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 	return confine.ProfileFlags(profiles), nil
 }
 
-// endOutdated ends codex before a turn if it was started with other profiles than now: a
+// endOutdated ends the agent before a turn if it was started with other profiles than now: a
 // project may have been added since.
 func (c *conversation) endOutdated(ctx context.Context) error {
 	c.mu.Lock()
@@ -248,8 +248,8 @@ func (c *conversation) endOutdated(ctx context.Context) error {
 	return nil
 }
 
-// ensure starts codex, and opens the thread of the conversation, unless both are done.
-func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
+// ensure starts the agent, and opens the thread of the conversation, unless both are done.
+func (c *conversation) ensure(ctx context.Context) (*liveAgent, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live != nil {
@@ -266,7 +266,7 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 		return nil, err
 	}
 	c.agents.flags = flags
-	live := &liveCodex{}
+	live := &liveAgent{}
 	g, err := c.agents.open(ctx, c.options, func(g *agentProcess) error {
 		server, err := g.initialize(ctx)
 		if err != nil {
@@ -288,7 +288,7 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 }
 
 // openThread starts the thread of the conversation, or resumes it.
-func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
+func (c *conversation) openThread(ctx context.Context, g *liveAgent) error {
 	where := *c.site.space
 	where.Path = c.dir("")
 	config, err := c.site.Config.ThreadConfig(ctx, c.site.Machine, c.run.ID, where, g.environ)
@@ -408,12 +408,12 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	return TurnResult{TurnID: turn.ID, LastMessage: turn.LastMessage}, err
 }
 
-// interrupt ends the running turn of codex, or codex.
-func (c *conversation) interrupt(g *liveCodex) {
+// interrupt ends the running turn, or else the agent.
+func (c *conversation) interrupt(g *liveAgent) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
 	defer cancel()
 	if err := g.session.Interrupt(ctx); err != nil {
-		warn(c.log, "turn not interrupted: codex is ended", err)
+		warn(c.log, "turn not interrupted: the agent is ended", err)
 		c.stop(context.Background())
 	}
 }
@@ -452,7 +452,7 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 const execTimeout = 30 * time.Second
 
 // exec runs a command in the sandbox.
-func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agent.ExecResult, error) {
+func (c *conversation) exec(ctx context.Context, g *liveAgent, p ExecCall) (agent.ExecResult, error) {
 	policy, profile := c.sandbox(p.SandboxPolicy)
 	limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
 	env, err := c.site.Config.ExecEnv(ctx, c.site.Machine, c.run.ID, *c.site.space, g.environ)
@@ -482,8 +482,8 @@ git ls-files -z --others --exclude-standard |
 exit 0`
 
 // diff returns the differences from the remote repository. It runs git in the sandbox, because
-// codex's own git may run nothing (confine.Config.AtHome).
-func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (DiffResult, error) {
+// the agent's own git may run nothing (confine.Config.AtHome).
+func (c *conversation) diff(ctx context.Context, g *liveAgent, p ExecCall) (DiffResult, error) {
 	p.Command = []string{"sh", "-c", diffScript}
 	out, err := c.exec(ctx, g, p)
 	if err != nil {
@@ -500,7 +500,7 @@ func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (Diff
 	return DiffResult{SHA: sha, Diff: diff}, nil
 }
 
-// stop ends codex.
+// stop ends the agent.
 func (c *conversation) stop(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

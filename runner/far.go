@@ -77,10 +77,10 @@ func (f Far) place(here Config, dir string) Place {
 	// A link that was cut without a word is noticed after a while.
 	c.ReadTimeout = max(c.ReadTimeout, linkSilence)
 	c.InitializeTimeout = max(c.InitializeTimeout, linkSilence)
-	codexHome := cmp.Or(c.CodexHome, host.Variable(f.Account.Env, "CODEX_HOME"), "~/.codex")
+	codexHome := cmp.Or(c.NamedHome, host.Variable(f.Account.Env, "CODEX_HOME"), "~/.codex")
 	login := expandHome(codexHome, f.Account.Home)
-	if c.CodexHome != "" {
-		c.CodexHome = login
+	if c.NamedHome != "" {
+		c.NamedHome = login
 	}
 	if c.AgentHome != "" {
 		c.LoginHome = login

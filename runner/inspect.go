@@ -191,7 +191,7 @@ func (i *Inspection) Turn(ctx context.Context, prompt string) (agent.Turn, error
 	return turn, nil
 }
 
-// TrySandbox lets codex try the sandbox of a turn. Errors: sandbox_unavailable,
+// TrySandbox lets the agent try the sandbox of a turn. Errors: sandbox_unavailable,
 // agent.ErrNoProbe.
 func (i *Inspection) TrySandbox(ctx context.Context) error {
 	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)

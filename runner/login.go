@@ -155,7 +155,7 @@ func (s *shell) agentEnv() []string {
 	if s.site.Config.Sandbox != nil {
 		return s.site.Config.BoxEnv(s.site.Env, s.runID, *s.site.space)
 	}
-	return s.site.Config.CodexEnv(s.site.Env, s.runID, *s.site.space)
+	return s.site.Config.StartEnv(s.site.Env, s.runID, *s.site.space)
 }
 
 // makeHome makes the home of agents, with the login of the operator.
@@ -279,7 +279,7 @@ func noShell(kind agent.Kind, err error) error {
 	}
 }
 
-// incompatible returns the error for settings with which codex can't be used.
+// incompatible returns the error for settings with which the agent can't be used.
 func incompatible(message, hint string) error {
 	return reconcile.NewError(string(agent.CodeIncompatible), message, hint)
 }

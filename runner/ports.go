@@ -59,9 +59,9 @@ type ThreadJournal interface {
 	) error
 	// Thread returns the token totals of a thread, false if it is unknown.
 	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
-	// LastThread returns the issue's newest thread, and its newest in a codex home. Their ID
+	// LastThread returns the issue's newest thread, and its newest in this home. Their ID
 	// is "" if there is none.
-	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
+	LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error)
 	// LastRunOf returns the newest ended run on a thread, false if there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// LastSeen returns the part of its issue that a thread saw, such as the comments up to
@@ -107,9 +107,9 @@ type MessageJournal interface {
 	MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error
 }
 
-// Account stores the data that all projects of a codex home share.
+// Account stores the data that all projects of a home of agents share.
 type Account interface {
-	// SaveLimits stores the changed members of codex's rate limits, a JSON object.
+	// SaveLimits stores the changed members of the agent's rate limits, a JSON object.
 	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
 	// Failed stores the fault of login or quota that ended a run.
 	Failed(ctx context.Context, now time.Time, code, message string) error
@@ -244,7 +244,7 @@ type (
 		TurnID      string `json:"turnId,omitempty"`
 		LastMessage string `json:"lastMessage,omitempty"`
 	}
-	// LoginResult is how codex reaches its model.
+	// LoginResult is how the agent reaches its model.
 	LoginResult struct {
 		agent.Login
 		UserAgent string `json:"userAgent"`

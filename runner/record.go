@@ -325,8 +325,8 @@ func (r *record) retryTokens(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// overBudgetGrace is how long a turn may go on after the issue used up agent.max_tokens: codex
-// reports the tokens of a model call just before the turn ends, and a completed turn should
+// overBudgetGrace is how long a turn may go on after the issue used up agent.max_tokens: the
+// tokens of a model call may be reported just before the turn ends, and a completed turn should
 // not count as canceled.
 const overBudgetGrace = 500 * time.Millisecond
 

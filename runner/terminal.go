@@ -17,12 +17,12 @@ import (
 )
 
 // Session runs the agent's own terminal on a thread, or on a new thread if thread is "", until
-// it ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, the agent
+// it ends. home is the home of the thread, "" for the workflow's. If ctx ends, the agent
 // is asked to end, too. It returns the agent's exit code.
 func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
 	own := h.job.site.Config.AgentHome
 	if own == "" && home != "" {
-		h.job.site.Config.CodexHome = home
+		h.job.site.Config.NamedHome = home
 	}
 	if own != "" && home != "" && !paths.SameDir(home, own) {
 		thread = "" // the thread is in a home with the operator's rights
@@ -126,7 +126,7 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 	return args, nil
 }
 
-// approval translates the approval policy of a run's turns into flags of codex's command line.
+// approval translates the approval policy of a run's turns into flags of the agent's command line.
 // A policy that is no word, such as {"granular": {"rules": true}}, has no flag: it is added to
 // config.
 func (h *Holding) approval(config map[string]any) (flags []string, err error) {
@@ -160,15 +160,15 @@ func withoutNulls(object map[string]any) map[string]any {
 }
 
 // WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not
-// get, because codex takes them for secrets.
+// get, because the agent takes them for secrets.
 func (h *Holding) WithheldPassEnv() []string {
 	return slices.DeleteFunc(
 		slices.Clone(h.Here.Config.PassEnv),
-		func(name string) bool { return !confine.ExcludedByCodex(name) },
+		func(name string) bool { return !confine.LooksSecret(name) },
 	)
 }
 
-// sandbox translates the policy of a run's turns into flags of codex's command line and
+// sandbox translates the policy of a run's turns into flags of the agent's command line and
 // settings, which it adds to config.
 func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
 	raw, err := h.job.site.turnPolicy(ctx)

@@ -175,9 +175,9 @@ func (o *threadOpener) openThread(
 			return openedThread{}, err
 		}
 		o.log.Info(
-			"the issue's last thread is in another codex home, or another agent's",
+			"the issue's last thread is in another home, or another agent's",
 			"thread_id", newest.ID,
-			"its_home", newest.CodexHome,
+			"its_home", newest.Home,
 			"home", home,
 		)
 	}

@@ -107,7 +107,7 @@ func (m *threadMemory) store(ctx context.Context, p pendingUpdate) {
 	thread := reconcile.Thread{
 		ID:          run.ThreadID,
 		WorkspaceID: run.WorkspaceID,
-		CodexHome:   m.home,
+		Home:        m.home,
 	}
 	seenErr := m.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, m.now())
 	answersErr := m.answers.MarkAnswersSeen(ctx, p.answers, run.ID)

@@ -397,7 +397,7 @@ func (v *verifier) execAlone(
 	return result, nil
 }
 
-// asAgents are variables that codex sets for the commands of agents.
+// asAgents are variables that an agent sets for the commands of agents.
 var asAgents = map[string]any{
 	"LANG":      "C.UTF-8",
 	"LC_ALL":    "C.UTF-8",

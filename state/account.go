@@ -33,7 +33,7 @@ const (
 	accountPoll     = 10 * time.Millisecond
 	// startPatience limits the wait for a pass of another project that starts its workers.
 	startPatience = 20 * time.Second
-	// longestWindow is a day more than codex's longest window. It limits how long a wrong
+	// longestWindow is a day more than the agent's longest window. It limits how long a wrong
 	// clock can block a project.
 	longestWindow = 8 * 24 * time.Hour
 	// clockSlack is how far in the future the time of a record may be.
@@ -44,7 +44,7 @@ const (
 )
 
 // Account is shared by all projects whose agents have their login in the same directory, such as
-// ~/.codex or ~/.claude: the account's rate limits, a block after a failure of login or
+// ~/.claude: the account's rate limits, a block after a failure of login or
 // allowance, and the slots of SYMPHONY_MAX_AGENTS. It is stored in files of a directory in the
 // state home, which the first write creates. Passes read limits.json without a lock; writers
 // take turns.
@@ -83,7 +83,7 @@ func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unloc
 	return unlock, err
 }
 
-// AgentHome is the codex home of agents that use this account without the operator's rules and
+// AgentHome is the home of agents that use this account without the operator's rules and
 // programs.
 func (a *Account) AgentHome() string { return filepath.Join(a.Dir, "codex") }
 
@@ -93,7 +93,7 @@ func (a *Account) LimitsFile() string { return filepath.Join(a.Dir, limitsName) 
 // accountRecord is the content of limits.json.
 type accountRecord struct {
 	CodexHome string `json:"codex_home"`
-	// RateLimits is codex's rate-limit record with its sparse updates merged; At is the time
+	// RateLimits is the agent's rate-limit record with its sparse updates merged; At is the time
 	// of its last change.
 	RateLimits map[string]json.RawMessage `json:"rate_limits,omitempty"`
 	At         time.Time                  `json:"at"`
@@ -176,7 +176,7 @@ func readAccount(path string) (rec accountRecord, err error) {
 	return rec, nil
 }
 
-// windowNames are the members of codex's rate-limit record that are windows.
+// windowNames are the members of the agent's rate-limit record that are windows.
 var windowNames = []string{"primary", "secondary"}
 
 // exhausted returns the used-up window that is reset last; nil for none. It ignores a record
@@ -207,13 +207,13 @@ func (rec accountRecord) hasCredits() bool {
 	return credits.HasCredits || credits.Unlimited
 }
 
-// Window is a window of the account's rate limits, as codex described it last.
+// Window is a window of the account's rate limits, as the agent described it last.
 type Window struct {
 	Name        string // primary or secondary
 	UsedPercent float64
 	Length      time.Duration // 0 if it is not known
 	ResetsAt    time.Time     // zero if it is not known; at most 8 days after At
-	At          time.Time     // when codex said so
+	At          time.Time     // when the agent said so
 }
 
 // Windows returns the windows of the account's rate limits that have not been reset since.
@@ -226,7 +226,7 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 	return slices.DeleteFunc(rec.windows(), hasEnded), nil
 }
 
-// windows returns the windows in codex's rate-limit record, also those that were reset since.
+// windows returns the windows in the agent's rate-limit record, also those that were reset since.
 func (rec accountRecord) windows() (list []Window) {
 	for _, name := range windowNames {
 		var stored struct {
@@ -254,7 +254,7 @@ func (rec accountRecord) windows() (list []Window) {
 	return list
 }
 
-// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored record,
+// SaveLimits merges an update of the agent's rate-limit record, as JSON, into the stored record,
 // member by member. A null member changes nothing. The record of the main limit replaces the
 // record of any other limit, and is never replaced by another.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {

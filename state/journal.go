@@ -401,7 +401,7 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 }
 
 func threadFields(th *reconcile.Thread) []any {
-	return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended}
+	return []any{&th.ID, &th.WorkspaceID, &th.Home, &th.Ended}
 }
 
 // LastThread returns the issue's newest thread, and the newest thread that an agent can find in
@@ -421,7 +421,7 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 		}
 		newest = threads[0]
 		here = text.First(threads, func(th reconcile.Thread) bool {
-			return home == "" || th.CodexHome == "" || th.CodexHome == home
+			return home == "" || th.Home == "" || th.Home == home
 		})
 		if here.ID == "" {
 			return nil
@@ -488,7 +488,7 @@ func (j Journal) RecordLastSeen(
 		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?, told_base = ?,
 			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
 			WHERE thread_id = ?`,
-			seen.Description, seen.Prompt, seen.Base, seen.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
+			seen.Description, seen.Prompt, seen.Base, seen.CommentAt.UnixMilli(), thread.Home, thread.ID)
 	})
 }
 

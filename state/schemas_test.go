@@ -181,7 +181,7 @@ func fillRequests(t *testing.T, db *DB) {
 	for _, c := range commentsOf(run) {
 		test.OK(t, db.Store.SaveComment(ctx, c))
 	}
-	thread := reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}
+	thread := reconcile.Thread{ID: "thread-1", WorkspaceID: "space", Home: "/home/ann/.codex"}
 	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, reconcile.LastSeen{
 		CommentAt:   epoch,
 		Description: "hash",

@@ -201,7 +201,7 @@ func TestLastThread(t *testing.T) {
 						thread := reconcile.Thread{
 							ID:          p.thread,
 							WorkspaceID: r.WorkspaceID,
-							CodexHome:   p.home,
+							Home:        p.home,
 						}
 						test.OK(
 							t,

@@ -21,7 +21,7 @@ func demoCommand(w *term.Env) *cli.Command {
 		Name:        "demo",
 		Usage:       "try symphony on a sample project, without an account",
 		UsageText:   "symphony demo [flags] [REPOSITORY]",
-		Description: helpText("demo", "symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
+		Description: helpText("demo", "symphony demo --rm", "symphony demo --agent claude ~/src/web-shop"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "agent",
@@ -73,7 +73,7 @@ func demoCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// demoAgentCommand is the scripted agent, a separate process that speaks codex's protocol.
+// demoAgentCommand is the scripted agent, a separate process that speaks the protocol of an agent.
 func demoAgentCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:            "demo-agent",

@@ -104,7 +104,7 @@ const (
 	typePrices   = "map of models to prices"
 	typeLabels   = "list of maps"
 	typeBudget   = "number of tokens or an amount of money"
-	typeCodex    = "codex value"
+	typeOfAgent    = "codex value"
 	typeAgents   = "list of kinds"
 	typeHomes    = "path or list of paths"
 )
@@ -657,11 +657,11 @@ func codexKeys(c *Config) []Key {
 		).then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
 			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
-		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
+		key("codex.approval_policy", typeOfAgent, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
 		key(
 			"codex.thread_sandbox",
-			typeCodex,
+			typeOfAgent,
 			"",
 			&c.Codex.ThreadSandbox,
 			"sandbox of the thread; by default none is sent",
@@ -671,7 +671,7 @@ func codexKeys(c *Config) []Key {
 			}),
 		key(
 			"codex.turn_sandbox_policy",
-			typeCodex,
+			typeOfAgent,
 			"workspaceWrite on the workspace and its git directories",
 			&c.Codex.TurnSandboxPolicy,
 			"sandbox of every turn",

@@ -21,7 +21,7 @@ type LabelRow struct {
 	Model    string          `json:"model,omitempty"`
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
-	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of codex.turn_sandbox_policy
+	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of the turns' sandbox policy
 	// SetBy is operators if the row is only for issues whose label was set by a user in
 	// tracker.operators; empty for all issues.
 	SetBy string `json:"set_by,omitempty"`
@@ -191,7 +191,7 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		key("model", typeString, "", &row.Model, "").then((*reader).word),
 		key("effort", typeString, "", &row.Effort, "").then((*reader).word),
 		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
-		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).checkPolicy),
+		key("sandbox", typeOfAgent, "", &row.Sandbox, "").then((*reader).checkPolicy),
 		key("set_by", typeString, "", &row.SetBy, "").then(func(r *reader, f field) {
 			if row.SetBy != SetByOperators {
 				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: "+

@@ -88,7 +88,7 @@ func (k Key) named(c *Config) []string {
 		return []string{*value}
 	case *[]string:
 		return *value
-	case *json.RawMessage: // codex.turn_sandbox_policy
+	case *json.RawMessage: // a sandbox policy
 		return rootsOf(*value)
 	}
 	return nil
@@ -100,7 +100,7 @@ func rootsOf(policy json.RawMessage) []string {
 		WritableRoots []string `json:"writableRoots"`
 	}
 	if json.Unmarshal(policy, &known) != nil {
-		return nil // there is none, or codex refuses it
+		return nil // there is none, or the agent refuses it
 	}
 	return known.WritableRoots
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// MaxPrompt bounds a rendered prompt, in bytes: codex accepts no longer text.
+// MaxPrompt bounds a rendered prompt, in bytes: agents accept no longer text.
 const MaxPrompt = 1 << 20
 
 // defaultPrompt is used if the body of the workflow is empty (specification 5.4).

@@ -295,8 +295,8 @@ func (r *frontMatter) suggest(key string) string {
 }
 
 // suggestTopLevel returns the only key of a section with this last word, or else a similar name
-// at the top level. For model it is codex.model, but for kind, which several sections have,
-// tracker.kind would be a guess.
+// at the top level. The word interval_ms means
+// polling.interval_ms; kind, which several sections have, may mean any of them.
 func (r *frontMatter) suggestTopLevel(word string) string {
 	var same, topLevel []string
 	for _, name := range slices.Concat(r.parents, r.names) {
@@ -313,7 +313,7 @@ func (r *frontMatter) suggestTopLevel(word string) string {
 	return cmp.Or(text.Nearest(word, topLevel)...)
 }
 
-// suggestIn returns a similar key of the same section, such as "codex.", or else the first key
+// suggestIn returns a similar key of the same section, such as "agent.", or else the first key
 // of another section with the same last word.
 func (r *frontMatter) suggestIn(section, word string) string {
 	elsewhere := ""

@@ -40,7 +40,7 @@ type Resumption struct {
 	Policy  reconcile.Policy
 	// Last is the last run on the thread, nil if it is no longer stored.
 	Last *reconcile.Run
-	// Elsewhere is set if a thread in another codex home, or of another agent, worked on the
+	// Elsewhere is set if a thread in another home, or of another agent, worked on the
 	// issue since.
 	Elsewhere bool
 	// NewPrompt is the rendered prompt if it differs from the prompt in the thread, else "".
@@ -66,7 +66,7 @@ func (r Resumption) Text() string {
 			sentence(r.Last.Delivery.Message) + " Correct it first."
 	}
 	if r.Elsewhere {
-		elsewhere = "- Since then a thread in another codex home, or of another agent, has worked on the issue. " +
+		elsewhere = "- Since then a thread in another home, or of another agent, has worked on the issue. " +
 			"Changes in the workspace that you don't recognize are its work."
 	}
 	if r.Attempt > 0 {
@@ -93,7 +93,7 @@ const (
 		"and cannot be resumed. " + lookFirst
 
 	workElsewhere = "Note: an earlier thread worked on this issue in this workspace. " +
-		"It cannot be resumed now, because it is in another codex home, or of another agent. " + lookFirst
+		"It cannot be resumed now, because it is in another home, or of another agent. " + lookFirst
 
 	lookFirst = "Its work is still there: look at the workspace as it is now before you begin."
 )

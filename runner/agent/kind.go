@@ -2,10 +2,10 @@ package agent
 
 // Kind is a kind of agent. A field without a value is an ability that the kind does not have.
 type Kind struct {
-	Name       string // in agent.kind, such as "codex"
+	Name       string // in agent.kind, such as "claude"
 	Title      string // as people call it, such as "Claude Code"
-	CommandKey string // the key of the workflow with its command, such as "codex.command"
-	Starts     string // what the command must start, such as "codex app-server"
+	CommandKey string // the key of the workflow with its command, such as "agent.command"
+	Starts     string // what the command must start, such as "opencode acp"
 	Install    string // the next step if it is missing, such as "npm install -g opencode-ai"
 	LogIn      string // the step that logs it in, such as "opencode auth login"
 	// Node is the oldest major version of Node with which npm installs a release that works;

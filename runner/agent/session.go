@@ -126,13 +126,13 @@ type ThreadParams struct {
 	Name           string          // shown in the agent's own lists, such as "ABC-1: Mend the door"
 	Cwd            string          // absolute
 	ApprovalPolicy json.RawMessage // such as "on-request"
-	// such as "workspace-write"; nil by default: with a sandbox codex would trust the repository
+	// such as "workspace-write"; nil by default: with a sandbox the agent would trust the repository
 	Sandbox json.RawMessage
-	// the sandbox policy of the turns, from which an agent that is not codex gets its Sandbox
+	// the sandbox policy of the turns, from which an agent without Sandboxes gets its Sandbox
 	TurnPolicy json.RawMessage
 	// overrides of the agent's configuration, such as "features.goals": false
 	Config map[string]any
-	// Of the model; "" for the values in the agent's configuration. Codex gets the effort with
+	// Of the model; "" for the values in the agent's configuration. It gets the effort with
 	// Config.
 	Model, Effort, BaseInstructions, DeveloperInstructions string
 	// Used are the tokens of a thread that is resumed, for agents that report only turns.
@@ -146,7 +146,7 @@ type TurnParams struct {
 	Model, Effort  string  // from this turn on, such as "gpt-5.5" and "low"; "" changes nothing
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	// such as {"type":"readOnly"}; sent with every turn, because codex forgets it on resume
+	// such as {"type":"readOnly"}; sent with every turn, because the agent forgets it on resume
 	SandboxPolicy json.RawMessage
 	// the permission profile that applies instead of SandboxPolicy; "" for none
 	Permissions string

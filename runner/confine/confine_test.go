@@ -44,7 +44,7 @@ func TestExcludedByName(t *testing.T) {
 		test.Equal(
 			t,
 			name+": excluded and own",
-			[]any{ExcludedByCodex(name), ownSecret(name)},
+			[]any{LooksSecret(name), ownSecret(name)},
 			[]any{want.excluded, want.own},
 		)
 	}
@@ -270,7 +270,7 @@ func TestOwnDirectories(t *testing.T) {
 		PassEnv: []string{"TMPDIR", "XDG_CACHE_HOME", "GOMODCACHE"},
 	}
 	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
-	codex := config.CodexEnv(env, "run-7", testSpace)
+	codex := config.StartEnv(env, "run-7", testSpace)
 	commands := config.commandVars("run-7", testSpace, false, codex)
 	for name, want := range map[string][3]string{ // hooks, codex, commands
 		"TMPDIR":           {"/work/hooks/tmp", "/work/agent/tmp", "/work/tmp"},
@@ -304,7 +304,7 @@ func valueOf(env []string, name string) (value string) {
 // Hooks and agents get no secret under any name, and each variable only once.
 func TestRunEnvironment(t *testing.T) {
 	config := Config{
-		CodexHome:    "/codex",
+		NamedHome:    "/codex",
 		Secrets:      []string{"LINEAR_API_KEY"},
 		SecretValues: []string{testKey},
 	}

@@ -1,17 +1,17 @@
 // Package confine determines what the programs of a run may use: the environments of hooks, of
-// codex and of codex's commands, and the sandbox of a turn's commands.
+// the agent and of the agent's commands, and the sandbox of a turn's commands.
 //
 // The environments are derived from the worker's own:
 //
 //   - hooks, which the operator wrote, get all variables but the tracker's key;
-//   - codex gets the same without symphony's own secrets. It needs secrets that its commands
+//   - the agent gets the same without symphony's own secrets. It needs secrets that its commands
 //     don't, such as the key of its model;
-//   - codex's commands get the same without variables whose names look like secrets to codex,
+//   - the agent's commands get the same without variables whose names look like secrets to the agent,
 //     unless agent.pass_env names them.
 //
-// Hooks and codex also get the variables that the account's login profile exports. The secrets
+// Hooks and the agent also get the variables that the account's login profile exports. The secrets
 // in it are redacted from then on. codex.command may set more: therefore the environment of
-// codex is read from its process once it answers.
+// the agent is read from its process once it answers.
 package confine
 
 import (
@@ -29,11 +29,11 @@ import (
 
 // Config is the part of the workflow that restricts a run.
 type Config struct {
-	CodexHome string // codex.home, "" for codex's own default
+	NamedHome string // that the workflow names; "" for the agent's own default
 	// Model and Effort are agent.model and agent.effort, or for codex codex.model and
 	// codex.effort; "" for the settings of the agent's home.
 	Model, Effort string
-	// AgentHome is the codex home of agents, which shares the login of LoginHome, the
+	// AgentHome is the home of agents, which shares the login of LoginHome, the
 	// operator's. Empty if agents have the operator's home itself (codex.inherit).
 	AgentHome, LoginHome string
 	// The pass-through values of specification 5.3.6; nil if the workflow sets none.
@@ -41,7 +41,7 @@ type Config struct {
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
-	// Boxed: symphony's own sandbox confines the agent, so that codex needs none.
+	// Boxed: symphony's own sandbox confines the agent, so that it needs none of its own.
 	Boxed bool
 	// ProtectGit: turns may not write the git directory of their repository, which is the
 	// operator's own.
@@ -72,15 +72,15 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 	return c.env(env, runID, w.Hooks)
 }
 
-// CodexEnv returns the environment that codex is started with. Its directories are its own:
+// StartEnv returns the environment that the agent is started with. Its directories are its own:
 // codex.command may be a launcher, such as npx, that executes files in them.
-func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
+func (c Config) StartEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
 	return slices.DeleteFunc(c.env(env, runID, w.Agent), isSecret)
 }
 
 // BoxEnv returns the environment with which an agent is started in a sandbox of symphony: as
-// CodexEnv, with the directories of the agent's commands. /tmp is its own there.
+// StartEnv, with the directories of the agent's commands. /tmp is its own there.
 func (c Config) BoxEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
 	return slices.DeleteFunc(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}), isSecret)
@@ -94,23 +94,23 @@ const tmpInBox = "/tmp"
 func (c Config) WithoutSecrets(env, kept []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name := nameOf(entry)
-		return ExcludedByCodex(name) && !slices.Contains(c.PassEnv, name) && !slices.Contains(kept, name)
+		return LooksSecret(name) && !slices.Contains(c.PassEnv, name) && !slices.Contains(kept, name)
 	})
 }
 
 func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + dirs.Tmp, "XDG_CACHE_HOME=" + dirs.Cache}
-	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, dirs)))
+	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.ownHome(), c.buildEnv(env, dirs)))
 }
 
-// AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever
-// a startup file of the shell sets. It also makes every git that codex runs by itself fail:
-// codex runs git status in the workspace at each turn, outside the sandbox, and git runs the
+// AtHome returns a command of the agent with a prefix that sets the home of agents, whatever a
+// startup file of the shell sets. It also makes every git that the agent runs by itself fail:
+// the agent runs git status in the workspace at each turn, outside the sandbox, and git runs the
 // filters that an agent configured there.
 func (c Config) AtHome(command string) string {
 	vars := gitSettings + "=refused"
 	if c.AgentHome != "" {
-		vars += " " + codexHomeVar + "=" + text.ShellWord(c.AgentHome)
+		vars += " " + homeVar + "=" + text.ShellWord(c.AgentHome)
 	}
 	return "export " + vars + " || exit 78; " + command
 }
@@ -120,7 +120,7 @@ func (c Config) AtHome(command string) string {
 const gitSettings = "GIT_CONFIG_COUNT"
 
 // AfterLogin returns env as the login profile changes it, without the secrets of names. The
-// profile changes no variable of a run. Hooks and codex work in the workspace, so relative
+// profile changes no variable of a run. Hooks and the agent work in the workspace, so relative
 // directories, in which an agent could leave a program, are removed from PATH and the like.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
@@ -154,20 +154,20 @@ func absolutePaths(env []string) (kept []string) {
 // HookEnv returns the environment of hooks that do not belong to a run, given the environment
 // of a pass.
 func (c Config) HookEnv(env []string) []string {
-	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
+	return CleanEnv(env, c.Secrets, c.SecretValues, c.ownHome())
 }
 
-// codexHomeVar names codex's home to codex.
-const codexHomeVar = "CODEX_HOME"
+// homeVar names the home to the agent.
+const homeVar = "CODEX_HOME"
 
-func (c Config) codexHome() []string {
-	if c.CodexHome == "" {
+func (c Config) ownHome() []string {
+	if c.NamedHome == "" {
 		return nil
 	}
-	return []string{codexHomeVar + "=" + c.CodexHome}
+	return []string{homeVar + "=" + c.NamedHome}
 }
 
-// Withheld returns the names of the variables that codex does not get: the tracker's and
+// Withheld returns the names of the variables that the agent does not get: the tracker's and
 // symphony's own secrets. Its shell must unset them, because a login profile may set them
 // again.
 func (c Config) Withheld(env []string) []string {
@@ -196,8 +196,8 @@ func WithVariables(env, own []string) []string {
 	return append(kept, own...)
 }
 
-// ExcludedByCodex reports whether codex takes a variable for a secret because of its name.
-func ExcludedByCodex(name string) bool {
+// LooksSecret reports whether the agent takes a variable for a secret because of its name.
+func LooksSecret(name string) bool {
 	name = strings.ToUpper(name)
 	isIn := func(word string) bool { return strings.Contains(name, word) }
 	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, isIn)
@@ -206,7 +206,7 @@ func ExcludedByCodex(name string) bool {
 // ownSecret reports whether a variable is a secret of symphony.
 func ownSecret(name string) bool {
 	rest, own := strings.CutPrefix(name, "SYMPHONY_")
-	return own && (ExcludedByCodex(rest) || strings.Contains(strings.ToUpper(rest), "PASSWORD"))
+	return own && (LooksSecret(rest) || strings.Contains(strings.ToUpper(rest), "PASSWORD"))
 }
 
 func nameOf(entry string) string {
@@ -215,32 +215,32 @@ func nameOf(entry string) string {
 }
 
 // SecretsIn returns the secrets in an environment: the results of agent.EnvSecrets, and
-// variables that codex would exclude but agent.pass_env names.
+// variables that the agent would exclude but agent.pass_env names.
 func (c Config) SecretsIn(env []string) []string {
 	found := agent.EnvSecrets(env)
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
-		if ExcludedByCodex(name) && slices.Contains(c.PassEnv, name) && agent.SecretValue(value) {
+		if LooksSecret(name) && slices.Contains(c.PassEnv, name) && agent.SecretValue(value) {
 			found = append(found, value)
 		}
 	}
 	return found
 }
 
-// ExecEnv returns the variables to change in codexEnv for a command that codex runs without a
+// ExecEnv returns the variables to change in agentEnv for a command that the agent runs without a
 // turn, where the thread's shell_environment_policy does not apply. The value nil removes a
 // variable.
 func (c Config) ExecEnv(
-	ctx context.Context, m host.Paths, runID string, w host.Workspace, codexEnv []string,
+	ctx context.Context, m host.Paths, runID string, w host.Workspace, agentEnv []string,
 ) (map[string]any, error) {
 	repository, err := hasGit(ctx, m, w.Path)
 	if err != nil {
 		return nil, err
 	}
-	env := c.commandVars(runID, w, repository, codexEnv)
-	for _, entry := range codexEnv {
+	env := c.commandVars(runID, w, repository, agentEnv)
+	for _, entry := range agentEnv {
 		name := nameOf(entry)
-		if _, known := env[name]; !known && ExcludedByCodex(name) {
+		if _, known := env[name]; !known && LooksSecret(name) {
 			env[name] = nil
 		}
 	}
@@ -253,23 +253,23 @@ func hasGit(ctx context.Context, m host.Paths, workspace string) (bool, error) {
 	return len(existing) > 0, err
 }
 
-// commandVars are the variables that commands of codex get besides codex's own: directories,
-// and the variables in agent.pass_env, with the values in codexEnv. Codex writes these values
+// commandVars are the variables that commands of the agent get besides the agent's own: directories,
+// and the variables in agent.pass_env, with the values in agentEnv. The agent writes these values
 // neither to its home nor to a command line. repository: the workspace contains a .git.
 func (c Config) commandVars(
 	runID string,
 	w host.Workspace,
 	repository bool,
-	codexEnv []string,
+	agentEnv []string,
 ) map[string]any {
 	if c.Boxed {
 		w.TmpDir = tmpInBox
 	}
-	// The caches that CodexEnv chose are left out: they are the agent's own, and its commands get
+	// The caches that StartEnv chose are left out: they are the agent's own, and its commands get
 	// others. What remains of these variables is the operator's choice.
-	codexsOwn := c.buildEnv(nil, w.Agent)
-	isCodexs := func(entry string) bool { return slices.Contains(codexsOwn, entry) }
-	operators := slices.DeleteFunc(slices.Clone(codexEnv), isCodexs)
+	agentsOwn := c.buildEnv(nil, w.Agent)
+	isAgents := func(entry string) bool { return slices.Contains(agentsOwn, entry) }
+	operators := slices.DeleteFunc(slices.Clone(agentEnv), isAgents)
 	set := map[string]any{}
 	for _, entry := range CleanEnv(operators, nil, c.SecretValues, nil) {
 		name, value, _ := strings.Cut(entry, "=")
@@ -284,7 +284,7 @@ func (c Config) commandVars(
 		name, value, _ := strings.Cut(entry, "=")
 		set[name] = value
 	}
-	// While a command runs, codex keeps an empty .git in a workspace that is not a repository.
+	// While a command runs, the agent keeps an empty .git in a workspace that is not a repository.
 	// go build takes it for a broken repository.
 	if !repository && c.confines() && !isSet(operators, "GOFLAGS") {
 		set["GOFLAGS"] = "-buildvcs=false"

@@ -330,9 +330,9 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 // ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts
 // turns by itself; no endless reconnecting; the environment of commands; and no trust in the
 // repository, which an operator may have granted earlier, for instance while working in the
-// main repository of a worktree. codexEnv is the environment of codex.
+// main repository of a worktree. agentEnv is the environment of the agent.
 func (c Config) ThreadConfig(
-	ctx context.Context, m host.Paths, runID string, w host.Workspace, codexEnv []string,
+	ctx context.Context, m host.Paths, runID string, w host.Workspace, agentEnv []string,
 ) (map[string]any, error) {
 	repository, err := hasGit(ctx, m, w.Path)
 	if err != nil {
@@ -348,7 +348,7 @@ func (c Config) ThreadConfig(
 		"features.shell_snapshot": false,
 		"shell_environment_policy": map[string]any{
 			"ignore_default_excludes": false,
-			"set":                     c.commandVars(runID, w, repository, codexEnv),
+			"set":                     c.commandVars(runID, w, repository, agentEnv),
 		},
 	}
 	if c.Model != "" {

@@ -55,7 +55,7 @@ type Conn struct {
 	pending map[int]*Call
 }
 
-// asideIDs is added to the ids of requests aside, so that codex's initialize, thread/start and
+// asideIDs is added to the ids of requests aside, so that an agent's initialize, thread/start and
 // first turn/start have the ids 1, 2 and 3 of the specification's examples.
 const asideIDs = 1000
 
@@ -82,8 +82,8 @@ const (
 	MaxQueuedEvents = 1024
 	// MessageLength is the longest message of an event, in characters.
 	MessageLength = 200
-	// ErrorLength is the longest message of an error, in characters: codex answers an unknown
-	// method with a list of all methods.
+	// ErrorLength is the longest message of an error, in characters: some agents answer an
+	// unknown method with a list of all methods.
 	ErrorLength = 400
 )
 

@@ -252,7 +252,7 @@ func (l *launch) file(name string, depth int) host.Launcher {
 }
 
 // isLauncher reports whether a program is a launcher, by its name or that of the file to which
-// it leads: /home/me/.pyenv/shims/codex is.
+// it leads: /home/me/.pyenv/shims/agent is.
 func isLauncher(name, real string) bool {
 	return slices.Contains(launchers, filepath.Base(real)) ||
 		strings.Contains(name, "/shims/") ||
@@ -331,8 +331,8 @@ func (l *launch) obeyed() (names []string) {
 	return names
 }
 
-// direct returns the path of a codex that no launcher starts, "" if none is found. The program
-// is better than the script of codex's npm package, which starts it.
+// direct returns the path of an agent that no launcher starts, "" if none is found. The program
+// is better than the script of the agent's npm package, which starts it.
 func (l *launch) direct() string {
 	var candidates []string
 	for _, dir := range filepath.SplitList(l.Path) {
@@ -357,7 +357,7 @@ func (l *launch) direct() string {
 		if err != nil {
 			continue
 		}
-		native := nativeCodex(real)
+		native := nativeProgram(real)
 		if native != "" {
 			return native
 		}
@@ -368,9 +368,9 @@ func (l *launch) direct() string {
 	return ""
 }
 
-// nativeCodex returns the program that the script of codex's npm package starts, "" if path is
+// nativeProgram returns the program that the script of the agent's npm package starts, "" if path is
 // another file.
-func nativeCodex(path string) string {
+func nativeProgram(path string) string {
 	if filepath.Base(path) != "codex.js" {
 		return ""
 	}

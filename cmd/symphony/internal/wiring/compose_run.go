@@ -108,7 +108,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		},
 		Verify: runner.Verify(cfg.Verify),
 		Config: confine.Config{
-			CodexHome:         cfg.Chosen.Home,
+			NamedHome:         cfg.Chosen.Home,
 			Model:             cfg.Chosen.Model,
 			Effort:            cfg.Chosen.Effort,
 			ApprovalPolicy:    cfg.Chosen.ApprovalPolicy,
@@ -157,7 +157,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.Unreadable = append(c.Unreadable, p.ghFiles())
 	}
 	if kind.PrepareHome == nil { // it has no home of its own
-		c.CodexHome = ""
+		c.NamedHome = ""
 	}
 	if !cfg.Chosen.Inherit {
 		c.LoginHome = account.Home
@@ -246,7 +246,7 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 
 // SecretFiles lists the files that no agent may read: the directories of the environment files
 // of all projects, also the directories that a schedule reads, the targets of links there, and
-// codex's login. Each is listed under all its names through mounts.
+// the agent's login. Each is listed under all its names through mounts.
 func SecretFiles(p *Project, account *state.Account) []string {
 	var list []string
 	add := func(path string) {
@@ -293,7 +293,7 @@ func LauncherWarning(kind agent.Kind, l host.Launcher) string {
 		"runs" + where + ": runs in workspaces with such files end with agent_command_unsafe"
 }
 
-// Inspect starts codex as a worker does, in a temporary workspace below parent.
+// Inspect starts the agent as a worker does, in a temporary workspace below parent.
 func Inspect(
 	ctx context.Context,
 	p *Project,

@@ -22,11 +22,11 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
-// OpenAccount opens the codex account that the project's agents use. An account is identified
-// by its codex home.
-func OpenAccount(p *Project, codexHome string) *state.Account {
+// OpenAccount opens the account that the project's agents use. An account is identified by the
+// home of the agents, in which its login is.
+func OpenAccount(p *Project, home string) *state.Account {
 	fromEnv, _ := p.Lookup("CODEX_HOME")
-	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
+	home = cmp.Or(home, fromEnv, filepath.Join(p.Env.Home, ".codex"))
 	if !filepath.IsAbs(home) {
 		// the same for every process of the project
 		home = filepath.Join(filepath.Dir(p.Path), home)

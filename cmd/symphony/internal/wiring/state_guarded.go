@@ -60,7 +60,7 @@ func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
 	return g.list, errors.Join(g.failed, ctx.Err())
 }
 
-// OwnPlaces are the directories of symphony and of codex that belong to the account, in which
+// OwnPlaces are the directories of symphony and of agents that belong to the account, in which
 // and around which no agent beside the projects works. Some need not exist.
 func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
 	g := guard{seen: map[string]bool{}}

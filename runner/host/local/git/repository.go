@@ -48,7 +48,7 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	if err != nil {
 		return repository{}, false, files.Failed(err, "read the repository of %s", tree)
 	}
-	if info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves an empty directory
+	if info.IsDir() && isEmpty(dotGit) { // as a sandbox leaves it
 		return repository{}, false, nil
 	}
 	gitDir := dotGit
@@ -116,8 +116,8 @@ func resolveDir(path string) (real string, ok bool, err error) {
 // agent can write them: for an ordinary clone <dir>/.git. A git directory elsewhere (a link,
 // --separate-git-dir, a submodule, a linked worktree) and the directory that it shares are
 // returned only if they are inside dir or inside an opened directory: the agent can write to
-// these anyway, but codex protects a git directory in them unless it is listed. It only reads
-// files, which the agent may have written in order to gain access the next time.
+// these anyway, but a sandbox protects a git directory in them unless it is listed. It only
+// reads files, which the agent may have written in order to gain access the next time.
 //
 // A linked worktree's main repository is not opened: git writes text of the agent's choice
 // through a link that the agent puts into its logs or rr-cache, also when the operator runs
@@ -146,10 +146,10 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 	return nil, nil
 }
 
-// Root returns the root of the main repository that contains dir, which is the key of codex's
-// trust settings: the nearest parent directory with a .git or, for a linked worktree, the root
-// of its main repository; without a repository dir itself. Like codex, it takes no empty
-// directory for a .git. All links are resolved.
+// Root returns the root of the main repository that contains dir, which is the key of an
+// agent's trust settings: the nearest parent directory with a .git or, for a linked worktree, the root
+// of its main repository; without a repository dir itself. An empty directory is
+// no .git. All links are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err != nil {

@@ -2,7 +2,7 @@
 // client chooses its id. The clients, such as symphony mcp, hold no state: they store calls in
 // the database of the agents, and read results and events there.
 //
-//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server
+//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► agent
 //	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
 //
 // The worker starts an app-server for each conversation.
@@ -229,7 +229,7 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 }
 
 // startFailed reports whether an agent ended before it could do anything: its client was killed
-// before it started the worker, or codex could not be started. Its id is not used up. If nobody
+// before it started the worker, or the agent could not be started. Its id is not used up. If nobody
 // permitted the directory, the client has to learn that.
 func (a *Agents) startFailed(ctx context.Context, run reconcile.Run) (bool, error) {
 	if !run.Settled || run.ErrorCode == CodeNotPermitted {
@@ -290,7 +290,7 @@ func (a *Agents) checkAccount(now time.Time) error {
 	}
 	return reconcile.NewError(
 		b.Reason,
-		"the codex account can't be used: "+b.Message,
+		"the account of the agents can't be used: "+b.Message,
 		"",
 	).WithHint("%s shows when it is tried again", reconcile.CommandFor("status", "")).
 		WithNext(reconcile.StepWaitForAccount)
@@ -412,7 +412,7 @@ func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 
 // Kill ends an agent with all its processes, and waits for their end. It does nothing if the
 // agent ended already. If ctx ends, the worker is killed, which otherwise may take a while to
-// end codex.
+// end the agent.
 func (a *Agents) Kill(ctx context.Context, id string) error {
 	one, err := a.Find(ctx, id)
 	if err != nil || one.Settled {

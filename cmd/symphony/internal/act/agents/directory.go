@@ -90,7 +90,7 @@ func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 	return nil
 }
 
-// outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
+// outsideOthers refuses a directory that is a part of symphony, of the agents, of a repository's
 // git directory, or of an issue's workspace.
 func outsideOthers(p *wiring.Project, dir paths.Place) error {
 	own, err := wiring.OwnPlaces(p.Env)
@@ -102,7 +102,7 @@ func outsideOthers(p *wiring.Project, dir paths.Place) error {
 			return reconcile.NewError(
 				CodeInvalid,
 				fmt.Sprintf(
-					"cwd: an agent in %s could change %s, which belongs to symphony or codex",
+					"cwd: an agent in %s could change %s, which belongs to symphony or an agent",
 					dir.Path,
 					place.Path,
 				),
@@ -186,7 +186,7 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		return nil, reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf(
-				"cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern",
+				"cwd: %s has one of *?[]{} in its path, which the sandbox of agents takes for a pattern",
 				dir.Path,
 			),
 			"choose another directory",
@@ -265,7 +265,7 @@ func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error)
 			return nil, reconcile.NewError(
 				CodeInvalid,
 				fmt.Sprintf(
-					"cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern",
+					"cwd: an agent in %s could change %s: the sandbox of agents takes its path for a pattern",
 					dir.Path,
 					path,
 				),

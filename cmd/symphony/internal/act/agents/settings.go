@@ -35,9 +35,9 @@ type Settings struct {
 	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place
 	// of Cwd; nil for Cwd itself.
 	Worktree *Worktree `json:"worktree,omitempty"`
-	// Codex is the program of codex; if it is empty, a login shell finds the program.
+	// Codex is the program of the agent; if it is empty, a login shell finds the program.
 	Codex string `json:"codex,omitempty"`
-	// AutoApprove approves every request of codex; for tests.
+	// AutoApprove approves every request of the agent; for tests.
 	AutoApprove     bool          `json:"autoApprove,omitempty"`
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
@@ -59,7 +59,7 @@ const (
 	DefaultCallTimeout     = time.Minute
 	DefaultIdleTimeout     = time.Hour
 
-	turnSilence = time.Hour       // without a line of codex during a turn
+	turnSilence = time.Hour       // without a line of the agent during a turn
 	turnStall   = 5 * time.Minute // without progress during a turn
 )
 

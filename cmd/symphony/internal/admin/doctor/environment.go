@@ -80,7 +80,7 @@ func newEnvironment(
 	return e
 }
 
-// defaults is a workflow that changes nothing of codex and the account.
+// defaults is a workflow that changes no setting of the agent and the account.
 var defaults = workflow.Source{
 	FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"),
 	Body:        "{{ issue.title }}",
@@ -121,7 +121,7 @@ func (e *environment) secrets() (values []string) {
 	return values
 }
 
-// startBound is long enough for codex to start with a new home on a busy machine.
+// startBound is long enough for the agent to start with a new home on a busy machine.
 const startBound = 40 * time.Second
 
 // startAgent starts the agent as a worker would.
@@ -129,7 +129,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	home := e.codexHome()
 	isCodex := e.config.Chosen.Kind == workflow.AgentCodex
 	if isCodex && !wiring.Exists(home) && !strings.Contains(e.config.Chosen.Command, "CODEX_HOME") {
-		// With CODEX_HOME set, codex would exit at once; without it, codex would create the
+		// With CODEX_HOME set, the agent would exit at once; without it, the agent would create the
 		// directory and have no login.
 		return nil, reconcile.NewError(
 			string(agent.CodeAgentAuth),
@@ -141,7 +141,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 		return nil, err
 	}
 	if e.other != nil && e.other.config != nil {
-		// codex may exit if another codex makes its database in a new home at the same time
+		// the agent may exit if another one makes its database in a new home at the same time
 		_, _ = e.other.agent()
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
@@ -207,7 +207,7 @@ func (e *environment) close() []finding {
 	return list
 }
 
-// codexHome is the codex home of agents.
+// codexHome is the home of codex.
 func (e *environment) codexHome() string {
 	fromEnv, _ := e.p.Lookup("CODEX_HOME")
 	return cmp.Or(e.config.Chosen.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))

@@ -27,7 +27,7 @@ func checkGit(ctx context.Context, e *environment) []finding {
 	old := oldGit(list[0].Message)
 	if old != "" {
 		return warn(
-			old+" is older than 2.31: codex would let it run programs of an agent outside the sandbox",
+			old+" is older than 2.31: an agent could let it run programs outside the sandbox",
 			"upgrade git",
 		)
 	}

@@ -27,7 +27,7 @@ func checkHosts(ctx context.Context, e *environment) []finding {
 
 func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	a, err := wiring.AskHost(ctx, e.p, name)
-	// another program may be a codex, too
+	// another program may be one, too
 	own := strings.HasPrefix(e.config.Chosen.Command, "codex ")
 	repository := e.config.Repository
 	switch {

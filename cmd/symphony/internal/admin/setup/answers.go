@@ -42,7 +42,7 @@ type answers struct {
 	Tracker    string // the kind, such as linear
 	Path       string // the folder of issues, for the kind file
 	Example    string // a name in ExampleNames
-	Agent      string // the kind, such as codex
+	Agent      string // the kind, such as claude
 	Model      string // of agents; empty for the agent's own
 	Endpoint   string
 	Project    string

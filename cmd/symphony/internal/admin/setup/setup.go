@@ -66,7 +66,7 @@ type kind struct {
 type JSON struct {
 	Workflow      string `json:"workflow"`
 	WorkspaceRoot string `json:"workspace_root"`
-	Agent         string `json:"agent"` // its kind, such as codex
+	Agent         string `json:"agent"` // its kind, such as claude
 	// Path is the folder of the issues, for --tracker file.
 	Path            string `json:"path,omitempty"`
 	EnvironmentFile string `json:"environment_file,omitempty"`

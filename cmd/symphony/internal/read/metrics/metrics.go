@@ -80,7 +80,7 @@ var families = []family{
 	{
 		"symphony_rate_limit_used_ratio",
 		gauge,
-		"Part of the allowance of the codex account that is used, by window.",
+		"Part of the allowance of the agents' account that is used, by window.",
 	},
 	{"symphony_rate_limit_reset_timestamp_seconds", gauge, "When that window ends."},
 	{

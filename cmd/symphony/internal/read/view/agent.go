@@ -10,7 +10,7 @@ import (
 
 // AgentRow names the agent of a run.
 type AgentRow struct {
-	Kind string `json:"kind"` // such as codex
+	Kind string `json:"kind"` // such as claude
 	Home string `json:"home"` // the directory of its login, which stands for the account
 }
 

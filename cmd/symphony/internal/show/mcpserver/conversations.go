@@ -21,8 +21,8 @@ type conversationParams struct {
 
 	ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
 	Settings
-	Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
-	BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own"`
+	Config                map[string]any `json:"config,omitempty" jsonschema:"keys of the agent's config.toml"`
+	BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace the agent's own"`
 	DeveloperInstructions string         `json:"developerInstructions,omitempty"`
 }
 
@@ -401,7 +401,7 @@ func (c conversationTools) interrupt(ctx context.Context, agentID, id string) (i
 	return out, c.do(ctx, agentID, call, struct{}{}, nil, hint)
 }
 
-// maxPrompt is how many characters of text codex takes in a single input.
+// maxPrompt is how many characters of text the agent takes in a single input.
 const maxPrompt = 1 << 20
 
 // inputs checks the items of a turn.
@@ -440,7 +440,7 @@ func inputs(items []item) ([]agent.Input, error) {
 	if length > maxPrompt {
 		return nil, reconcile.NewError(
 			agents.CodeInvalid,
-			fmt.Sprintf("the input has %d characters, and codex takes %d", length, maxPrompt),
+			fmt.Sprintf("the input has %d characters, and the agent takes %d", length, maxPrompt),
 			"write the text to a file in the directory of the agent, and name the file in the prompt",
 		)
 	}

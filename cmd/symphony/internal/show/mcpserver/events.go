@@ -25,7 +25,7 @@ const (
 type readEventsIn struct {
 	AgentID  string `json:"agentId"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"of the last result; without it from the oldest event on"`
-	Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each; full: codex's own messages"`
+	Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each; full: the agent's own messages"`
 	Last     int    `json:"last,omitempty" jsonschema:"only the last events, so many"`
 	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about; default 32768, at most 65536"`
 }
@@ -42,7 +42,7 @@ type readEventsOut struct {
 type agentEvent struct {
 	AgentID string `json:"agentId,omitempty"`
 
-	ConversationID string `json:"conversationId,omitempty" jsonschema:"a sub-agent of codex has one of its own"`
+	ConversationID string `json:"conversationId,omitempty" jsonschema:"a sub-agent has one of its own"`
 
 	TurnID  string    `json:"turnId,omitempty" jsonschema:"as send_user_turn has returned it"`
 	No      int64     `json:"no" jsonschema:"of the events of the agent, from 1"`
@@ -52,7 +52,7 @@ type agentEvent struct {
 
 	Output []string `json:"output,omitempty" jsonschema:"what a failed command printed last, or how a prompt begins"`
 
-	Event any `json:"event,omitempty" jsonschema:"codex's own message, without secrets; a long one is shortened"`
+	Event any `json:"event,omitempty" jsonschema:"the agent's own message, without secrets; a long one is shortened"`
 
 	Dropped int64 `json:"dropped,omitempty" jsonschema:"how many events before this one the host did not read in time"`
 }
@@ -120,7 +120,7 @@ func (e agentEvent) size() size {
 	return size{bytes: len(line), tokens: calls.Tokens(string(line)) + 1}
 }
 
-// limit replaces codex's own message by the beginning of its text if no result could contain
+// limit replaces the agent's own message by the beginning of its text if no result could contain
 // it.
 func (e *agentEvent) limit() {
 	payload, ok := e.Event.(json.RawMessage)

@@ -13,7 +13,7 @@ type requestState struct {
 	RequestID      string `json:"requestId"`
 	AgentID        string `json:"agentId"`
 	ConversationID string `json:"conversationId,omitempty"`
-	CallID         string `json:"callId,omitempty" jsonschema:"codex's id of the command or the change"`
+	CallID         string `json:"callId,omitempty" jsonschema:"the agent's id of the command or the change"`
 
 	Method string `json:"method" jsonschema:"execCommandApproval, applyPatchApproval, permissions, question, directory"`
 
@@ -24,9 +24,9 @@ type requestState struct {
 	Diffs       []string `json:"diffs,omitempty" jsonschema:"of the files in paths; only list_requests has them"`
 	CutBytes    int      `json:"cutBytes,omitempty" jsonschema:"how many bytes of the diffs were cut off"`
 	GrantRoot   string   `json:"grantRoot,omitempty" jsonschema:"a directory in which the agent wants to write"`
-	Permissions any      `json:"permissions,omitempty" jsonschema:"as codex describes them"`
+	Permissions any      `json:"permissions,omitempty" jsonschema:"as the agent describes them"`
 
-	Server string `json:"server,omitempty" jsonschema:"the MCP server of codex that asks, or whose tool is to run"`
+	Server string `json:"server,omitempty" jsonschema:"the MCP server of the agent that asks, or whose tool is to run"`
 
 	OutsideSandbox bool   `json:"outsideSandbox,omitempty"`
 	Reason         string `json:"reason,omitempty" jsonschema:"in the words of the agent"`
@@ -45,7 +45,7 @@ type requestQuestion struct {
 	Secret bool `json:"secret,omitempty" jsonschema:"a person answers it by symphony answer, unseen by models"`
 }
 
-// methods are the names of requests in the former protocol of codex.
+// methods are the names of requests in the former protocol of agents.
 var methods = map[reconcile.RequestKind]string{
 	reconcile.CommandRequest:     "execCommandApproval",
 	reconcile.FileChangeRequest:  "applyPatchApproval",

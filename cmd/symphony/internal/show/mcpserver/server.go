@@ -117,7 +117,7 @@ func (s *Server) addTools(t *calls.Tools, groups []string, env *environ.Env, o O
 	}
 }
 
-// The instructions are one line each: codex shows its model the first line, before the model
+// The instructions are one line each: the agent shows its model the first line, before the model
 // has searched for tools. The model searches by words such as delegate, background, parallel
 // and worktree.
 const (

@@ -19,7 +19,7 @@ type Settings struct {
 	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 }
 
-// policies are settings in codex's words. An empty setting means the same as in a run.
+// policies are settings in the agent's words. An empty setting means the same as in a run.
 type policies struct {
 	cwd      string // without symbolic links
 	approval json.RawMessage
@@ -89,7 +89,7 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 	case "on-failure":
 		return nil, reconcile.NewError(
 			agents.CodeInvalid,
-			"codex no longer has the approvalPolicy on-failure",
+			"agents no longer have the approvalPolicy on-failure",
 			"use on-request",
 		)
 	}
@@ -100,7 +100,7 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 	)
 }
 
-// sandboxPolicy returns codex's policy for the name of a sandbox; nil for the sandbox of runs.
+// sandboxPolicy returns the agent's policy for the name of a sandbox; nil for the sandbox of runs.
 func sandboxPolicy(word string, fullAccessPermitted bool) (json.RawMessage, error) {
 	switch word {
 	case "", "workspace-write":

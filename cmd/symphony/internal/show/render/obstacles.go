@@ -84,7 +84,7 @@ func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 		if until.Sub(now) >= 24*time.Hour {
 			layout = "2 Jan 15:04"
 		}
-		return fmt.Sprintf("codex limit used up until %s, in %s (%s)",
+		return fmt.Sprintf("account limit used up until %s, in %s (%s)",
 			until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
 	}
 	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))

@@ -30,6 +30,6 @@ func TestBlockIsWrapped(t *testing.T) {
 	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
 	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{
-		"BLOCKED  web-shop: codex limit used up\n", "         until 04:07, in 59m\n", "         (agent_quota)\n",
+		"BLOCKED  web-shop: account limit used up\n", "         until 04:07, in 59m\n", "         (agent_quota)\n",
 	})
 }

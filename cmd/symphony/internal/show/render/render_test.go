@@ -155,7 +155,7 @@ func TestReportWidths(t *testing.T) {
 		r.Labels = append(r.Labels, report.LabelUse{Label: &title, Use: report.Use{Spent: spent}})
 		r.Days = append(r.Days, report.DayUse{Date: "2026-11-20", Spent: spent})
 	}
-	const limit = "codex's primary limit of /home/ann/.codex is used up until 04:07"
+	const limit = "the primary limit of /home/ann/.codex is used up until 04:07"
 	r.Outages = []report.OutageRow{{
 		Code:    "agent_quota",
 		Since:   at.Add(-3 * time.Hour),

@@ -180,16 +180,16 @@ func leftBehind(
 		return thread, delivered, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	// An agent that is not codex has its name for a home.
+	// An agent without homes has its name for a home.
 	newest, own, err := db.Journal.LastThread(ctx, id, kind.Name)
 	if err != nil {
 		return thread, delivered, fmt.Errorf("read the newest thread: %w", err)
 	}
 	switch {
-	case kind.Terminal != nil && own.CodexHome == kind.Name:
+	case kind.Terminal != nil && own.Home == kind.Name:
 		thread = own
 	case kind.Terminal != nil: // all are of other agents
-	case filepath.IsAbs(newest.CodexHome) || newest.CodexHome == "":
+	case filepath.IsAbs(newest.Home) || newest.Home == "":
 		thread = newest
 	}
 	delivered, _, err = db.Views.Delivered(ctx, id)
@@ -270,7 +270,7 @@ func openSession(
 		fmt.Fprintln(w.Stderr, text.Visible(warning))
 	}
 	in := w.Stdin.(*os.File) // Run checked that it is a terminal
-	home := thread.CodexHome
+	home := thread.Home
 	if kind.Terminal != nil {
 		home = ""
 	}

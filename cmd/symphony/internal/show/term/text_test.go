@@ -142,9 +142,9 @@ func TestWrap(t *testing.T) {
 		{"", "", 10, ""},
 		{
 			"BLOCKED  ",
-			"codex limit used up until 04:07, in 59m",
+			"account limit used up until 04:07, in 59m",
 			30,
-			"BLOCKED  codex limit used up\n         until 04:07, in 59m",
+			"BLOCKED  account limit used up\n         until 04:07, in 59m",
 		},
 		{"", "one 日本語日本語 two", 10, "one\n日本語日本\n語 two"},
 		{"", "aaaaaaaaaaaa b", 5, "aaaaa\naaaaa\naa b"},

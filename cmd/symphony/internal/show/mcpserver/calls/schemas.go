@@ -77,9 +77,9 @@ var meanings = map[string]string{
 	"conversationId":        "from new_conversation",
 	"items":                 "in order",
 	"requestId":             "from wait_agent, such as one.1",
-	"model":                 "default: codex's own",
+	"model":                 "default: the agent's own",
 	"prompt":                "what the agent is to do",
-	"developerInstructions": "added to codex's own",
+	"developerInstructions": "added to the agent's own",
 }
 
 // completeMembers completes a schema and the schemas in it.

@@ -168,7 +168,7 @@ func blockOf(v view.Overview) []obstacle {
 	}
 	switch {
 	case o.Until != nil:
-		o.Title = "Nothing new starts: the limit of codex is used up"
+		o.Title = "Nothing new starts: the limit of the agents' account is used up"
 	case b.NextTry.After(v.GeneratedAt):
 		o.Ends = "next try"
 		o.Until = &b.NextTry

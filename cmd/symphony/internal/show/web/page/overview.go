@@ -156,7 +156,7 @@ func (o Overview) data() overview {
 	return d
 }
 
-// accountLimits are the limits of an account of codex, and the projects that use it.
+// accountLimits are the limits of an account of agents, and the projects that use it.
 type accountLimits struct {
 	Projects string
 	Windows  []view.LimitRow
