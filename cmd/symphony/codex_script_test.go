@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/runner/agent/script"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -30,7 +32,7 @@ import (
 )
 
 // scriptModel is the mock model behind a real agent.
-type scriptModel interface{ Requests() []modeltest.Request }
+type scriptModel interface{ Requests() []script.Request }
 
 // modelCmd inspects the requests to the mock model behind a real agent, and its answers:
 //
@@ -54,7 +56,7 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("there is no model without a real agent")
 	}
 	requests := m.Requests()
-	last := modeltest.Request{}
+	last := script.Request{}
 	if len(requests) > 0 {
 		last = requests[len(requests)-1]
 	}

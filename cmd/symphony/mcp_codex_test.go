@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/runner/agent/script"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
@@ -57,7 +59,7 @@ TMPDIR = %q
 }
 
 // run lets a model carry out a script, and returns the last request to it.
-func (h *codexHost) run(model, script string) modeltest.Request {
+func (h *codexHost) run(model, script string) script.Request {
 	h.t.Helper()
 	cmd := exec.CommandContext(h.t.Context(), os.Getenv("SYMPHONY_TEST_CODEX"),
 		"exec", "--skip-git-repo-check", "--model", model, "```agent\n"+script+"```")

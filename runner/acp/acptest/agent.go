@@ -1,5 +1,5 @@
 // Package acptest is a small agent that speaks the Agent Client Protocol and runs a script from
-// the prompt, in the language of package codextest. Tests use it to drive sessions and workers:
+// the prompt, in the language of package script. Tests use it to drive sessions and workers:
 // it needs no model and no network.
 //
 // Of the language it knows: sh, background, say, think, patch, tool, tokens, sleep, stream,
@@ -32,7 +32,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // faults are failures that a prompt can't cause.
@@ -50,7 +50,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	a := &scripted{
 		out:      out,
 		errw:     errw,
-		faults:   codextest.Faults{},
+		faults:   script.Faults{},
 		sessions: map[string]*session{},
 		quit:     make(chan int, 1),
 	}
@@ -77,7 +77,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 type scripted struct {
 	home, name, version string
 
-	faults codextest.Faults
+	faults script.Faults
 	errw   io.Writer
 	quit   chan int // gets the exit status
 	deaf   atomic.Bool
@@ -404,7 +404,7 @@ func (a *scripted) prompt(m *message) {
 	s.cancel = cancel
 	s.here++
 	s.Prompts = append(s.Prompts, p.Prompt[0].Text)
-	steps, err := codextest.Steps(s.Prompts, s.here)
+	steps, err := script.Steps(s.Prompts, s.here)
 	a.mu.Unlock()
 	if a.home != "" {
 		_ = os.WriteFile(a.file(s.ID), text.JSON(s), 0o600) // without it the session is unknown later

@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // turn is a running turn.
@@ -30,7 +30,7 @@ type turn struct {
 }
 
 // play runs the steps. A turn without a message ends with "done".
-func (t *turn) play(steps []codextest.Step) error {
+func (t *turn) play(steps []script.Step) error {
 	for i := range steps {
 		if err := t.step(&steps[i]); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (t *turn) play(steps []codextest.Step) error {
 	return nil
 }
 
-func (t *turn) step(s *codextest.Step) error {
+func (t *turn) step(s *script.Step) error {
 	a := t.agent
 	switch s.Verb {
 	case "sh":
@@ -58,7 +58,7 @@ func (t *turn) step(s *codextest.Step) error {
 	case "think":
 		t.update("agent_thought_chunk", object{"content": object{"type": "text", "text": s.Text}})
 	case "stream":
-		for _, word := range codextest.Numbers(s.N) {
+		for _, word := range script.Numbers(s.N) {
 			t.say(word)
 			if err := t.sleep(s.Wait); err != nil {
 				return err
@@ -109,7 +109,7 @@ func (t *turn) step(s *codextest.Step) error {
 }
 
 // failure returns the error of a step: fail rate_limit TEXT, or fail -32000 TEXT.
-func failure(s *codextest.Step) error {
+func failure(s *script.Step) error {
 	if code, err := strconv.Atoi(s.Name); err == nil {
 		return &refusal{code: code, text: s.Text}
 	}

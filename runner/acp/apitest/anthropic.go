@@ -6,12 +6,12 @@ import (
 	"net/http"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // readAnthropic reads a request for a message. Prompts that got no answer are parts of the
 // message with the next prompt.
-func readAnthropic(body []byte) (*modeltest.Request, error) {
+func readAnthropic(body []byte) (*script.Request, error) {
 	var b struct {
 		Model    string
 		Stream   bool
@@ -27,7 +27,7 @@ func readAnthropic(body []byte) (*modeltest.Request, error) {
 	if !b.Stream {
 		return nil, errNoStream
 	}
-	r := &modeltest.Request{Model: b.Model}
+	r := &script.Request{Model: b.Model}
 	for _, t := range b.Tools {
 		r.Tools = append(r.Tools, t.Name)
 	}

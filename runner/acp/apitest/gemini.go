@@ -7,11 +7,11 @@ import (
 	"path"
 	"strings"
 
-	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // readGemini reads a request for content.
-func readGemini(body []byte) (*modeltest.Request, error) {
+func readGemini(body []byte) (*script.Request, error) {
 	var b struct {
 		Tools []struct {
 			FunctionDeclarations []struct{ Name string }
@@ -27,7 +27,7 @@ func readGemini(body []byte) (*modeltest.Request, error) {
 	if err := json.Unmarshal(body, &b); err != nil {
 		return nil, err
 	}
-	r := &modeltest.Request{}
+	r := &script.Request{}
 	for _, t := range b.Tools {
 		for _, f := range t.FunctionDeclarations {
 			r.Tools = append(r.Tools, f.Name)

@@ -6,11 +6,11 @@ import (
 	"net/http"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // readOpenAI reads a request for a chat completion.
-func readOpenAI(body []byte) (*modeltest.Request, error) {
+func readOpenAI(body []byte) (*script.Request, error) {
 	var b struct {
 		Model  string
 		Stream bool
@@ -28,7 +28,7 @@ func readOpenAI(body []byte) (*modeltest.Request, error) {
 	if !b.Stream {
 		return nil, errNoStream
 	}
-	r := &modeltest.Request{Model: b.Model}
+	r := &script.Request{Model: b.Model}
 	for _, t := range b.Tools {
 		r.Tools = append(r.Tools, t.Function.Name)
 	}

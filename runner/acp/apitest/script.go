@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
-	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // reply is what the model does with a request.
@@ -39,7 +38,7 @@ type toolCall struct {
 }
 
 // decide returns the reply to a request.
-func (s *Server) decide(r *modeltest.Request) (*reply, error) {
+func (s *Server) decide(r *script.Request) (*reply, error) {
 	if len(r.Tools) == 0 {
 		return &reply{said: []said{{text: "A title"}}, in: 10, out: 5}, nil
 	}
@@ -49,7 +48,7 @@ func (s *Server) decide(r *modeltest.Request) (*reply, error) {
 	s.tries[place]++
 	try := s.tries[place]
 	s.mu.Unlock()
-	steps, err := codextest.Steps(append([]string{s.Script}, r.Prompts...), len(r.Prompts))
+	steps, err := script.Steps(append([]string{s.Script}, r.Prompts...), len(r.Prompts))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func (s *Server) decide(r *modeltest.Request) (*reply, error) {
 }
 
 // next returns the steps after a number of calls.
-func next(steps []codextest.Step, answered int) []codextest.Step {
+func next(steps []script.Step, answered int) []script.Step {
 	for answered > 0 && len(steps) > 0 {
 		if calls[steps[0].Verb] != nil {
 			answered--
@@ -68,7 +67,7 @@ func next(steps []codextest.Step, answered int) []codextest.Step {
 }
 
 // replyTo returns the reply of steps: up to the first call, or to the end.
-func replyTo(steps []codextest.Step, r *modeltest.Request, try int) (*reply, error) {
+func replyTo(steps []script.Step, r *script.Request, try int) (*reply, error) {
 	out := &reply{in: 1000, out: 50}
 	for i := range steps {
 		step := &steps[i]
@@ -136,14 +135,14 @@ func (r *reply) fail(word, message string, try int) error {
 
 // calls maps the directives that end a response to the calls of an agent's tools, whose names
 // tell which agent it is: Bash is Claude's, bash is OpenCode's.
-var calls = map[string]func(s *codextest.Step, tools []string) *toolCall{
-	"sh": func(s *codextest.Step, tools []string) *toolCall {
+var calls = map[string]func(s *script.Step, tools []string) *toolCall{
+	"sh": func(s *script.Step, tools []string) *toolCall {
 		return &toolCall{
 			name: firstOf(tools, "Bash", "bash", "run_shell_command"),
 			args: object{"command": s.Text, "description": "a step of the script"},
 		}
 	},
-	"patch": func(s *codextest.Step, tools []string) *toolCall {
+	"patch": func(s *script.Step, tools []string) *toolCall {
 		call := &toolCall{
 			name: firstOf(tools, "Write", "write", "write_file"),
 			args: object{"content": s.Text + "\n"},
@@ -155,7 +154,7 @@ var calls = map[string]func(s *codextest.Step, tools []string) *toolCall{
 		call.args[path] = s.Name
 		return call
 	},
-	"tool": func(s *codextest.Step, tools []string) *toolCall {
+	"tool": func(s *script.Step, tools []string) *toolCall {
 		call := &toolCall{name: s.Name, args: object{}}
 		if s.JSON != nil {
 			_ = json.Unmarshal(s.JSON, &call.args) // it is valid, and a tool refuses what is no object

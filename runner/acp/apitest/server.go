@@ -1,7 +1,7 @@
 // Package apitest is the model for tests with the real agents of package acp. It has the services
 // that they use: Anthropic's Messages for Claude Code, DeepSeek's chat completions, which are those
 // of OpenAI, for OpenCode, and Gemini's generateContent for Gemini CLI. It runs a script from the
-// prompt, which is written as for package codextest.
+// prompt, which is written as for package script.
 //
 // The server keeps no state between requests: the number of results of tools after the last
 // prompt tells which step of the script is next. Each sh, patch and tool is a call that ends a
@@ -43,7 +43,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 type object map[string]any
@@ -63,7 +63,7 @@ type Server struct {
 	quit  chan struct{}
 
 	mu       sync.Mutex
-	requests []modeltest.Request
+	requests []script.Request
 	others   []string
 	tries    map[string]int // by place in the script
 	serial   int
@@ -93,7 +93,7 @@ func (s *Server) Close() {
 
 // Requests returns the calls of agents at work so far. Others, such as those for the title of a
 // conversation, offer no tools and are not recorded.
-func (s *Server) Requests() []modeltest.Request {
+func (s *Server) Requests() []script.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
@@ -110,7 +110,7 @@ func (s *Server) Others() []string {
 // api is one of the services.
 type api struct {
 	path  *regexp.Regexp
-	read  func(body []byte) (*modeltest.Request, error)
+	read  func(body []byte) (*script.Request, error)
 	write func(a *answer, r *reply)
 	// refusal is the body of an error
 	refusal func(status int, message string) object
@@ -300,7 +300,7 @@ func (p parts) text() string {
 }
 
 // addPrompt adds a text that the agent sends in the role of the user, unless it is its own.
-func addPrompt(r *modeltest.Request, said string) {
+func addPrompt(r *script.Request, said string) {
 	if said == "" || strings.HasPrefix(said, "<") || strings.HasPrefix(said, "[Request interrupted") {
 		return
 	}

@@ -15,11 +15,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent/script"
+
 	"github.com/google/uuid"
 )
 
 // step runs a directive.
-func (u *turn) step(s *Step) error {
+func (u *turn) step(s *script.Step) error {
 	switch s.Verb {
 	case "sh", "background":
 		wait := u.command(s.Text, u.started(commandItem(s.Text, u.t.Cwd), "call"))
@@ -41,7 +43,7 @@ func (u *turn) step(s *Step) error {
 	case "took":
 		u.took = s.Wait
 	case "stream":
-		return u.say(s.Wait, Numbers(s.N)...)
+		return u.say(s.Wait, script.Numbers(s.N)...)
 	case "subagent":
 		u.subAgent(s.Text)
 	case "late-response": // startTurn handles it
@@ -79,7 +81,7 @@ func (u *turn) step(s *Step) error {
 }
 
 // askClient makes the request of a step to the client, and waits for the answer.
-func (u *turn) askClient(s *Step) error {
+func (u *turn) askClient(s *script.Step) error {
 	switch s.Verb {
 	case "ask-command":
 		return u.askCommand(s.Text)
@@ -104,15 +106,6 @@ func (u *turn) askClient(s *Step) error {
 		return u.ask(s.Name, "", params)
 	}
 	return fmt.Errorf("line %d: only a model can do %q", s.Line, s.Verb)
-}
-
-// Numbers returns the words of the message that "stream" sends.
-func Numbers(n int) []string {
-	words := make([]string, n)
-	for i := range words {
-		words[i] = fmt.Sprintf("%d ", i+1)
-	}
-	return words
 }
 
 // errorInfo returns codexErrorInfo: a word, or for KEY=STATUS an object with an HTTP status,

@@ -1,3 +1,11 @@
+// Package codextest is a small app-server that runs a script from the prompt, in the language of
+// package script, and speaks the protocol of codex 0.169. Tests use it to drive sessions and
+// workers, and the demo command uses it as its agent: it needs no model, no network and no
+// sandbox.
+//
+// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their
+// members. As with codex, each command runs in its own process session, and only a graceful
+// exit kills it, so that tests of clean-up have processes to find.
 package codextest
 
 import (
@@ -19,6 +27,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent/script"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -57,7 +67,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	s := &server{
 		out:     out,
 		errw:    errw,
-		faults:  Faults{},
+		faults:  script.Faults{},
 		crashed: make(chan struct{}, 1),
 		quit:    make(chan struct{}),
 		threads: map[string]*thread{},
@@ -90,7 +100,7 @@ type server struct {
 	home    string
 	pace    time.Duration // before each directive, for demos
 	deafFor time.Duration
-	faults  Faults
+	faults  script.Faults
 	errw    io.Writer
 	crashed chan struct{} // receives when a turn runs crash
 	quit    chan struct{} // closed when the server ends

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent/script"
+
 	"github.com/google/uuid"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -50,10 +52,10 @@ func (s *server) startTurn(p *params) reply {
 	t.Prompt = cmp.Or(t.Prompt, prompt)
 	// until finish sets another
 	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"})
-	steps, err := Steps(text.Map(t.History, func(e exchange) string { return e.Prompt }), t.here)
+	steps, err := script.Steps(text.Map(t.History, func(e exchange) string { return e.Prompt }), t.here)
 	s.running.Add(1)
 	answer := object{"turn": u.shape(nil)}
-	if slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" }) {
+	if slices.ContainsFunc(steps, func(s script.Step) bool { return s.Verb == "late-response" }) {
 		return reply{after: func() {
 			go u.run(prompt, steps, err, func() { s.send(object{"id": p.id, "result": answer}) })
 		}}
@@ -129,7 +131,7 @@ var errCrashed = errors.New("crashed")
 
 // run runs the turn's steps. It calls ended after the turn's end, unless the process ends
 // first.
-func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
+func (u *turn) run(prompt string, steps []script.Step, err error, ended func()) {
 	defer u.s.running.Done()
 	defer u.stop()
 	u.s.save(u.t) // so that a thread whose turn is cut off can be resumed
@@ -150,7 +152,7 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 
 // play runs the steps. A turn without a message ends with "done", and a turn without tokens
 // reports some.
-func (u *turn) play(steps []Step) error {
+func (u *turn) play(steps []script.Step) error {
 	for i := range steps {
 		if err := u.sleep(u.s.pace); err != nil {
 			return err

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 type object map[string]any
 
 // answer is a response that is being written.
 type answer struct {
-	Request
+	script.Request
 	s *Server
 	w http.ResponseWriter
 	r *http.Request
@@ -31,7 +31,7 @@ type answer struct {
 }
 
 // play runs the steps of a response: up to the first call, or to the end.
-func (a *answer) play(steps []codextest.Step) {
+func (a *answer) play(steps []script.Step) {
 	a.in = 1000
 	a.out = 50
 	for i := range steps {
@@ -52,7 +52,7 @@ func (a *answer) play(steps []codextest.Step) {
 }
 
 // speak runs a directive that is not a call. It returns true if the response ends with it.
-func (a *answer) speak(s *codextest.Step) (over bool) {
+func (a *answer) speak(s *script.Step) (over bool) {
 	switch s.Verb {
 	case "say":
 		a.message(strings.SplitAfter(s.Text, " "), 0)
@@ -68,7 +68,7 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	case "sleep":
 		return !a.sleep(s.Wait)
 	case "stream":
-		return !a.message(codextest.Numbers(s.N), s.Wait)
+		return !a.message(script.Numbers(s.N), s.Wait)
 	case "long":
 		const piece = 256 << 10 // size of a delta
 		pieces := slices.Repeat([]string{strings.Repeat("x", piece)}, s.N/piece)
@@ -102,14 +102,14 @@ func (a *answer) sleep(d time.Duration) bool {
 }
 
 // calls maps the directives that end a response to the calls of codex's tools.
-var calls = map[string]func(*answer, *codextest.Step) object{
-	"sh": func(a *answer, s *codextest.Step) object {
+var calls = map[string]func(*answer, *script.Step) object{
+	"sh": func(a *answer, s *script.Step) object {
 		return a.call(execCommand, object{"cmd": s.Text, "yield_time_ms": 30000})
 	},
-	"background": func(a *answer, s *codextest.Step) object {
+	"background": func(a *answer, s *script.Step) object {
 		return a.call(execCommand, object{"cmd": s.Text, "yield_time_ms": 250})
 	},
-	"ask-command": func(a *answer, s *codextest.Step) object {
+	"ask-command": func(a *answer, s *script.Step) object {
 		const why = "needs to run outside the sandbox"
 		return a.call(execCommand, object{
 			"cmd":                 s.Text,
@@ -117,13 +117,13 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 			"justification":       why,
 		})
 	},
-	"ask-permissions": func(a *answer, _ *codextest.Step) object {
+	"ask-permissions": func(a *answer, _ *script.Step) object {
 		return a.call("request_permissions", object{
 			"reason":      "needs more",
 			"permissions": object{"network": object{"enabled": true}},
 		})
 	},
-	"ask-user": func(a *answer, s *codextest.Step) object {
+	"ask-user": func(a *answer, s *script.Step) object {
 		options := []object{{
 			"label":       "Yes",
 			"description": "go on",
@@ -134,10 +134,10 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 		question := object{"id": "q1", "header": "Choice", "question": s.Text, "options": options}
 		return a.call("request_user_input", object{"questions": []object{question}})
 	},
-	"steal-turn": func(a *answer, _ *codextest.Step) object {
+	"steal-turn": func(a *answer, _ *script.Step) object {
 		return a.call("create_goal", object{"objective": "go on"})
 	},
-	"patch": func(a *answer, s *codextest.Step) object {
+	"patch": func(a *answer, s *script.Step) object {
 		const patch = "*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n"
 		input := fmt.Sprintf(patch, filepath.ToSlash(s.Name), s.Text)
 		if slices.Contains(a.Tools, "apply_patch") {
@@ -152,7 +152,7 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 		// codex knows this command
 		return a.call(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"})
 	},
-	"tool": func(a *answer, s *codextest.Step) object {
+	"tool": func(a *answer, s *script.Step) object {
 		if s.Name == "tool_search" {
 			return object{
 				"type":      "tool_search_call",

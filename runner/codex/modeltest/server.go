@@ -1,6 +1,6 @@
 // Package modeltest is the model for tests with the real codex: a Responses API on the
 // loopback interface that runs a script from the prompt. The scripts are written as for
-// package codextest, so that one prompt works with either; turns without continuation guidance
+// package script, so that one prompt works with either; turns without continuation guidance
 // are counted over the whole thread.
 //
 // The server keeps no state between requests: the number of tool outputs after the last prompt
@@ -45,7 +45,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/agent/script"
 )
 
 // Server is the model's side of the network.
@@ -59,22 +59,10 @@ type Server struct {
 	quit chan struct{}
 
 	mu       sync.Mutex
-	requests []Request
+	requests []script.Request
 	tries    map[string]int // by thread and position in the script
 	serial   int
 	in, out  int // tokens of the responses so far
-}
-
-// Request is a call of the model.
-type Request struct {
-	Model  string
-	Thread string // prompt_cache_key
-	// the client's turns, without codex's own context; [image] stands for an image
-	Prompts []string
-	Context []string // codex's additions to the turns, such as AGENTS.md
-	Orders  []string // codex's own instructions
-	Outputs []string // of tools since the last prompt; of a command the newest
-	Tools   []string // names of the tools that the model may call
 }
 
 // New starts a server on the loopback interface.
@@ -100,7 +88,7 @@ func (s *Server) Close() {
 }
 
 // Requests returns the calls so far.
-func (s *Server) Requests() []Request {
+func (s *Server) Requests() []script.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
@@ -215,7 +203,7 @@ func namesOf(found []tool) (names []string) {
 }
 
 // read parses the body of a request.
-func read(body []byte) (Request, error) {
+func read(body []byte) (script.Request, error) {
 	var b struct {
 		Model          string
 		PromptCacheKey string `json:"prompt_cache_key"`
@@ -228,9 +216,9 @@ func read(body []byte) (Request, error) {
 		}
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
-		return Request{}, err
+		return script.Request{}, err
 	}
-	r := Request{Model: b.Model, Thread: b.PromptCacheKey}
+	r := script.Request{Model: b.Model, Thread: b.PromptCacheKey}
 	tools := b.Tools
 	waits := map[string]bool{}
 	for _, i := range b.Input {
@@ -267,14 +255,14 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		return // the client is gone
 	}
 	a := &answer{s: s, w: w, r: r}
-	var steps []codextest.Step
+	var steps []script.Step
 	a.Request, err = read(body)
 	if err == nil {
-		steps, err = codextest.Steps(append([]string{s.Script}, a.Prompts...), len(a.Prompts))
+		steps, err = script.Steps(append([]string{s.Script}, a.Prompts...), len(a.Prompts))
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, a.Request)
-	same := fmt.Sprint(a.Thread, len(a.Prompts), len(a.Outputs), a.session())
+	same := fmt.Sprint(a.Thread, len(a.Prompts), len(a.Outputs), session(&a.Request))
 	s.tries[same]++
 	a.try = s.tries[same]
 	s.mu.Unlock()
@@ -289,9 +277,9 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 			last = steps[0].Verb
 		}
 	}
-	if id := a.session(); last == "sh" && id != "" {
+	if id := session(&a.Request); last == "sh" && id != "" {
 		wait := json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)
-		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: wait}}
+		steps = []script.Step{{Verb: "tool", Name: writeStdin, JSON: wait}}
 	}
 	a.play(steps)
 }
@@ -300,7 +288,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 var runs = regexp.MustCompile(`Process running with session ID (\d+)`)
 
 // session returns the id of the command that the last tool left running.
-func (r *Request) session() string {
+func session(r *script.Request) string {
 	if len(r.Outputs) == 0 {
 		return ""
 	}

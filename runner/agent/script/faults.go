@@ -1,4 +1,4 @@
-package codextest
+package script
 
 import (
 	"fmt"

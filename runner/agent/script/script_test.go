@@ -1,8 +1,7 @@
-package codextest
+package script
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -55,18 +54,5 @@ func TestInvalidScripts(t *testing.T) {
 		"```agent\npatch\n```":           `agent script, line 1: patch: "" is not a valid name`,
 	} {
 		test.Equal(t, prompt, fmt.Sprint(test.Err(Steps([]string{prompt}, 1))), want)
-	}
-}
-
-func TestEnvironmentOfCommands(t *testing.T) {
-	env := []string{"PATH=/bin", "NPM_TOKEN=t", "npm_secret=s", "MONKEY=m", "A=a"}
-	var c threadConfig
-	test.Equal(t, "environment and shell flag", []any{c.environ(env), c.shellFlag()}, []any{env, "-lc"})
-	c.Environment.Set = map[string]string{"NPM_TOKEN": "set"}
-	c.Environment.IgnoreExcludes = new(bool)
-	c.LoginShell = new(bool)
-	if got := c.environ(env); !slices.Equal(got, []string{"PATH=/bin", "A=a", "NPM_TOKEN=set"}) ||
-		c.shellFlag() != "-c" {
-		t.Errorf("%q, bash %s", got, c.shellFlag())
 	}
 }

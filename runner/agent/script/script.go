@@ -1,6 +1,4 @@
-// Package codextest is a small app-server that runs a script from the prompt and speaks the
-// protocol of codex 0.169. Tests use it to drive sessions and workers, and the demo command
-// uses it as its agent: it needs no model, no network and no sandbox.
+// Package script reads what a prompt tells a scripted agent or the model of a test to do.
 //
 // # Scripts
 //
@@ -42,7 +40,7 @@
 //	subagent TEXT         another thread runs a turn and says TEXT
 //
 // Requests to the client, under every approval policy; the answers have the same effect as
-// with codex:
+// with a real agent:
 //
 //	ask-command COMMAND   approval of a command, which runs if approved
 //	ask-file FILE         approval of a file change
@@ -53,7 +51,7 @@
 //
 // Failures:
 //
-//	fail INFO MESSAGE     the turn fails; INFO is codexErrorInfo, a word or KEY=STATUS
+//	fail INFO MESSAGE     the turn fails; INFO is the kind of the error, a word or KEY=STATUS
 //	cancel                the turn ends as interrupted
 //	crash                 exit 1 at once; commands in the background go on
 //	hang                  silence until interrupted
@@ -63,14 +61,10 @@
 //	deaf                  ignore EOF and SIGTERM from now on, as do commands started later
 //	garbage TEXT          a line that is not a message
 //	long BYTES            an item whose line is that long
-//	steal-turn            after this turn codex starts another by itself (only with package
-//	                      modeltest and a real codex)
+//	steal-turn            after this turn the agent starts another by itself (only a model
+//	                      can cause that)
 //	late-response         turn/start is answered after the turn's end
-//
-// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their
-// members. As with codex, each command runs in its own process session, and only a graceful
-// exit kills it, so that tests of clean-up have processes to find.
-package codextest
+package script
 
 import (
 	"encoding/json"
@@ -259,4 +253,13 @@ func (s *Step) set(field, word string) error {
 		return fmt.Errorf("%q is not a valid %s", word, field)
 	}
 	return nil
+}
+
+// Numbers returns the words of the message that "stream" sends.
+func Numbers(n int) []string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprintf("%d ", i+1)
+	}
+	return words
 }
