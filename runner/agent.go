@@ -224,7 +224,8 @@ func (c Config) CheckHome(
 	home = homes[0]
 	if c.AgentHome != "" && home != homes[1] {
 		warning = fmt.Sprintf(
-			"codex uses the home %s, not the agents' home %s: its rules and programs work outside the sandbox",
+			"%s uses the home %s, not the agents' home %s: its rules and programs work outside the sandbox",
+			c.Agent.Title,
 			reported,
 			c.AgentHome,
 		)
@@ -246,8 +247,8 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		return server, nil
 	}
 	if server.Version == "" {
-		g.log.Warn("the agent names no codex release: it gets only what the specification names, " +
-			"no settings of codex and no permission profile, and its sandbox is not tried")
+		g.log.Warn("the agent names no release: it gets only what the specification names, " +
+			"no settings of its own and no permission profile, and its sandbox is not tried")
 	}
 	home, warning, err := g.site.Config.CheckHome(ctx, g.site.Machine, server.Home)
 	if err != nil {
@@ -447,9 +448,9 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
 	if notFound && g.free {
 		return reconcile.NewError(
-			"codex_not_found",
+			string(kind.NotFound),
 			fmt.Sprintf("%q can't be run: %s", g.site.Config.Command, words),
-			"install codex so that a login shell finds it, or set CODEX_BIN to its path",
+			"install "+kind.Title+" so that a login shell finds it, or set "+kind.ProgramVar+" to its path",
 		)
 	}
 	if notFound {

@@ -77,14 +77,15 @@ func (f Far) place(here Config, dir string) Place {
 	// A link that was cut without a word is noticed after a while.
 	c.ReadTimeout = max(c.ReadTimeout, linkSilence)
 	c.InitializeTimeout = max(c.InitializeTimeout, linkSilence)
-	codexHome := cmp.Or(c.NamedHome, host.Variable(f.Account.Env, "CODEX_HOME"), "~/.codex")
-	login := expandHome(codexHome, f.Account.Home)
+	kind := c.Agent
+	home := cmp.Or(c.NamedHome, host.Variable(f.Account.Env, kind.HomeVar), "~/"+kind.HomeDir)
+	login := expandHome(home, f.Account.Home)
 	if c.NamedHome != "" {
 		c.NamedHome = login
 	}
 	if c.AgentHome != "" {
 		c.LoginHome = login
-		c.AgentHome = filepath.Join(f.Account.StateDir, "codex")
+		c.AgentHome = filepath.Join(f.Account.StateDir, kind.Name)
 	}
 	c.Unreadable = append(slices.Clone(c.Unreadable), filepath.Dir(dir), filepath.Join(login, "auth.json"))
 	return Place{Machine: f.Machine, StateDir: f.Account.StateDir, Env: f.Account.Env, Config: c}

@@ -145,7 +145,7 @@ func (s *shell) boxEnv(env []string) []string {
 		"TMPDIR=/tmp",
 	}
 	if c.Agent.Sandboxes {
-		own = append(own, "CODEX_HOME="+c.AgentHome)
+		own = append(own, c.Agent.HomeVar+"="+c.AgentHome)
 	}
 	return confine.WithVariables(env, own)
 }
@@ -177,8 +177,8 @@ func (s *shell) makeHome(ctx context.Context) error {
 	}
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*reconcile.Error)) {
 		return incompatible(
-			"codex home of agents: "+err.Error(),
-			"correct the file in the message, so that codex can use it too",
+			c.Agent.Title+" home of agents: "+err.Error(),
+			"correct the file in the message, so that "+c.Agent.Title+" can use it too",
 		)
 	}
 	return err
@@ -243,11 +243,22 @@ func LauncherHint(kind agent.Kind, l host.Launcher) string {
 	if !kind.Sandboxes {
 		return kind.Install + "; and write the full path of what it installs into " + kind.CommandKey
 	}
-	hint := "install codex (npm install -g @openai/codex) and write its full path into codex.command"
+	hint := fmt.Sprintf(
+		"install %s (npm install -g %s) and write its full path into %s",
+		kind.Title,
+		kind.Package,
+		kind.CommandKey,
+	)
 	if l.Direct != "" {
-		hint = "write the path of codex itself: codex.command: " + l.Direct + " app-server"
+		hint = fmt.Sprintf(
+			"write the path of %s itself: %s: %s %s",
+			kind.Title,
+			kind.CommandKey,
+			l.Direct,
+			kind.ProgramArgs,
+		)
 	}
-	return hint + "; or, if no agent can change what it starts, codex.trust_launcher: true"
+	return hint + "; or, if no agent can change what it starts, " + kind.Key("trust_launcher") + ": true"
 }
 
 // umask returns a shell command that sets the umask of the login profile.

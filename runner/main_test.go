@@ -283,17 +283,11 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		Here: Place{
 			Config: Config{
 				Config: confine.Config{
+					HomeVar:      codex.Kind().HomeVar,
 					Secrets:      []string{"LINEAR_API_KEY"},
 					SecretValues: []string{testKey},
 				},
-				Agent: agent.Kind{
-					Name:         "codex",
-					CommandKey:   "codex.command",
-					NotFound:     "codex_not_found",
-					Incompatible: agent.CodeIncompatible,
-					Start:        codex.Start,
-					Sandboxes:    true,
-				},
+				Agent: codex.Kind(),
 				Policy: reconcile.Policy{
 					Project:        "demo",
 					ActiveStates:   []string{"Todo", "In Progress"},

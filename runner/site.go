@@ -43,8 +43,8 @@ func newSpace(path, dir string) (*host.Workspace, error) {
 		TmpDir:   filepath.Join(dir, "tmp"),
 		CacheDir: filepath.Join(dir, "cache"),
 		Agent: host.Dirs{
-			Tmp:   filepath.Join(dir, "codex-tmp"),
-			Cache: filepath.Join(dir, "codex-cache"),
+			Tmp:   filepath.Join(dir, "agent-tmp"),
+			Cache: filepath.Join(dir, "agent-cache"),
 		},
 	}
 	space.Hooks = space.Agent

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -50,14 +51,14 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	return code, err
 }
 
-// command returns the shell command for the agent's terminal. For codex it is codex.command with
-// the word app-server replaced by the settings that a run sends in thread/start and turn/start.
+// command returns the shell command for the agent's terminal. Without one in its kind it is the
+// command of the workflow with the word app-server replaced by the settings that a run sends in thread/start and turn/start.
 func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 	if terminal := h.Here.Config.Agent.Terminal; terminal != nil {
 		words := terminal(thread, h.Here.Config.Model)
 		return strings.Join(text.Map(words, text.ShellWord), " "), nil
 	}
-	before, after, err := cutServer(h.program())
+	before, after, err := cutServer(h.Here.Config.Agent, h.program())
 	if err != nil {
 		return "", err
 	}
@@ -89,19 +90,19 @@ func (h *Holding) program() string {
 
 var serverWord = text.Pattern(`(?:^|\s)(app-server)(?:\s|$)`)
 
-// cutServer returns what is before and after the word app-server in codex.command.
-func cutServer(command string) (before, after string, err error) {
+// cutServer returns what is before and after the word app-server in a command.
+func cutServer(kind agent.Kind, command string) (before, after string, err error) {
 	at := serverWord().FindAllStringSubmatchIndex(command, -1)
 	if len(at) != 1 {
 		return "", "", incompatible(
-			fmt.Sprintf("codex.command must contain the word app-server exactly once: %.200s", command),
-			"takeover replaces that word to open codex's own terminal; change codex.command",
+			fmt.Sprintf("%s must contain the word app-server exactly once: %.200s", kind.CommandKey, command),
+			"takeover replaces that word to open "+kind.Title+"'s own terminal; change "+kind.CommandKey,
 		)
 	}
 	return command[:at[0][2]], command[at[0][3]:], nil
 }
 
-// arguments returns the settings of a run as arguments of codex.
+// arguments returns the settings of a run as arguments of the agent.
 func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 	space := *h.job.site.space
 	open := h.job.site.Config.Config
@@ -132,7 +133,7 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 func (h *Holding) approval(config map[string]any) (flags []string, err error) {
 	var policy any
 	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &policy); err != nil {
-		return nil, incompatible("codex.approval_policy: "+err.Error(), "correct it in the workflow")
+		return nil, incompatible(h.Here.Config.Agent.Key("approval_policy")+": "+err.Error(), "correct it in the workflow")
 	}
 	switch policy := policy.(type) {
 	case string:
@@ -183,6 +184,7 @@ func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []s
 		confine.AddProfile(config, profile)
 		return nil, nil
 	}
+	kind := h.Here.Config.Agent
 	var p struct {
 		Type          string   `json:"type"`
 		WritableRoots []string `json:"writableRoots"`
@@ -191,7 +193,7 @@ func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []s
 		NoSlashTmp    bool     `json:"excludeSlashTmp"`
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
+		return nil, incompatible(kind.Key("turn_sandbox_policy")+": "+err.Error(), "correct it in the workflow")
 	}
 	switch p.Type {
 	case "workspaceWrite":
@@ -208,7 +210,12 @@ func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []s
 		return []string{"--sandbox", "danger-full-access"}, nil
 	}
 	return nil, incompatible(
-		fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
-		"symphony show prints the workspace and the thread: run codex yourself",
+		fmt.Sprintf(
+			"%s's terminal knows no sandbox of type %q (%s)",
+			kind.Title,
+			p.Type,
+			kind.Key("turn_sandbox_policy"),
+		),
+		"symphony show prints the workspace and the thread: run "+kind.Title+" yourself",
 	)
 }

@@ -464,7 +464,7 @@ func TestDocumentedAgents(t *testing.T) {
 	text := document(t, "docs/agents.md")
 	for _, name := range workflow.AgentKinds() {
 		command := workflow.AgentCommand(name)
-		if name == workflow.AgentCodex || command == "" {
+		if name == workflow.DefaultAgent || command == "" {
 			continue
 		}
 		kind, err := wiring.AgentOf(name)

@@ -29,7 +29,7 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:        "agent",
 			Usage:       "the `KIND` of agent: " + strings.Join(setup.AgentNames(), ", "),
-			DefaultText: "codex; if only another one is installed, a terminal asks",
+			DefaultText: setup.AgentNames()[0] + "; if only another one is installed, a terminal asks",
 		},
 		&cli.StringFlag{
 			Name:        "model",

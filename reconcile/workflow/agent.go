@@ -6,22 +6,18 @@ import (
 
 // The kinds of agents. Each has a row in compose_agents.go of package wiring.
 const (
-	AgentCodex    = "codex"
 	agentClaude   = "claude"
 	agentOpenCode = "opencode"
 	agentGemini   = "gemini"
 	agentACP      = "acp" // any other that speaks the Agent Client Protocol
 )
 
-// codexCommand is the default of codex.command.
-const codexCommand = "codex app-server"
-
 // AgentKinds lists the kinds of agents.
 func AgentKinds() []string {
-	return append([]string{AgentCodex}, text.Map(agentKinds, func(k agentKind) string { return k.name })...)
+	return append([]string{DefaultAgent}, text.Map(agentKinds, func(k agentKind) string { return k.name })...)
 }
 
-// agentKind is a kind of agent besides codex.
+// agentKind is a kind of agent besides the default.
 type agentKind struct {
 	name    string
 	command string // by default; "" if the workflow must name it
@@ -56,7 +52,7 @@ var agentKinds = []agentKind{
 	{name: agentACP, home: ".config/acp"},
 }
 
-// kindNamed returns a kind besides codex; the zero value for others.
+// kindNamed returns a kind besides the default; the zero value for others.
 func kindNamed(name string) agentKind {
 	return text.First(agentKinds, func(k agentKind) bool { return k.name == name })
 }
@@ -64,8 +60,8 @@ func kindNamed(name string) agentKind {
 // AgentCommand returns the command that starts a kind of agent by default, such as
 // "opencode acp"; "" for a kind whose command the workflow must name.
 func AgentCommand(kind string) string {
-	if kind == AgentCodex {
-		return codexCommand
+	if kind == DefaultAgent {
+		return defaultCommand
 	}
 	return kindNamed(kind).command
 }
@@ -77,16 +73,16 @@ func NeedsModel(kind string) bool {
 
 // AgentChoice is an agent that may work on an issue.
 type AgentChoice struct {
-	Kind string // such as codex
-	// Home is the directory of its login, "" for codex's own default.
+	Kind string // such as claude
+	// Home is the directory of its login, "" for the agent's own default.
 	Home                   string
 	Command, Model, Effort string
 }
 
 // LoginFile returns the name of the file with the login in the home, "" if it is not known.
 func (c AgentChoice) LoginFile() string {
-	if c.Kind == AgentCodex {
-		return "auth.json"
+	if c.Kind == DefaultAgent {
+		return defaultLogin
 	}
 	return kindNamed(c.Kind).login
 }

@@ -3,17 +3,9 @@ package workflow
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
-
-// ofCodex are the keys that only codex has.
-var ofCodex = []string{
-	"codex.command", "codex.trust_launcher", "codex.home", "codex.model", "codex.effort", "codex.inherit",
-	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository",
-	"agent.on_question",
-}
 
 // ofSandboxes are the keys that an agent without a sandbox does not have.
 var ofSandboxes = append([]string{"agent.network", "agent.writable_roots", "agent.pass_env"}, ofBoxes...)
@@ -39,16 +31,16 @@ func (r *reader) checkAgents() {
 		}
 	}
 	kinds := own.kinds()
-	if !slices.Contains(kinds, AgentCodex) {
-		for _, key := range ofCodex {
+	if !slices.Contains(kinds, DefaultAgent) {
+		for _, key := range ofDefault {
 			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
 		}
 	} else {
-		r.checkCodexSandbox()
+		r.checkOwnSandbox()
 	}
 	others := own.others()
 	if len(others) == 0 {
-		r.checkOnlyCodex()
+		r.checkOnlyDefault()
 		return
 	}
 	for _, kind := range others {
@@ -63,43 +55,15 @@ func (r *reader) checkAgents() {
 	r.refuseUnbuilt(others[0])
 }
 
-// checkOnlyCodex checks the keys of other kinds for codex.
-func (r *reader) checkOnlyCodex() {
-	for _, key := range ofOthers {
-		hint := ""
-		if same := strings.Replace(key, "agent.", "codex.", 1); slices.Contains(ofCodex, same) {
-			hint = ": write " + same
-		}
-		r.warnKey(key, "no effect with agent.kind: codex"+hint)
-	}
-	if r.cfg.Agent.Key != "" {
-		r.fail(
-			CodeUnsupportedKey,
-			r.field("agent.key"),
-			"not built yet with agent.kind: codex",
-			"remove the key: log codex in, or set OPENAI_API_KEY",
-		)
-	}
-	switch r.cfg.Agent.Sandbox {
-	case "", sandboxCodex, sandboxBwrap:
-	default:
-		r.invalid(
-			r.field("agent.sandbox"),
-			"with agent.kind: codex, codex.turn_sandbox_policy says it",
-			"remove the key, or write codex.turn_sandbox_policy: {type: dangerFullAccess}",
-		)
-	}
-}
-
 // refuseUnbuilt refuses the keys that need more than other kinds of agents have so far. kind is
-// one of the kinds besides codex that may work on issues.
+// one of the kinds besides the default that may work on issues.
 func (r *reader) refuseUnbuilt(kind string) {
 	refuse := func(f field, what, kind string) {
 		r.fail(
 			CodeUnsupportedKey,
 			f,
 			what+"not built yet with agent.kind: "+kind,
-			"remove the key, or use agent.kind: codex",
+			"remove the key, or use agent.kind: "+DefaultAgent,
 		)
 	}
 	if len(r.cfg.Policy.Hosts) > 0 {
@@ -118,7 +82,7 @@ func (r *reader) refuseUnbuilt(kind string) {
 		if row.Kind != "" {
 			kinds = []string{row.Kind}
 		}
-		other := text.First(kinds, func(kind string) bool { return kind != AgentCodex })
+		other := text.First(kinds, func(kind string) bool { return kind != DefaultAgent })
 		if other != "" {
 			at := r.item(r.field("agent.by_label"), i)
 			refuse(at, "the sandbox of "+strconv.Quote(row.Label)+" is ", other)

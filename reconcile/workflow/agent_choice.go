@@ -53,7 +53,7 @@ func (r *reader) fallback(f field) {
 			r.invalid(
 				r.item(f, i),
 				choice.Kind+" is listed twice",
-				"remove one of them; for several accounts of codex write codex.home: [~/.codex, ~/.codex-2]",
+				"remove one of them; "+severalHomes,
 			)
 			continue
 		}
@@ -61,7 +61,8 @@ func (r *reader) fallback(f field) {
 	}
 }
 
-const fallbackHint = "write for instance [codex, claude], or [codex, {kind: claude, model: opus}]"
+const fallbackHint = "write for instance [" + DefaultAgent + ", claude], " +
+	"or [" + DefaultAgent + ", {kind: claude, model: opus}]"
 
 // fallbackEntry reads an entry of agent.fallback: a kind, or a map with its settings.
 func (r *reader) fallbackEntry(at field, node *yaml.Node) (choice AgentChoice, ok bool) {
@@ -103,30 +104,18 @@ func (a *Agent) kinds() []string {
 	return text.Unique(list)
 }
 
-// others returns the kinds besides codex. The first is the one whose command, model and effort
+// others returns the kinds besides the default. The first is the one whose command, model and effort
 // are below agent.
 func (a *Agent) others() []string {
-	return slices.DeleteFunc(a.kinds(), func(kind string) bool { return kind == AgentCodex })
+	return slices.DeleteFunc(a.kinds(), func(kind string) bool { return kind == DefaultAgent })
 }
 
 // choices returns the agents of a kind with these settings in the place of the usual ones. at
 // is where the file chooses the kind.
 func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
 	own := &r.cfg.Agent
-	if set.Kind == AgentCodex {
-		codex := &r.cfg.Codex
-		set.Command = cmp.Or(set.Command, codex.Command)
-		set.Model = cmp.Or(set.Model, codex.Model)
-		set.Effort = cmp.Or(set.Effort, codex.Effort)
-		homes := codex.Homes
-		if len(homes) == 0 {
-			homes = []string{""} // codex's own default
-		}
-		return text.Map(homes, func(home string) AgentChoice {
-			one := set
-			one.Home = home
-			return one
-		})
+	if set.Kind == DefaultAgent {
+		return r.cfg.Session.choices(set)
 	}
 	kind := kindNamed(set.Kind)
 	isFirst := own.others()[0] == set.Kind // the one that the keys of agent are about

@@ -6,7 +6,7 @@ import (
 )
 
 // Chosen is the agent that works with a configuration, and what it may do: what the file says
-// for its kind, below codex or below agent.
+// for its kind.
 type Chosen struct {
 	AgentChoice
 	MaxTurns int
@@ -18,8 +18,8 @@ type Chosen struct {
 	// that is.
 	TrustLauncher   bool
 	TrustRepository bool
-	// ApprovalPolicy and TurnSandboxPolicy are in codex's words, which the other kinds are given
-	// in theirs.
+	// ApprovalPolicy and TurnSandboxPolicy are in the words of the specification's agent, which the
+	// other kinds are given in theirs.
 	ApprovalPolicy    json.RawMessage // never nil
 	ThreadSandbox     string          // empty if it is not passed to thread/start
 	TurnSandboxPolicy json.RawMessage // nil for symphony's default
@@ -36,9 +36,9 @@ type Chosen struct {
 // withAgent returns the configuration with which an agent works.
 func (c *Config) withAgent(a AgentChoice) *Config {
 	own := *c
-	isBoxed := c.Agent.Sandbox == sandboxBwrap || a.Kind != AgentCodex && c.sandboxed(a.Kind)
-	if a.Kind == AgentCodex {
-		own.Chosen = c.chosenCodex(isBoxed)
+	isBoxed := c.Agent.Sandbox == sandboxBwrap || a.Kind != DefaultAgent && c.sandboxed(a.Kind)
+	if a.Kind == DefaultAgent {
+		own.Chosen = c.chosenDefault(isBoxed)
 	} else {
 		own.Chosen = c.chosenOther(isBoxed)
 	}
@@ -46,37 +46,6 @@ func (c *Config) withAgent(a AgentChoice) *Config {
 	own.Chosen.MaxTurns = c.Agent.MaxTurns
 	own.Chosen.Boxed = isBoxed
 	return &own
-}
-
-// chosenCodex returns what codex may do. It and its commands have no use for the key of another
-// agent.
-func (c *Config) chosenCodex(isBoxed bool) Chosen {
-	chosen := Chosen{
-		Inherit:           c.Codex.Inherit,
-		TrustLauncher:     c.Codex.TrustLauncher,
-		TrustRepository:   c.Agent.TrustRepository,
-		ApprovalPolicy:    c.Codex.ApprovalPolicy,
-		ThreadSandbox:     c.Codex.ThreadSandbox,
-		TurnSandboxPolicy: c.Codex.TurnSandboxPolicy,
-		OnApproval:        c.Agent.OnApproval,
-		OnQuestion:        c.Agent.OnQuestion,
-		Network:           c.Agent.Network,
-		Allow:             c.Agent.Allow,
-		WritableRoots:     c.Agent.WritableRoots,
-		PassEnv:           c.Agent.PassEnv,
-	}
-	if chosen.OnApproval == "" {
-		chosen.OnApproval = Fail
-		if c.Codex.asksNothing() {
-			chosen.OnApproval = Approve
-		}
-	}
-	if isBoxed {
-		chosen.TrustRepository = false
-		chosen.ThreadSandbox = ""
-		chosen.TurnSandboxPolicy = nil
-	}
-	return chosen
 }
 
 // chosenOther returns what another kind of agent may do. Even in a sandbox files of the
@@ -101,6 +70,3 @@ func (c *Config) chosenOther(isBoxed bool) Chosen {
 	chosen.PassEnv = c.Agent.PassEnv
 	return chosen
 }
-
-// asksNothing reports whether codex asks for no approval.
-func (c *Codex) asksNothing() bool { return string(c.ApprovalPolicy) == `"never"` }

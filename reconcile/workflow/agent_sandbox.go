@@ -9,75 +9,25 @@ import (
 // The sandboxes of agents.
 const (
 	sandboxBwrap = "bwrap" // of symphony itself
-	sandboxCodex = "codex" // of codex
 	sandboxNone  = "none"
 )
 
-// noSandboxPolicy is the sandbox policy of turns without a sandbox, in the words of codex.
+// noSandboxPolicy is the sandbox policy of turns without a sandbox, in the words of policies.
 var noSandboxPolicy = json.RawMessage(`{"type":"dangerFullAccess"}`)
-
-// ofCodexSandbox are the keys of codex's own sandbox.
-var ofCodexSandbox = []string{"codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository"}
 
 // sandboxed reports whether a kind of agent works in a sandbox.
 func (c *Config) sandboxed(kind string) bool {
-	if kind != AgentCodex {
+	if kind != DefaultAgent {
 		return c.Agent.Sandbox != sandboxNone
 	}
 	if c.Agent.Sandbox == sandboxBwrap {
 		return true
 	}
 	var policy struct{ Type string }
-	if c.Codex.TurnSandboxPolicy == nil || json.Unmarshal(c.Codex.TurnSandboxPolicy, &policy) != nil {
+	if c.Session.TurnSandboxPolicy == nil || json.Unmarshal(c.Session.TurnSandboxPolicy, &policy) != nil {
 		return true
 	}
 	return !slices.Contains(noSandbox, policy.Type)
-}
-
-// checkCodexSandbox checks the keys of codex's sandbox, which is its own unless the workflow
-// asks for symphony's.
-func (r *reader) checkCodexSandbox() {
-	own := r.cfg.Agent
-	isAlone := len(own.others()) == 0
-	if own.Sandbox != sandboxBwrap {
-		if own.Allow != nil {
-			r.fail(
-				CodeUnsupportedKey,
-				r.field("agent.network"),
-				"codex's own sandbox can't allow single hosts",
-				"write agent.sandbox: bwrap; or true or false",
-			)
-		}
-		for _, key := range ofBoxes {
-			if isAlone {
-				r.warnKey(key, "no effect with codex's own sandbox: write agent.sandbox: bwrap")
-			}
-		}
-		return
-	}
-	if isAlone {
-		r.requireLinux(AgentCodex, "remove agent.sandbox: codex has a sandbox of its own")
-	}
-	for _, key := range ofCodexSandbox {
-		r.warnKey(key, "no effect with agent.sandbox: bwrap")
-	}
-	refuse := func(f field, without string) {
-		if f.node != nil {
-			r.fail(CodeUnsupportedKey, f, "not built yet for codex with agent.sandbox: bwrap", without)
-		}
-	}
-	if r.cfg.Codex.Inherit {
-		refuse(r.field("codex.inherit"), "remove the key: the sandbox shows nothing of codex.home but the login")
-	}
-	if isAlone { // of other kinds refuseUnbuilt refuses them
-		refuse(r.field("worker.ssh_hosts"), "remove agent.sandbox")
-		refuse(r.field("worker.engine.kind"), "remove agent.sandbox")
-	}
-	for i, row := range own.ByLabel {
-		if row.Sandbox != nil && (isAlone || row.Kind == AgentCodex) {
-			refuse(r.item(r.field("agent.by_label"), i), "remove its sandbox")
-		}
-	}
 }
 
 // requireLinux refuses symphony's sandbox on other systems.
@@ -91,13 +41,13 @@ func (r *reader) requireLinux(kind, without string) {
 		f = r.field("agent.kind")
 	}
 	what := "agent.sandbox: bwrap"
-	if kind != AgentCodex {
+	if kind != DefaultAgent {
 		what += ", the default of " + kind + ","
 	}
 	r.fail(CodeUnsupportedKey, f, what+" works on Linux alone, not on "+system, without)
 }
 
-// checkSandbox checks the sandbox of the kinds besides codex. It refuses agents without a
+// checkSandbox checks the sandbox of the kinds besides the default. It refuses agents without a
 // sandbox, unless the operator trusts them.
 func (r *reader) checkSandbox(kinds []string) {
 	own := &r.cfg.Agent
@@ -108,14 +58,14 @@ func (r *reader) checkSandbox(kinds []string) {
 	case "", sandboxBwrap:
 		r.checkBwrap(kinds, trust)
 		return
-	case sandboxCodex:
-		r.invalid(f, "codex's sandbox is only for agent.kind: codex", "remove the key; or, "+trust)
+	case sandboxOwn:
+		r.invalid(f, ownSandboxOnly, "remove the key; or, "+trust)
 	case sandboxNone:
 		if !own.Trust {
 			r.invalid(f, "none needs agent.trust: true, because the agent can do whatever this account can", trust)
 		}
 	}
-	if !slices.Contains(own.kinds(), AgentCodex) {
+	if !slices.Contains(own.kinds(), DefaultAgent) {
 		for _, key := range ofSandboxes {
 			r.warnKey(key, "no effect with agent.sandbox: none")
 		}
@@ -133,7 +83,7 @@ func (r *reader) checkSandbox(kinds []string) {
 func (r *reader) checkBwrap(kinds []string, trust string) {
 	own := r.cfg.Agent
 	kind := kindNamed(kinds[0])
-	r.requireLinux(kind.name, "use agent.kind: codex; or, "+trust)
+	r.requireLinux(kind.name, "use agent.kind: "+DefaultAgent+"; or, "+trust)
 	r.warnKey("agent.trust", "no effect without agent.sandbox: none")
 	if own.Key == "" {
 		return

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,7 @@ type Config struct {
 	Feedback   reconcile.Feedback
 	Hooks      Hooks
 	Agent      Agent
-	Codex      Codex
+	Session    Session
 	Worker     Worker
 	Server     Server
 	WhenLost   string // worker.when_lost; also in Policy
@@ -138,7 +137,7 @@ type Hooks struct {
 type Agent struct {
 	Kind                   string
 	Fallback               []AgentChoice     // as written: the usual agents in order
-	Command, Model, Effort string            // of a kind besides codex; "" for its default
+	Command, Model, Effort string            // of a kind besides the default; "" for its default
 	Env                    map[string]string // the same
 	Sandbox                string            // "" for the default of the kind
 	Trust                  bool              // the agent may work without a sandbox
@@ -170,23 +169,6 @@ const (
 	Fail    = "fail"
 	Ask     = "ask" // an operator decides
 )
-
-// Codex is how codex is started, and how every kind of agent is watched (specification 5.3.6).
-type Codex struct {
-	Command       string   // as written
-	Homes         []string // codex.home, in order; none for the home in the environment
-	Model, Effort string   // "" for the defaults of the codex home
-	Inherit       bool     // agents have that home itself, not only its login
-	// start Command even if files that an agent can write decide which program that is
-	TrustLauncher     bool
-	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil
-	ThreadSandbox     string          // empty if it is not passed to thread/start
-	TurnSandboxPolicy json.RawMessage // a JSON object; nil for symphony's default
-
-	TurnTimeout, ReadTimeout time.Duration
-	ReadTimeoutSet           bool          // the file contains codex.read_timeout_ms
-	StallTimeout             time.Duration // 0 if stall detection is off
-}
 
 // Server is the address of the HTTP server (specification 13.7).
 type Server struct {

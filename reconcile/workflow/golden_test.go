@@ -105,7 +105,7 @@ func describe(data []byte) string {
 		cfg.Repository,
 		cfg.Hooks,
 		cfg.Agent,
-		cfg.Codex,
+		cfg.Session,
 		cfg.Chosen,
 	} {
 		v := reflect.ValueOf(section)

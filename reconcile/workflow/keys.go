@@ -104,7 +104,7 @@ const (
 	typePrices   = "map of models to prices"
 	typeLabels   = "list of maps"
 	typeBudget   = "number of tokens or an amount of money"
-	typeOfAgent    = "codex value"
+	typeOfAgent  = DefaultAgent + " value"
 	typeAgents   = "list of kinds"
 	typeHomes    = "path or list of paths"
 )
@@ -120,7 +120,7 @@ func keys(c *Config) []Key {
 		passKeys(c),
 		workspaceKeys(c),
 		agentKeys(c),
-		codexKeys(c),
+		sessionKeys(c),
 		workerKeys(c),
 		serverKeys(c),
 	)
@@ -457,7 +457,7 @@ func workspaceKeys(c *Config) []Key {
 
 func agentKeys(c *Config) []Key {
 	return []Key{
-		key("agent.kind", "", AgentCodex, &c.Agent.Kind,
+		key("agent.kind", "", DefaultAgent, &c.Agent.Kind,
 			"the agent; acp is any that speaks the Agent Client Protocol. See docs/agents.md for what works").
 			oneOf(AgentKinds()...),
 		key("agent.fallback", typeAgents, "[]", nil,
@@ -469,33 +469,33 @@ func agentKeys(c *Config) []Key {
 			"shell command",
 			"",
 			&c.Agent.Command,
-			"the command that starts an agent besides codex; default: claude-agent-acp, opencode acp or gemini --acp",
+			"the command that starts an agent besides "+DefaultAgent+"; default: claude-agent-acp, opencode acp or gemini --acp",
 		).naming(NamesScript),
 		key(
 			"agent.model",
 			typeString,
 			"",
 			&c.Agent.Model,
-			"model of an agent besides codex; default: its own. The run ends if the agent uses another",
+			"model of an agent besides "+DefaultAgent+"; default: its own. The run ends if the agent uses another",
 		).then((*reader).word),
 		key(
 			"agent.effort",
 			typeString,
 			"",
 			&c.Agent.Effort,
-			"reasoning effort of an agent besides codex, where it has a choice",
+			"reasoning effort of an agent besides "+DefaultAgent+", where it has a choice",
 		).then((*reader).word),
 		key("agent.env", typeVarMap, "{}", &c.Agent.Env,
-			"variables of an agent besides codex; $NAME is the variable of symphony's environment"),
+			"variables of an agent besides "+DefaultAgent+"; $NAME is the variable of symphony's environment"),
 		key(
 			"agent.sandbox",
 			"",
-			"codex with agent.kind codex, else bwrap",
+			sandboxOwn+" with agent.kind "+DefaultAgent+", else bwrap",
 			&c.Agent.Sandbox,
 			"what confines an agent: bwrap is bubblewrap, around the whole agent; none needs agent.trust",
-		).oneOf(sandboxBwrap, sandboxCodex, sandboxNone),
+		).oneOf(sandboxBwrap, sandboxOwn, sandboxNone),
 		key("agent.trust", typeBool, "false", &c.Agent.Trust,
-			"let an agent besides codex do whatever this account can"),
+			"let an agent besides "+DefaultAgent+" do whatever this account can"),
 		key(
 			"agent.max_concurrent_agents",
 			typeInteger,
@@ -588,7 +588,7 @@ func agentKeys(c *Config) []Key {
 			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN",
 		).then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
-			"let codex obey the repository's .codex/config.toml; needs codex.thread_sandbox"),
+			trustRepositoryText),
 		key(
 			"agent.keep_git_config",
 			typeBool,
@@ -617,78 +617,6 @@ func agentKeys(c *Config) []Key {
 				"agent.prices, 20 USD; 0: no limit",
 		).
 			then((*reader).budget),
-	}
-}
-
-func codexKeys(c *Config) []Key {
-	return []Key{
-		key(
-			"codex.command",
-			"shell command",
-			codexCommand,
-			&c.Codex.Command,
-			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell",
-		).
-			naming(NamesScript).then((*reader).command),
-		key(
-			"codex.trust_launcher",
-			typeBool,
-			"false",
-			&c.Codex.TrustLauncher,
-			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it",
-		),
-		key("codex.home", typeHomes, "", &c.Codex.Homes,
-			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex. Of several, "+
-				"each is used while the accounts before it can't be: see docs/agents.md").
-			naming(NamesPaths).then((*reader).homes),
-		key(
-			"codex.model",
-			typeString,
-			"",
-			&c.Codex.Model,
-			"model of agents; default: as in the codex home",
-		).then((*reader).word),
-		key(
-			"codex.effort",
-			typeString,
-			"",
-			&c.Codex.Effort,
-			"reasoning effort of agents; default: as in the codex home",
-		).then((*reader).word),
-		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
-			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
-		key("codex.approval_policy", typeOfAgent, "never", &c.Codex.ApprovalPolicy,
-			"when codex asks for approval").then((*reader).approvalPolicy),
-		key(
-			"codex.thread_sandbox",
-			typeOfAgent,
-			"",
-			&c.Codex.ThreadSandbox,
-			"sandbox of the thread; by default none is sent",
-		).
-			then(func(r *reader, f field) {
-				r.codexWord(f, c.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
-			}),
-		key(
-			"codex.turn_sandbox_policy",
-			typeOfAgent,
-			"workspaceWrite on the workspace and its git directories",
-			&c.Codex.TurnSandboxPolicy,
-			"sandbox of every turn",
-		).
-			naming(NamesWritable).
-			then((*reader).turnSandboxPolicy),
-		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,
-			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
-		key(
-			"codex.read_timeout_ms",
-			typeMS,
-			"5000",
-			&c.Codex.ReadTimeout,
-			"how long to wait for the agent's answer to a request",
-		).atLeast(1),
-		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
-			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),
 	}
 }
 

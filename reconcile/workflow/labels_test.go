@@ -44,7 +44,7 @@ func TestRowsOnlyNarrow(t *testing.T) {
 	} {
 		cfg := Config{Agent: Agent{WritableRoots: []string{"/srv/cache"}}}
 		if c.base != own {
-			cfg.Codex.TurnSandboxPolicy = json.RawMessage(c.base)
+			cfg.Session.TurnSandboxPolicy = json.RawMessage(c.base)
 		}
 		got := cfg.widens(json.RawMessage(c.row))
 		if (got == "") != (c.more == "") || !strings.Contains(got, c.more) {

@@ -58,7 +58,7 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 		}
 	}
 	cfg.Agent.ByLabel = []LabelRow{{Label: "hard", Model: "x"}, {Label: "wide", Sandbox: policy}}
-	cfg.Agent.Fallback = []AgentChoice{{Kind: AgentCodex}, {Kind: agentACP, Command: "/some/file"}}
+	cfg.Agent.Fallback = []AgentChoice{{Kind: DefaultAgent}, {Kind: agentACP, Command: "/some/file"}}
 	var read []string
 	for _, named := range cfg.Named() {
 		read = append(read, named.Key)

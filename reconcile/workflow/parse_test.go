@@ -334,7 +334,7 @@ func TestPassThrough(t *testing.T) {
 		test.Equal(
 			t,
 			tt.value+": error and policy",
-			[]any{err, string(cfg.Codex.TurnSandboxPolicy)},
+			[]any{err, string(cfg.Session.TurnSandboxPolicy)},
 			[]any{nil, tt.want},
 		)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 )
 
-// sandboxPolicy is a sandbox policy of codex, as far as two of them can be compared.
+// sandboxPolicy is the policy of an agent's own sandbox, as far as two of them can be compared.
 type sandboxPolicy struct {
 	Type                string    `json:"type"`
 	NetworkAccess       bool      `json:"networkAccess"`
@@ -18,19 +18,19 @@ type sandboxPolicy struct {
 	ExcludeSlashTmp     bool      `json:"excludeSlashTmp"`
 }
 
-// noSandbox are the types of policies with which codex confines nothing.
+// noSandbox are the types of policies with which that sandbox confines nothing.
 var noSandbox = []string{"dangerFullAccess", "externalSandbox"}
 
 // widens lists the rights of an agent under a policy beyond its rights under the file's other
-// settings of codex and agent. It is empty if the policy only takes rights away.
+// settings. It is empty if the policy only takes rights away.
 func (c *Config) widens(policy json.RawMessage) string {
-	base := c.Codex.TurnSandboxPolicy
+	base := c.Session.TurnSandboxPolicy
 	if base != nil && sameJSON(policy, base) {
 		return ""
 	}
 	row, err := readPolicy(policy)
 	if err != nil {
-		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
+		return "do more than " + keyTurnPolicy + ", as far as symphony can tell: " + err.Error()
 	}
 	than := sandboxPolicy{
 		Type:            "workspaceWrite",
@@ -41,7 +41,7 @@ func (c *Config) widens(policy json.RawMessage) string {
 		than, err = readPolicy(base)
 	}
 	if err != nil {
-		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
+		return "do more than " + keyTurnPolicy + ", as far as symphony can tell: " + err.Error()
 	}
 	switch {
 	case slices.Contains(noSandbox, than.Type):

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -312,32 +311,6 @@ func (r *reader) hookTimeout(f field) {
 // severalPaths matches paths that are separated by commas, such as ./a, ~/b.
 var severalPaths = text.Pattern(`,\s*(?:\.{0,2}/|~|\$)`)
 
-// homes makes the paths of codex.home absolute.
-func (r *reader) homes(f field) {
-	homes := []string{}
-	for i, written := range r.cfg.Codex.Homes {
-		at := f
-		if f.node.Kind == yaml.SequenceNode {
-			at = r.item(f, i)
-		}
-		if written == "" && f.node.Kind == yaml.SequenceNode {
-			continue // it was reported
-		}
-		if severalPaths().MatchString(written) {
-			r.invalid(at, strconv.Quote(written)+" is read as one path", "write a list: ["+written+"]")
-			continue
-		}
-		path := r.path(at, written)
-		if slices.Contains(homes, path) {
-			r.invalid(at, path+" is listed twice", "remove one of them")
-		}
-		if path != "" {
-			homes = append(homes, path)
-		}
-	}
-	r.cfg.Codex.Homes = homes
-}
-
 // writableRoots refuses directories that would give an agent access to more: directories that
 // overlap the workspaces of other issues, that contain WORKFLOW.md, or that are inside another
 // root, where an agent could replace them with a link.
@@ -431,60 +404,7 @@ func (r *reader) passEnv(f field) {
 	r.cfg.Agent.PassEnv = names
 }
 
-func (r *reader) command(f field) {
-	if strings.TrimSpace(r.cfg.Codex.Command) == "" {
-		r.invalid(f, "empty", "leave it out for `codex app-server`")
-	}
-	words := append(strings.Fields(r.cfg.Codex.Command), "")
-	isServer := strings.Contains(r.cfg.Codex.Command, "app-server") ||
-		strings.Contains(r.cfg.Codex.Command, "$")
-	if filepath.Base(words[0]) == "codex" && !isServer {
-		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
-	}
-	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
-		r.warn(
-			f,
-			"symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env",
-		)
-	}
-}
-
-// approvalPolicy passes codex's value through (specification 5.3.6).
-func (r *reader) approvalPolicy(f field) {
-	policy := string(r.cfg.Codex.ApprovalPolicy)
-	switch {
-	case policy == "":
-		r.cfg.Codex.ApprovalPolicy = json.RawMessage(`"never"`)
-	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
-		r.warn(
-			f,
-			"current versions of codex no longer accept this value: "+
-				"use untrusted, on-request, never or {granular: …}",
-		)
-	case policy == `""`:
-		r.invalid(f, "empty", "leave it out for never")
-	default:
-		r.codexWord(f, strings.Trim(policy, `"`), "untrusted", "on-request", "never")
-	}
-}
-
-// codexWord warns about a word that codex does not know. Another version of it may know the
-// word.
-func (r *values) codexWord(f field, word string, known ...string) {
-	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
-		r.warn(
-			f,
-			fmt.Sprintf(
-				"codex may refuse %q; it knows %s%s",
-				word,
-				strings.Join(known, ", "),
-				text.DidYouMean(word, known, "%q"),
-			),
-		)
-	}
-}
-
-// word refuses a text that can't be a name of codex or a model provider.
+// word refuses a text that can't be a name of a model or an effort.
 func (r *values) word(f field) {
 	if f.node != nil && !IsWord(f.node.Value) {
 		r.invalid(
@@ -497,37 +417,6 @@ func (r *values) word(f field) {
 
 // IsWord reports whether a text can be the name of a model or an effort.
 func IsWord(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\n$") }
-
-// sandboxTypes are the types of codex's sandbox policies.
-var sandboxTypes = []string{"workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox"}
-
-// turnSandboxPolicy drops a policy that is no map, which is reported.
-func (r *reader) turnSandboxPolicy(f field) {
-	r.checkPolicy(f)
-	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		r.cfg.Codex.TurnSandboxPolicy = nil
-	}
-}
-
-// checkPolicy checks a sandbox policy of codex.
-func (r *reader) checkPolicy(f field) {
-	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		named := func(typ string) bool { return strings.EqualFold(typ, strings.ReplaceAll(f.node.Value, "-", "")) }
-		example := "for instance {type: workspaceWrite}"
-		if at := slices.IndexFunc(sandboxTypes, named); at >= 0 {
-			example = "{type: " + sandboxTypes[at] + "}"
-		}
-		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
-	}
-	var policy struct{ Type yaml.Node }
-	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
-		r.codexWord(field{
-			key:  f.key + ".type",
-			line: f.line,
-			node: &policy.Type,
-		}, policy.Type.Value, sandboxTypes...)
-	}
-}
 
 func (r *reader) serverPort(f field) {
 	port := &r.cfg.Server.Port

@@ -173,13 +173,13 @@ func (r trackerReader) agentRoots(issues string) []string {
 		Type          string   `json:"type"`
 		WritableRoots []string `json:"writableRoots"`
 	}
-	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
+	if r.cfg.Session.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Session.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)
 		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
-			r.warn(r.field("codex.turn_sandbox_policy"), everywhere)
+			r.warn(r.field(keyTurnPolicy), everywhere)
 		}
 	}
-	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Codex.ApprovalPolicy) != `"never"` {
+	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Session.ApprovalPolicy) != `"never"` {
 		r.warn(r.field("agent.on_approval"), "approved commands run outside the sandbox: "+everywhere)
 	}
 	return roots

@@ -248,7 +248,7 @@ func (r *values) stateLimits(k Key, f field) (map[string]int, bool) {
 	return limits, true
 }
 
-// passThrough returns a value for codex as JSON, nil if it is not in the file. Nulls in it are
+// passThrough returns a value for the agent as JSON, nil if it is not in the file. Nulls in it are
 // omitted, like null keys.
 func (r *values) passThrough(f field) (json.RawMessage, bool) {
 	switch {
@@ -258,7 +258,7 @@ func (r *values) passThrough(f field) (json.RawMessage, bool) {
 		r.invalid(
 			f,
 			"must be a string or a map, is a list",
-			"write it as codex expects it, for instance never",
+			"write it as "+DefaultAgent+" expects it, for instance never",
 		)
 		return nil, false
 	case f.node.Kind == yaml.ScalarNode:
@@ -349,7 +349,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	return cfg.withAgent(cfg.Agent.agents[0]), nil
 }
 
-// sectionBegins matches a prompt that begins as a section does, such as `codex:` and a line with
+// sectionBegins matches a prompt that begins as a section does, such as `agent:` and a line with
 // `  model: x`.
 var sectionBegins = text.Pattern(`^([a-z_]+):[ \t]*\n[ \t]+[a-z_]+:`)
 
@@ -409,18 +409,12 @@ func (r *reader) warnUnused() {
 }
 
 // together completes values that depend on other values, and warns about values that have no
-// effect because of others, or that codex would refuse.
+// effect because of others, or that the agent would refuse.
 func (r *reader) together() {
 	r.checkAgents()
 	agent := &r.cfg.Agent
-	codex := &r.cfg.Codex
-	onlyCodex := len(agent.others()) == 0
-	usesCodex := slices.Contains(agent.kinds(), AgentCodex)
-	if agent.OnApproval == Ask && onlyCodex && codex.asksNothing() {
-		r.warnKey(
-			"agent.on_approval",
-			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does",
-		)
+	if agent.OnApproval == Ask && len(agent.others()) == 0 && r.cfg.Session.asksNothing() {
+		r.warnKey("agent.on_approval", asksNothingText)
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		setsLabels := slices.ContainsFunc(agent.ByLabel, func(row LabelRow) bool { return row.SetBy != "" })
@@ -446,37 +440,7 @@ func (r *reader) together() {
 	if r.tracker.check != nil {
 		r.tracker.check(trackerReader{r})
 	}
-	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
-	codex.StallTimeout = max(0, codex.StallTimeout)
-	ownSandbox := usesCodex && agent.Sandbox != sandboxBwrap
-	if codex.ThreadSandbox == "" && ownSandbox {
-		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
-	}
-	if codex.TurnSandboxPolicy != nil && ownSandbox {
-		r.warnSandboxPolicy()
-	}
-}
-
-// warnSandboxPolicy warns about a policy without a type, and about keys that the policy
-// replaces for all agents.
-func (r *reader) warnSandboxPolicy() {
-	codex := &r.cfg.Codex
-	var policy struct {
-		Type          string           `json:"type"`
-		WritableRoots *json.RawMessage `json:"writableRoots"`
-	}
-	if err := json.Unmarshal(codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
-		r.warnKey("codex.turn_sandbox_policy", "codex requires a `type` that is a string")
-	}
-	if len(r.cfg.Agent.others()) > 0 {
-		return // to which these keys apply
-	}
-	const replaced = "no effect: codex.turn_sandbox_policy replaces it"
-	r.warnKey("agent.network", replaced)
-	// Design 9: the directories are added to a workspaceWrite that names none.
-	if policy.Type != "workspaceWrite" || policy.WritableRoots != nil {
-		r.warnKey("agent.writable_roots", replaced)
-	}
+	r.completeSession()
 }
 
 // warnShortTimes warns about times of less than a second, which were probably meant as seconds.

@@ -181,16 +181,16 @@ func (r *reader) checkMachines() {
 		return // it is refused there
 	}
 	const unbuilt = "not built yet for agents on other machines"
-	if len(c.Codex.Homes) > 0 {
+	if len(c.Session.Homes) > 0 {
 		r.fail(
 			CodeUnsupportedKey,
-			r.field("codex.home"),
+			r.field(keyHome),
 			unbuilt,
-			"set CODEX_HOME in the environment of the account on each host",
+			homeOfHosts,
 		)
 	}
-	if c.Codex.Inherit {
-		r.fail(CodeUnsupportedKey, r.field("codex.inherit"), unbuilt, "remove the key")
+	if c.Session.Inherit {
+		r.fail(CodeUnsupportedKey, r.field(keyInherit), unbuilt, "remove the key")
 	}
 	if c.Repository.Submodules {
 		r.fail(

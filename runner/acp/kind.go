@@ -18,8 +18,10 @@ type kind struct {
 	name    string
 	title   string // as people call it
 	install string // the command that installs it
-	logIn   string // the step that logs it in
-	node    int    // the oldest major version of Node that its newest release installs with
+	// as OpenTelemetry names the service whose API it speaks; "" for several
+	provider string
+	logIn    string // the step that logs it in
+	node     int    // the oldest major version of Node that its newest release installs with
 	// agentInfo.name that the agent reports; "" accepts any
 	agentName string
 	// the oldest version that was tried; "" accepts any
@@ -116,6 +118,7 @@ var kinds = []*kind{
 	{
 		name:      "claude",
 		title:     "Claude Code",
+		provider:  "anthropic",
 		install:   "npm install -g @agentclientprotocol/claude-agent-acp, with Node 22 or newer",
 		logIn:     "start claude and type /login, or set ANTHROPIC_API_KEY",
 		node:      22,
@@ -169,6 +172,7 @@ var kinds = []*kind{
 	{
 		name:       "gemini",
 		title:      "Gemini CLI",
+		provider:   "gcp.gemini",
 		install:    "npm install -g @google/gemini-cli, with Node 22 or newer",
 		logIn:      "set GEMINI_API_KEY",
 		node:       22,
@@ -211,9 +215,11 @@ func Kinds() []agent.Kind {
 		return agent.Kind{
 			Name:         k.name,
 			Title:        k.title,
+			Section:      "agent",
 			CommandKey:   "agent.command",
 			Starts:       "an agent of the Agent Client Protocol",
 			Install:      k.install,
+			Provider:     k.provider,
 			LogIn:        k.logIn,
 			Node:         k.node,
 			Terminal:     k.terminal,

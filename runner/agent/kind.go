@@ -4,6 +4,7 @@ package agent
 type Kind struct {
 	Name       string // in agent.kind, such as "claude"
 	Title      string // as people call it, such as "Claude Code"
+	Section    string // of the workflow with its keys: "agent", or its own
 	CommandKey string // the key of the workflow with its command, such as "agent.command"
 	Starts     string // what the command must start, such as "opencode acp"
 	Install    string // the next step if it is missing, such as "npm install -g opencode-ai"
@@ -13,6 +14,17 @@ type Kind struct {
 	Node int
 	// The error codes of a command that is not found, and of an agent that can't be used.
 	NotFound, Incompatible Code
+	// Package is what npm installs, such as opencode-ai; "" if nothing says so.
+	Package string
+	// ProgramVar is the variable with its program for conversations, and ProgramArgs are what
+	// the program gets then; "" if it has none.
+	ProgramVar, ProgramArgs string
+	// VersionCommand prints its version, and LoginCommand how it is logged in; "" if no command
+	// does.
+	VersionCommand, LoginCommand string
+	// Provider is the name that the conventions of OpenTelemetry have for the service whose API
+	// it speaks; "" for several.
+	Provider string
 	// Start makes a session with its process.
 	Start Starter
 	// Env returns the variables that it gets for a model. The workflow may replace them.
@@ -28,6 +40,10 @@ type Kind struct {
 	LoginFiles []string
 	// HomeVars are variables that lead it to another home, such as CLAUDE_CONFIG_DIR.
 	HomeVars []string
+	// HomeVar is the variable that names its home, which is HomeDir below
+	// the home of the account without it; "" if symphony names it no home. HomeInBox is its home
+	// below the home of a sandbox.
+	HomeVar, HomeDir, HomeInBox string
 	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
 	Sandboxes bool
 
@@ -54,3 +70,6 @@ type Service struct {
 	// where it needs no key; nil if it can't.
 	Through func(url string) []string
 }
+
+// Key returns the name of a key in the section of the kind, such as "agent.model".
+func (k Kind) Key(name string) string { return k.Section + "." + name }

@@ -77,13 +77,13 @@ type Streams struct {
 type Options struct {
 	ClientVersion string // of symphony, such as "0.1.0"
 	PID           int    // of the agent's process, for events (specification 10.4)
-	// for the answer to a request, and for a blocked write (codex.read_timeout_ms)
+	// for the answer to a request, and for a blocked write (read_timeout_ms)
 	ReadTimeout time.Duration
 	// for Initialize: with a fresh home the first answer takes longer
 	InitializeTimeout time.Duration
-	// without a line from the agent during a turn (codex.turn_timeout_ms)
+	// without a line from the agent during a turn (turn_timeout_ms)
 	TurnTimeout  time.Duration
-	StallTimeout time.Duration // without progress during a turn (codex.stall_timeout_ms)
+	StallTimeout time.Duration // without progress during a turn (stall_timeout_ms)
 	// Busy reports whether a process that the agent started during this turn is alive. It is
 	// called after StallTimeout without progress: if it returns true, as while a command runs,
 	// the limit is TurnTimeout. May be nil.
@@ -117,7 +117,7 @@ const DefaultReadTimeout = 5 * time.Second
 // Server is the agent's report about itself.
 type Server struct {
 	UserAgent string // such as "symphony/0.169.0 (Debian 12)"
-	Home      string // such as "/home/ann/.codex"; "" if it reports none
+	Home      string // such as "/home/ann/.agent"; "" if it reports none
 	Version   string // such as "0.169.0"; "" if the user agent names none
 }
 

@@ -304,6 +304,7 @@ func valueOf(env []string, name string) (value string) {
 // Hooks and agents get no secret under any name, and each variable only once.
 func TestRunEnvironment(t *testing.T) {
 	config := Config{
+		HomeVar:      "CODEX_HOME",
 		NamedHome:    "/codex",
 		Secrets:      []string{"LINEAR_API_KEY"},
 		SecretValues: []string{testKey},

@@ -10,7 +10,7 @@
 //     unless agent.pass_env names them.
 //
 // Hooks and the agent also get the variables that the account's login profile exports. The secrets
-// in it are redacted from then on. codex.command may set more: therefore the environment of
+// in it are redacted from then on. The command may set more: therefore the environment of
 // the agent is read from its process once it answers.
 package confine
 
@@ -30,11 +30,12 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	NamedHome string // that the workflow names; "" for the agent's own default
-	// Model and Effort are agent.model and agent.effort, or for codex codex.model and
-	// codex.effort; "" for the settings of the agent's home.
+	// HomeVar names the home to the agent; "" if it is told none.
+	HomeVar string
+	// Model and Effort are of the workflow; "" for the settings of the agent's home.
 	Model, Effort string
 	// AgentHome is the home of agents, which shares the login of LoginHome, the
-	// operator's. Empty if agents have the operator's home itself (codex.inherit).
+	// operator's. Empty if agents have the operator's home itself.
 	AgentHome, LoginHome string
 	// The pass-through values of specification 5.3.6; nil if the workflow sets none.
 	ApprovalPolicy    json.RawMessage
@@ -73,7 +74,7 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 }
 
 // StartEnv returns the environment that the agent is started with. Its directories are its own:
-// codex.command may be a launcher, such as npx, that executes files in them.
+// The command may be a launcher, such as npx, that executes files in them.
 func (c Config) StartEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
 	return slices.DeleteFunc(c.env(env, runID, w.Agent), isSecret)
@@ -110,7 +111,7 @@ func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 func (c Config) AtHome(command string) string {
 	vars := gitSettings + "=refused"
 	if c.AgentHome != "" {
-		vars += " " + homeVar + "=" + text.ShellWord(c.AgentHome)
+		vars += " " + c.HomeVar + "=" + text.ShellWord(c.AgentHome)
 	}
 	return "export " + vars + " || exit 78; " + command
 }
@@ -157,14 +158,11 @@ func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.ownHome())
 }
 
-// homeVar names the home to the agent.
-const homeVar = "CODEX_HOME"
-
 func (c Config) ownHome() []string {
 	if c.NamedHome == "" {
 		return nil
 	}
-	return []string{homeVar + "=" + c.NamedHome}
+	return []string{c.HomeVar + "=" + c.NamedHome}
 }
 
 // Withheld returns the names of the variables that the agent does not get: the tracker's and

@@ -8,49 +8,25 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// These places know codex beside its row here:
-//   - the keys below codex, of which RunnerConfig and runnerConfig of package agents read more
-//     than agent.kind has for others, and the paths of its home in reconcile/workflow;
-//   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes
-//     and settings of threads in codex's words;
-//   - runner/verify.go, which lets codex execute a command without a turn, and
-//     runner/terminal.go, which gives codex's own terminal the sandbox of a run;
-//   - runner/login.go and runner/host/local/launcher.go, which find an installed codex;
-//   - runner/far.go, state/account.go, AccountHome and aboutHost, which find its home, login
-//     and limits;
-//   - package doctor, the steps of package words, and the names of spans in act/export.
-//
-// What these do not have for another kind, reconcile/workflow refuses by name.
+// What the rest of the program has to know of a kind is in its row. These places have more of
+// codex than of others, and reconcile/workflow refuses by name what others lack:
+//   - reconcile/workflow/codex.go, the keys of its own;
+//   - runner/confine/sandbox.go, which describes sandboxes in the words of its policies;
+//   - package doctor, whose checks of it are in codex.go.
 
 // agentKinds contains a row for each kind of agent.
 var agentKinds = kindsByName()
 
 func kindsByName() map[string]agent.Kind {
-	kinds := map[string]agent.Kind{
-		workflow.AgentCodex: {
-			Name:         workflow.AgentCodex,
-			Title:        "codex",
-			CommandKey:   "codex.command",
-			Starts:       "codex app-server",
-			Install:      "install codex so that bash -lc finds it",
-			LogIn:        "codex login",
-			NotFound:     "codex_not_found",
-			Incompatible: agent.CodeIncompatible,
-			Start:        codex.Start,
-			Sandboxes:    true,
-			Service:      codex.Service,
-			HomeVars:     []string{"CODEX_HOME", "CODEX_SQLITE_HOME"},
-			PrepareHome:  codex.PrepareHome,
-			PrepareBox:   codex.PrepareBox,
-			OperatorOnly: codex.OperatorOnly,
-			LoginInFile:  codex.LoginInFile,
-		},
-	}
+	kinds := map[string]agent.Kind{codex.Name: codex.Kind()}
 	for _, kind := range acp.Kinds() {
 		kinds[kind.Name] = kind
 	}
 	return kinds
 }
+
+// DefaultAgent returns the kind of agent.kind by default.
+func DefaultAgent() agent.Kind { return agentKinds[workflow.DefaultAgent] }
 
 // AgentOf returns a kind of agent. It refuses a kind without a row, also if another machine
 // names it.

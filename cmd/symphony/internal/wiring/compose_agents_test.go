@@ -12,7 +12,7 @@ import (
 // A kind of agent that is forgotten or has no row here is refused, and no home is made for it.
 func TestAgentKinds(t *testing.T) {
 	home := t.TempDir()
-	test.OK(t, prepareHome(host.HomeRequest{Kind: workflow.AgentCodex, Operators: home, Agents: home + "/codex"}))
+	test.OK(t, prepareHome(host.HomeRequest{Kind: workflow.DefaultAgent, Operators: home, Agents: home + "/codex"}))
 	for _, kind := range []string{"", "other"} {
 		err := prepareHome(host.HomeRequest{Kind: kind, Operators: home, Agents: home + "/other"})
 		if err == nil || !strings.Contains(err.Error(), "no agent of the kind") {

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/command"
 	"github.com/symphony-cron/symphony/runner/host/engine"
@@ -232,8 +233,8 @@ func Visit(
 // HostAnswer is the answer of a host about itself. A field is empty if a login shell of the
 // account does not find the program.
 type HostAnswer struct {
-	Codex  string // its version, such as 0.104.0
-	Login  string // the output of codex login status: "Logged in using ChatGPT"
+	Agent  string // the version of the default one, such as 0.104.0
+	Login  string // what its login command prints: "Logged in using ChatGPT"
 	Git    string // its version, such as 2.51.0
 	Author string // of commits there; empty if git knows none
 	// NoRoot is a directory that keeps worker.root from being made or written there; empty if
@@ -242,11 +243,21 @@ type HostAnswer struct {
 	Latency time.Duration // of the connection and the answer
 }
 
-// aboutHost prints the lines of HostAnswer.
-const aboutHost = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
-echo "codex $(v 'codex --version')"
-echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
-echo "git $(v 'git --version')"
+// aboutHost returns a script that prints the lines of HostAnswer.
+func aboutHost(kind agent.Kind) string {
+	return fmt.Sprintf(
+		askAgent,
+		text.ShellWord(kind.VersionCommand),
+		text.ShellWord(kind.LoginCommand),
+	) + askMachine
+}
+
+const askAgent = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
+echo "agent $(v %s)"
+echo "login $(bash -lc %s 2>&1 </dev/null | tail -n 1)"
+`
+
+const askMachine = `echo "git $(v 'git --version')"
 echo "author $(v 'git var GIT_COMMITTER_IDENT')"
 while [ ! -e "$root" ]; do root=$(dirname "$root"); done
 [ -d "$root" ] && [ -w "$root" ] || echo "no_root $root"`
@@ -283,7 +294,7 @@ func AskHost(ctx context.Context, p *Project, hostName string) (HostAnswer, erro
 		Host: to,
 		Run:  &engine.Run{Env: p.Environ(), ProgramFor: programFor},
 	}
-	lines, err := by.Ask(ctx, rootAssignment(cfg.Policy.RemoteRoot)+aboutHost)
+	lines, err := by.Ask(ctx, rootAssignment(cfg.Policy.RemoteRoot)+aboutHost(DefaultAgent()))
 	a := answerOf(lines)
 	a.Latency = time.Since(began)
 	return a, err
@@ -296,8 +307,9 @@ func answerOf(lines []string) HostAnswer {
 		name, value, _ := strings.Cut(line, " ")
 		said[name] = strings.TrimSpace(value)
 	}
+	words := strings.Fields(said["agent"]) // the last one is the version
 	return HostAnswer{
-		Codex:  strings.TrimPrefix(said["codex"], "codex-cli "),
+		Agent:  strings.Join(words[max(0, len(words)-1):], ""),
 		Git:    strings.TrimPrefix(said["git"], "git version "),
 		Login:  said["login"],
 		Author: said["author"],

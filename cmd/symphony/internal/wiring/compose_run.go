@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -109,6 +108,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		Verify: runner.Verify(cfg.Verify),
 		Config: confine.Config{
 			NamedHome:         cfg.Chosen.Home,
+			HomeVar:           kind.HomeVar,
 			Model:             cfg.Chosen.Model,
 			Effort:            cfg.Chosen.Effort,
 			ApprovalPolicy:    cfg.Chosen.ApprovalPolicy,
@@ -125,10 +125,10 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		AgentEnv:          agentEnv(cfg),
 		Command:           cfg.Chosen.Command,
 		TrustLauncher:     cfg.Chosen.TrustLauncher,
-		ReadTimeout:       cfg.Codex.ReadTimeout,
-		InitializeTimeout: cfg.Codex.ReadTimeout,
-		TurnTimeout:       cfg.Codex.TurnTimeout,
-		StallTimeout:      cfg.Codex.StallTimeout,
+		ReadTimeout:       cfg.Session.ReadTimeout,
+		InitializeTimeout: cfg.Session.ReadTimeout,
+		TurnTimeout:       cfg.Session.TurnTimeout,
+		StallTimeout:      cfg.Session.StallTimeout,
 		OnApproval:        approvals[cfg.Chosen.OnApproval],
 		AnswerTimeout:     cfg.Agent.AnswerTimeout,
 		KeepGitConfig:     cfg.Agent.KeepGitConfig,
@@ -166,9 +166,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if cfg.Chosen.Boxed {
 		home := filepath.Join(p.StateDir, "homes", kind.Name)
 		login := p.Env.Home
-		if kind.Name == workflow.AgentCodex { // a home for each of codex.home
+		if kind.HomeInBox != "" { // a home for each account
 			home = filepath.Join(home, filepath.Base(account.Dir))
-			c.AgentHome = filepath.Join(home, codex.HomeInBox)
+			c.AgentHome = filepath.Join(home, kind.HomeInBox)
 			login = account.Home
 		}
 		c.Boxed = true
@@ -183,7 +183,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		}
 		c.Program = ProgramPath()
 	}
-	if !cfg.Codex.ReadTimeoutSet {
+	if !cfg.Session.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
 	return c
@@ -273,7 +273,7 @@ func SecretFiles(p *Project, account *state.Account) []string {
 	return list
 }
 
-// Launcher returns the launcher that codex.command starts in an environment, if any.
+// Launcher returns the launcher that the agent's command starts in an environment, if any.
 func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
 	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
 	found, err := ThisMachine().Launcher(ctx, request)

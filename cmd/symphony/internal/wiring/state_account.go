@@ -25,8 +25,9 @@ import (
 // OpenAccount opens the account that the project's agents use. An account is identified by the
 // home of the agents, in which its login is.
 func OpenAccount(p *Project, home string) *state.Account {
-	fromEnv, _ := p.Lookup("CODEX_HOME")
-	home = cmp.Or(home, fromEnv, filepath.Join(p.Env.Home, ".codex"))
+	kind := DefaultAgent()
+	fromEnv, _ := p.Lookup(kind.HomeVar)
+	home = cmp.Or(home, fromEnv, filepath.Join(p.Env.Home, kind.HomeDir))
 	if !filepath.IsAbs(home) {
 		// the same for every process of the project
 		home = filepath.Join(filepath.Dir(p.Path), home)

@@ -124,7 +124,7 @@ func worlds(w *environ.Env) []*environ.Env {
 			"SYMPHONY_STATE_DIR",
 		)
 		if home != w.Home {
-			own.Environ = host.Scrub(own.Environ, "CODEX_HOME", "GH_CONFIG_DIR")
+			own.Environ = host.Scrub(own.Environ, DefaultAgent().HomeVar, "GH_CONFIG_DIR")
 			own.Environ = append(own.Environ, "HOME="+home)
 		}
 		list = append(list, &own)
@@ -420,7 +420,7 @@ func inHome(home, path string) string {
 }
 
 // WritableRoots returns the directories of agent.writable_roots without links. It refuses a
-// directory in which agents could change guarded files, also if codex.turn_sandbox_policy
+// directory in which agents could change guarded files, also if the sandbox policy
 // names it, and a directory that is reached by a link of the account: an agent of an MCP host
 // may have put the link there, to lead the agents of issues elsewhere. Directories on other
 // machines are returned as they are.
@@ -469,7 +469,7 @@ func writableDir(
 
 // writableRules returns the paths that no writable directory of a project may contain, or be
 // in: the guarded files of all projects and of this project, and the directories of symphony
-// and codex.
+// and the agent.
 func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Guarded, error) {
 	files, err := OperatorFiles(ctx, p.Env)
 	if err != nil {
@@ -521,13 +521,13 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 		return dir, reconcile.NewError(
 			workflow.CodeInvalid,
 			fmt.Sprintf(
-				"%s: %s: %s would let an agent change %s, which a pass or codex obeys",
+				"%s: %s: %s would let an agent change %s, which a pass or the agents obey",
 				p.Path,
 				key,
 				dir.Path,
 				one.Path,
 			),
-			"use a directory apart from workspaces, states, issues and codex homes",
+			"use a directory apart from workspaces, states, issues and homes of agents",
 		)
 	}
 	return dir, nil

@@ -298,9 +298,9 @@ func TestLife(t *testing.T) {
 	other.Cwd = t.TempDir()
 	r.refuses(agents.CodeConflict, "agent a works in "+r.dir)(r.Spawn(ctx, other))
 	r.refuses("no_slot", "SYMPHONY_MAX_AGENTS")(r.Spawn(ctx, agents.Settings{
-		ID:    "b",
-		Cwd:   other.Cwd,
-		Codex: other.Codex,
+		ID:      "b",
+		Cwd:     other.Cwd,
+		Program: other.Program,
 	}))
 
 	r.converse("a")

@@ -46,7 +46,7 @@ func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agent
 	r := newRig(t, append(environ, "NO_PROXY=127.0.0.1")...)
 	test.OK(t, modeltest.WriteHome(filepath.Join(r.env.Home, ".codex"), model.URL))
 	s := r.settings("a")
-	s.Codex = bin
+	s.Program = bin
 	return r, model, s
 }
 

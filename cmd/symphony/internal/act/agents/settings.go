@@ -35,8 +35,8 @@ type Settings struct {
 	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place
 	// of Cwd; nil for Cwd itself.
 	Worktree *Worktree `json:"worktree,omitempty"`
-	// Codex is the program of the agent; if it is empty, a login shell finds the program.
-	Codex string `json:"codex,omitempty"`
+	// Program is the program of the agent; if it is empty, a login shell finds the program.
+	Program string `json:"program,omitempty"`
 	// AutoApprove approves every request of the agent; for tests.
 	AutoApprove     bool          `json:"autoApprove,omitempty"`
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
@@ -161,10 +161,10 @@ func readSettings(dir string) (s Settings, err error) {
 // agent leaves.
 func (s Settings) runnerConfig(p *wiring.Project) runner.Config {
 	account := wiring.OpenAccount(p, "")
-	kind, _ := wiring.AgentOf(workflow.AgentCodex) // without it the run is refused
-	command := "codex app-server"
-	if s.Codex != "" {
-		command = text.ShellWord(s.Codex) + " app-server"
+	kind := wiring.DefaultAgent()
+	command := kind.Starts
+	if s.Program != "" {
+		command = text.ShellWord(s.Program) + " " + kind.ProgramArgs
 	}
 	c := runner.Config{
 		Config: confine.Config{
@@ -173,12 +173,13 @@ func (s Settings) runnerConfig(p *wiring.Project) runner.Config {
 			Secrets:        workflow.EveryKeyVar(),
 			ProtectGit:     true,
 			Unreadable:     wiring.SecretFiles(p, account),
+			HomeVar:        kind.HomeVar,
 			LoginHome:      account.Home,
 			AgentHome:      account.AgentHome(),
 		},
 		Agent:             kind,
 		Command:           command,
-		TrustLauncher:     s.Codex != "",
+		TrustLauncher:     s.Program != "",
 		ReadTimeout:       cmp.Or(s.CallTimeout, DefaultCallTimeout),
 		InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
 		TurnTimeout:       turnSilence,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -213,19 +214,12 @@ func (t *trace) onEvent(e agent.Event) {
 	}
 }
 
-// providers are the names that the conventions have for the services whose API an agent
-// speaks. Agents that are not listed, such as opencode, speak to several.
-var providers = map[string]string{
-	"codex":  "openai",
-	"claude": "anthropic",
-	"gemini": "gcp.gemini",
-}
-
 // beginTurn begins the span of a turn at its prompt.
 func (t *trace) beginTurn(e agent.Event) {
 	var prompt agent.PromptEvent
 	_ = json.Unmarshal(e.Raw, &prompt) // as the worker wrote it
-	kind := cmp.Or(t.run.Agent.Kind, workflow.AgentCodex)
+	kind := cmp.Or(t.run.Agent.Kind, workflow.DefaultAgent)
+	row, _ := wiring.AgentOf(kind) // a kind without a row has no provider
 	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", kind, e.At)
 	s.Kind = kindClient
 	t.set(
@@ -233,7 +227,7 @@ func (t *trace) beginTurn(e agent.Event) {
 		"gen_ai.agent.name",
 		kind,
 		"gen_ai.provider.name",
-		providers[kind],
+		row.Provider,
 		"gen_ai.request.model",
 		t.run.Model,
 		"gen_ai.conversation.id",

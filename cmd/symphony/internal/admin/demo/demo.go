@@ -196,11 +196,11 @@ func (d *playground) makeRepository(ctx context.Context) error {
 func (d *playground) writeWorkflow(context.Context) error {
 	repository := string(text.JSON(d.repository())) // which YAML reads, too
 	values := map[string]string{"Repository": repository}
-	if d.Agent != "" && d.Agent != workflow.AgentCodex {
+	if d.Agent != "" && d.Agent != workflow.DefaultAgent {
 		values["Kind"] = d.Agent
 	}
 	switch {
-	case d.Model != "" && d.Agent == workflow.AgentCodex:
+	case d.Model != "" && d.Agent == workflow.DefaultAgent:
 		values["CodexModel"] = string(text.JSON(d.Model))
 	case d.Model != "":
 		values["Model"] = string(text.JSON(d.Model))
@@ -428,9 +428,9 @@ func (o Options) begin(path string) string {
 		command = "~/.local/bin/symphony"
 		lines += "Build the program:\n\n  scripts/build " + command + "\n\n"
 	}
-	title := workflow.AgentCodex
+	title := workflow.DefaultAgent
 	flags := ""
-	if o.Agent != "" && o.Agent != workflow.AgentCodex {
+	if o.Agent != "" && o.Agent != workflow.DefaultAgent {
 		title = o.Agent
 		flags = " --agent " + o.Agent
 	}

@@ -19,6 +19,29 @@ import (
 	"github.com/symphony-cron/symphony/runner/confine"
 )
 
+// defaultChecks are the checks of codex.
+var defaultChecks = []check{
+	{
+		"codex",
+		needsLogin,
+		checkCodex,
+		"write its full path into codex.command, so that both start the same program",
+		ofDefault,
+	},
+	{"codex login", needsAgent, checkLogin, "", ofDefault},
+	{"model", needsAgent, checkModel, "", ofDefault},
+	{"codex home", needsDefaults, checkHome, "", ofDefault},
+	{"further homes", needsLogin, checkFurtherHomes, "", ofDefault},
+	{"sandbox", needsAgent, checkSandbox, "", ofDefault},
+}
+
+// doctorHints are the next steps after doctor failed to start codex. They name no logs, because
+// only runs have logs.
+var doctorHints = map[agent.Code]string{
+	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +
+		"and codex's config.toml sets everything else",
+}
+
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
 	path, missing := e.agentPath(ctx, func(name string) string {
@@ -87,7 +110,7 @@ func (e *environment) notCodex(ctx context.Context, f finding) finding {
 
 // loginHint is the command that logs codex in, in the codex home of agents.
 func (e *environment) loginHint() string {
-	home := e.codexHome()
+	home := e.agentHome()
 	command := "codex login"
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
@@ -114,7 +137,7 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	case login.Needed:
 		home := i.Server.Home
 		if !e.config.Chosen.Inherit {
-			home = e.codexHome()
+			home = e.agentHome()
 		}
 		return fail("agent_auth: no login in "+home, e.loginHint())
 	case login.EnvKey == "":
@@ -149,7 +172,7 @@ func checkFurtherHomes(_ context.Context, e *environment) []finding {
 
 func (e *environment) examineFurther(ctx context.Context) (list []finding) {
 	for _, choice := range e.config.AgentsFor(nil, nil)[1:] {
-		if choice.Kind == workflow.AgentCodex && choice.Home != e.config.Chosen.Home {
+		if choice.Kind == workflow.DefaultAgent && choice.Home != e.config.Chosen.Home {
 			list = append(list, e.examineHome(ctx, choice)...)
 		}
 	}
@@ -299,7 +322,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	case found == nil:
 		return nil
 	case e.config.Chosen.Boxed:
-	case e.config.Chosen.Kind != workflow.AgentCodex:
+	case e.config.Chosen.Kind != workflow.DefaultAgent:
 		return warn(
 			"agents can read "+names+", because agent.sandbox is none",
 			"run symphony under an account of its own",

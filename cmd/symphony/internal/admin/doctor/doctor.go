@@ -41,7 +41,7 @@ type subject int
 const (
 	ofProject subject = iota // it is made always
 	ofAgents                 // the machine of agents: the check is left out if that is another machine
-	ofCodex                  // the same, if agents are codex
+	ofDefault                // the same, if agents are of the default kind
 	ofOthers                 // the same, if they are not
 	ofTurns                  // the same, if a trial turn is asked for
 	// the machine of agents, or the machine on which git reaches the repository, which is
@@ -58,8 +58,8 @@ const (
 	needsWorkflow      // a workflow, which may be wrong
 	needsConfig        // a workflow that can be read
 	needsKey           // the tracker's key
-	// a workflow that can be read, or none: then codex is checked with the defaults
-	needsCodex
+	// a workflow that can be read, or none: then the agent is checked with the defaults
+	needsDefaults
 	needsLogin // a login shell that ends
 	needsAgent // an agent that starts
 )
@@ -72,65 +72,58 @@ type JSON = []finding
 func (n need) needsProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
 
 // checks lists the checks in the order of their lines.
-var checks = []check{
-	{"workflow", needsNothing, checkWorkflow, "", ofProject},
-	{
-		"environment file",
-		needsWorkflow,
-		checkEnvFile,
-		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
-		ofProject,
+var checks = slices.Concat(
+	[]check{
+		{"workflow", needsNothing, checkWorkflow, "", ofProject},
+		{
+			"environment file",
+			needsWorkflow,
+			checkEnvFile,
+			"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
+			ofProject,
+		},
+		{"key", needsConfig, checkKey, "", ofProject},
+		{"tracker", needsKey, checkTracker, "", ofProject},
+		{"clock", needsKey, checkClock, "", ofProject},
+		{"hosts", needsConfig, checkHosts, "", ofProject},
+		{"engine", needsConfig, checkEngine, "", ofProject},
+		{"login shell", needsDefaults, checkLoginShell, "", ofRepository},
 	},
-	{"key", needsConfig, checkKey, "", ofProject},
-	{"tracker", needsKey, checkTracker, "", ofProject},
-	{"clock", needsKey, checkClock, "", ofProject},
-	{"hosts", needsConfig, checkHosts, "", ofProject},
-	{"engine", needsConfig, checkEngine, "", ofProject},
-	{"login shell", needsCodex, checkLoginShell, "", ofRepository},
-	{
-		"codex",
-		needsLogin,
-		checkCodex,
-		"write its full path into codex.command, so that both start the same program",
-		ofCodex,
+	defaultChecks,
+	[]check{
+		{"sandbox", needsLogin, checkBox, "", ofAgents},
+		{"limits", needsConfig, checkLimits, "", ofAgents},
+		{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
+		{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
+		{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
+		{"conversation", needsAgent, aboutKind(checkConversation), "", ofOthers},
+		{"trial turn", needsAgent, aboutKind(checkTurn), "", ofTurns},
+		{"secrets", needsConfig, checkSecrets, "", ofAgents},
+		{"pass_env", needsConfig, checkTokens, "", ofDefault},
+		{"git", needsLogin, checkGit, "", ofRepository},
+		{"gh", needsLogin, checkGh, "", ofRepository},
+		{"repository", needsLogin, checkRepository, "", ofRepository},
+		{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
+		{"commits", needsLogin, checkCommit, "", ofAgents},
+		{"signatures", needsLogin, checkSignature, "", ofRepository},
+		{"hooks", needsConfig, checkHooks, "", ofAgents},
+		{
+			"workspace root", needsConfig, checkRoot,
+			"write workspace.root as an absolute path, or set the variables in it in the environment file", ofAgents,
+		},
+		{
+			"state directory", needsWorkflow, checkState,
+			"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
+				"two state directories would both take the same issues", ofProject,
+		},
+		{"other projects", needsConfig, checkSharing, "", ofProject},
+		{"schedule", needsNothing, checkSchedule, "", ofProject},
+		{"monitoring", needsConfig, checkMonitor, "", ofProject},
+		{"workers", needsNothing, checkWorkers, "", ofProject},
+		{"account", needsNothing, checkAccount, "", ofProject},
+		{"release", needsNothing, checkRelease, "", ofProject},
 	},
-	{"codex login", needsAgent, checkLogin, "", ofCodex},
-	{"model", needsAgent, checkModel, "", ofCodex},
-	{"codex home", needsCodex, checkHome, "", ofCodex},
-	{"further homes", needsLogin, checkFurtherHomes, "", ofCodex},
-	{"sandbox", needsAgent, checkSandbox, "", ofCodex},
-	{"sandbox", needsLogin, checkBox, "", ofAgents},
-	{"limits", needsConfig, checkLimits, "", ofAgents},
-	{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
-	{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
-	{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
-	{"conversation", needsAgent, aboutKind(checkConversation), "", ofOthers},
-	{"trial turn", needsAgent, aboutKind(checkTurn), "", ofTurns},
-	{"secrets", needsConfig, checkSecrets, "", ofAgents},
-	{"pass_env", needsConfig, checkTokens, "", ofCodex},
-	{"git", needsLogin, checkGit, "", ofRepository},
-	{"gh", needsLogin, checkGh, "", ofRepository},
-	{"repository", needsLogin, checkRepository, "", ofRepository},
-	{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
-	{"commits", needsLogin, checkCommit, "", ofAgents},
-	{"signatures", needsLogin, checkSignature, "", ofRepository},
-	{"hooks", needsConfig, checkHooks, "", ofAgents},
-	{
-		"workspace root", needsConfig, checkRoot,
-		"write workspace.root as an absolute path, or set the variables in it in the environment file", ofAgents,
-	},
-	{
-		"state directory", needsWorkflow, checkState,
-		"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
-			"two state directories would both take the same issues", ofProject,
-	},
-	{"other projects", needsConfig, checkSharing, "", ofProject},
-	{"schedule", needsNothing, checkSchedule, "", ofProject},
-	{"monitoring", needsConfig, checkMonitor, "", ofProject},
-	{"workers", needsNothing, checkWorkers, "", ofProject},
-	{"account", needsNothing, checkAccount, "", ofProject},
-	{"release", needsNothing, checkRelease, "", ofProject},
-}
+)
 
 const (
 	// checkBound is the time limit of a check. A check that does not return within giveUpBound
@@ -329,13 +322,6 @@ func failWith(err error) (list []finding) {
 		})
 	}
 	return list
-}
-
-// doctorHints are the next steps after doctor failed to start codex. They name no logs, because
-// only runs have logs.
-var doctorHints = map[agent.Code]string{
-	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +
-		"and codex's config.toml sets everything else",
 }
 
 func (f finding) in(list []finding) bool {

@@ -49,7 +49,7 @@ type environment struct {
 	login  func() loginShell
 	agent  func() (*runner.Inspection, error)
 	opened func() error
-	// further are the findings about the codex homes besides the first.
+	// further are the findings about the homes besides the first.
 	further func() []finding
 	tracker func() trackerAnswer
 }
@@ -126,14 +126,15 @@ const startBound = 40 * time.Second
 
 // startAgent starts the agent as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
-	home := e.codexHome()
-	isCodex := e.config.Chosen.Kind == workflow.AgentCodex
-	if isCodex && !wiring.Exists(home) && !strings.Contains(e.config.Chosen.Command, "CODEX_HOME") {
-		// With CODEX_HOME set, the agent would exit at once; without it, the agent would create the
+	home := e.agentHome()
+	kind := wiring.DefaultAgent()
+	isDefault := e.config.Chosen.Kind == workflow.DefaultAgent
+	if isDefault && !wiring.Exists(home) && !strings.Contains(e.config.Chosen.Command, kind.HomeVar) {
+		// With its home named, the agent would exit at once; without it, the agent would create the
 		// directory and have no login.
 		return nil, reconcile.NewError(
 			string(agent.CodeAgentAuth),
-			"codex's home "+home+" does not exist",
+			kind.Title+"'s home "+home+" does not exist",
 			e.loginHint(),
 		)
 	}
@@ -181,8 +182,8 @@ func (e *environment) concerns(s subject) bool {
 	if e.elsewhere() {
 		return s == ofRepository && e.config.Repository.URL != ""
 	}
-	isOther := e.config != nil && e.config.Chosen.Kind != workflow.AgentCodex
-	return (s != ofCodex || !isOther) && (s != ofOthers || isOther) && (s != ofTurns || e.deep)
+	isOther := e.config != nil && e.config.Chosen.Kind != workflow.DefaultAgent
+	return (s != ofDefault || !isOther) && (s != ofOthers || isOther) && (s != ofTurns || e.deep)
 }
 
 // tidyingUp is the name of the last line of the report.
@@ -207,10 +208,11 @@ func (e *environment) close() []finding {
 	return list
 }
 
-// codexHome is the home of codex.
-func (e *environment) codexHome() string {
-	fromEnv, _ := e.p.Lookup("CODEX_HOME")
-	return cmp.Or(e.config.Chosen.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
+// agentHome is the home of the default kind of agent.
+func (e *environment) agentHome() string {
+	kind := wiring.DefaultAgent()
+	fromEnv, _ := e.p.Lookup(kind.HomeVar)
+	return cmp.Or(e.config.Chosen.Home, fromEnv, filepath.Join(e.p.Env.Home, kind.HomeDir))
 }
 
 const (

@@ -28,7 +28,8 @@ func checkHosts(ctx context.Context, e *environment) []finding {
 func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	a, err := wiring.AskHost(ctx, e.p, name)
 	// another program may be one, too
-	own := strings.HasPrefix(e.config.Chosen.Command, "codex ")
+	kind := wiring.DefaultAgent()
+	own := strings.HasPrefix(e.config.Chosen.Command, kind.Name+" ")
 	repository := e.config.Repository
 	switch {
 	case err != nil:
@@ -43,15 +44,15 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	case a.NoRoot != "":
 		return fail(fmt.Sprintf("%s: worker.root can't be made or written: %s", name, a.NoRoot),
 			"correct worker.root, or the directory there")
-	case own && a.Codex == "":
+	case own && a.Agent == "":
 		return fail(
-			name+": a login shell does not find codex",
-			"install it there: npm install -g @openai/codex; then run codex login there",
+			name+": a login shell does not find "+kind.Title,
+			"install it there: npm install -g "+kind.Package+"; then run "+kind.LogIn+" there",
 		)
 	case own && strings.HasPrefix(a.Login, "Not logged in"):
 		return warn(
-			name+": codex is not logged in",
-			"run codex login there, unless its model provider needs no login",
+			name+": "+kind.Title+" is not logged in",
+			"run "+kind.LogIn+" there, unless its model provider needs no login",
 		)
 	case a.Git == "" && repository.URL != "":
 		return fail(
@@ -72,7 +73,7 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	}
 	latency := a.Latency.Round(100 * time.Millisecond)
 	if own {
-		return ok("%s: codex %s, git %s, answers within %v", name, a.Codex, a.Git, latency)
+		return ok("%s: %s %s, git %s, answers within %v", name, kind.Title, a.Agent, a.Git, latency)
 	}
 	return ok("%s: git %s, answers within %v", name, a.Git, latency)
 }

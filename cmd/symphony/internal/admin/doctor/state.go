@@ -92,7 +92,7 @@ func (e *environment) accountBlock() []finding {
 	}
 	logIn := e.loginHint()
 	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
-	if err == nil && kind.Name != workflow.AgentCodex {
+	if err == nil && kind.Name != workflow.DefaultAgent {
 		logIn = e.logInStep(kind)
 	}
 	return fail(message, logIn+"; then symphony unblock")

@@ -20,13 +20,13 @@ func AgentNames() []string {
 	return text.Filter(workflow.AgentKinds(), hasCommand)
 }
 
-// findAgent sets the agent: what --agent names, or codex. If codex is missing and another agent
+// findAgent sets the agent: what --agent names, or the default. If that is missing and another agent
 // is installed, a terminal asks, and elsewhere agentSummary says so.
 func (s *starter) findAgent(ctx context.Context) error {
 	proposal := s.proposeAgent()
 	given := s.options.Agent
-	if given == "" && (proposal == workflow.AgentCodex || !s.interactive) {
-		given = workflow.AgentCodex
+	if given == "" && (proposal == workflow.DefaultAgent || !s.interactive) {
+		given = workflow.DefaultAgent
 	}
 	what := "Agent (" + strings.Join(AgentNames(), ", ") + ")"
 	if err := s.setValue(ctx, what, "--agent", given, proposal, s.setAgent); err != nil {
@@ -35,14 +35,14 @@ func (s *starter) findAgent(ctx context.Context) error {
 	return s.findModel(ctx)
 }
 
-// proposeAgent returns the first agent of AgentNames that is installed, else codex.
+// proposeAgent returns the first agent of AgentNames that is installed, else the default.
 func (s *starter) proposeAgent() string {
 	for _, name := range AgentNames() {
 		if s.installed(name) {
 			return name
 		}
 	}
-	return workflow.AgentCodex
+	return workflow.DefaultAgent
 }
 
 // installed reports whether the program of an agent is in PATH.
@@ -66,9 +66,9 @@ func (s *starter) setAgent(_ context.Context, name string) error {
 			text.DidYouMean(name, names, "%q"),
 		)
 	}
-	if s.answers.Example == reviewExample && name != workflow.AgentCodex {
+	if s.answers.Example == reviewExample && name != workflow.DefaultAgent {
 		return exit.Usage(
-			"init: --example review works only with --agent codex, whose sandbox lets a reviewer write nothing",
+			"init: --example review works only with --agent " + workflow.DefaultAgent + ", whose sandbox lets a reviewer write nothing",
 		)
 	}
 	s.answers.Agent = name
@@ -104,10 +104,10 @@ func (s *starter) agentSummary() (lines []string) {
 	proposal := s.proposeAgent()
 	switch {
 	case s.installed(kind.Name):
-	case kind.Name == workflow.AgentCodex && proposal != workflow.AgentCodex:
-		const line = "codex is not installed, but %s is: symphony init --agent %s writes a workflow for it"
-		lines = append(lines, fmt.Sprintf(line, agentProgram(proposal), proposal))
-	case kind.Name != workflow.AgentCodex:
+	case kind.Name == workflow.DefaultAgent && proposal != workflow.DefaultAgent:
+		const line = "%s is not installed, but %s is: symphony init --agent %s writes a workflow for it"
+		lines = append(lines, fmt.Sprintf(line, kind.Title, agentProgram(proposal), proposal))
+	case kind.Name != workflow.DefaultAgent:
 		lines = append(lines, fmt.Sprintf("%s is not installed: %s", program, kind.Install))
 	}
 	if !kind.Sandboxes && proc.LookPath("bwrap", s.w.Environ) == "" {

@@ -59,7 +59,7 @@ func (r *Row) ask(ctx context.Context, p *wiring.Project) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
 	a, err := wiring.AskHost(ctx, p, r.Name)
-	r.Codex = a.Codex
+	r.Codex = a.Agent
 	r.Git = a.Git
 	r.LatencyMS = a.Latency.Milliseconds()
 	if err != nil {

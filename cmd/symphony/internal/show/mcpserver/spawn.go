@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -130,7 +131,7 @@ func (s starter) start(
 		Cwd:             cmp.Or(p.Cwd, s.env.Dir),
 		Shared:          p.Shared,
 		IdleTimeout:     s.options.IdleTimeout,
-		Codex:           s.env.Getenv("CODEX_BIN"),
+		Program:         s.env.Getenv(wiring.DefaultAgent().ProgramVar),
 		AutoApprove:     s.autoApprove,
 		Host:            s.self,
 		ApprovalTimeout: s.options.ApprovalTimeout,

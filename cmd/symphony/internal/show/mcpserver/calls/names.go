@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // otherNames are names by which models call an argument that they have not looked up, in small
@@ -34,7 +35,7 @@ var otherNames = map[string][]string{
 	"worktree":       {"gitworktree", "isolation"},
 }
 
-// kindNames are names by which hosts ask spawn_agent for another agent than codex.
+// kindNames are names by which hosts ask spawn_agent for another agent than the default.
 var kindNames = []string{"kind", "agentkind", "agenttype"}
 
 // checkNames refuses a call with an argument that the tool does not have, or without one that
@@ -86,7 +87,7 @@ func wrongName(tool string, schema *jsonschema.Schema, members map[string]json.R
 		if tool == "spawn_agent" && slices.Contains(kindNames, plainName(name)) {
 			return reconcile.NewError(
 				agents.CodeInvalid,
-				"spawn_agent starts codex, and no other kind of agent yet",
+				"spawn_agent starts "+workflow.DefaultAgent+", and no other kind of agent yet",
 				"leave out "+name+"; another kind works on the issues of a project whose workflow names it (agent.kind)",
 			)
 		}

@@ -1,0 +1,423 @@
+package workflow
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// This file has all that the workflow says about codex alone: the keys below codex, and
+// which keys of agent mean nothing to it.
+
+// DefaultAgent is the kind without agent.kind: the one that the specification describes. Its
+// keys are below its own name, the keys of all other kinds below agent.
+const DefaultAgent = "codex"
+
+const (
+	// defaultCommand is the default of codex.command.
+	defaultCommand = "codex app-server"
+	// defaultLogin is the file with the login in its home.
+	defaultLogin = "auth.json"
+	// sandboxOwn is the value of agent.sandbox for codex's own sandbox.
+	sandboxOwn = "codex"
+	// severalHomes is the step to several accounts.
+	severalHomes = "for several accounts of codex write codex.home: [~/.codex, ~/.codex-2]"
+)
+
+// Keys below codex that other files refer to.
+const (
+	keyHome        = "codex.home"
+	keyInherit     = "codex.inherit"
+	keyTurnPolicy  = "codex.turn_sandbox_policy"
+	keyReadTimeout = "codex.read_timeout_ms"
+)
+
+// Sentences of other files that name them.
+const (
+	trustRepositoryText = "let codex obey the repository's .codex/config.toml; needs codex.thread_sandbox"
+	asksNothingText     = "no effect: with codex.approval_policy never, codex asks for no approval; " +
+		"with on-request it does"
+	homeOfHosts    = "set CODEX_HOME in the environment of the account on each host"
+	ownSandboxOnly = "codex's sandbox is only for agent.kind: codex"
+)
+
+// Session is how codex is started, and how every kind of agent is watched (specification 5.3.6).
+type Session struct {
+	Command       string   // as written
+	Homes         []string // codex.home, in order; none for the home in the environment
+	Model, Effort string   // "" for the defaults of the codex home
+	Inherit       bool     // agents have that home itself, not only its login
+	// start Command even if files that an agent can write decide which program that is
+	TrustLauncher     bool
+	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil
+	ThreadSandbox     string          // empty if it is not passed to thread/start
+	TurnSandboxPolicy json.RawMessage // a JSON object; nil for symphony's default
+
+	TurnTimeout, ReadTimeout time.Duration
+	ReadTimeoutSet           bool          // the file contains codex.read_timeout_ms
+	StallTimeout             time.Duration // 0 if stall detection is off
+}
+
+func sessionKeys(c *Config) []Key {
+	return []Key{
+		key(
+			"codex.command",
+			"shell command",
+			defaultCommand,
+			&c.Session.Command,
+			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell",
+		).
+			naming(NamesScript).then((*reader).command),
+		key(
+			"codex.trust_launcher",
+			typeBool,
+			"false",
+			&c.Session.TrustLauncher,
+			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it",
+		),
+		key("codex.home", typeHomes, "", &c.Session.Homes,
+			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex. Of several, "+
+				"each is used while the accounts before it can't be: see docs/agents.md").
+			naming(NamesPaths).then((*reader).homes),
+		key(
+			"codex.model",
+			typeString,
+			"",
+			&c.Session.Model,
+			"model of agents; default: as in the codex home",
+		).then((*reader).word),
+		key(
+			"codex.effort",
+			typeString,
+			"",
+			&c.Session.Effort,
+			"reasoning effort of agents; default: as in the codex home",
+		).then((*reader).word),
+		key("codex.inherit", typeBool, "false", &c.Session.Inherit,
+			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
+		key("codex.approval_policy", typeOfAgent, "never", &c.Session.ApprovalPolicy,
+			"when codex asks for approval").then((*reader).approvalPolicy),
+		key(
+			"codex.thread_sandbox",
+			typeOfAgent,
+			"",
+			&c.Session.ThreadSandbox,
+			"sandbox of the thread; by default none is sent",
+		).
+			then(func(r *reader, f field) {
+				r.knownWord(f, c.Session.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
+			}),
+		key(
+			"codex.turn_sandbox_policy",
+			typeOfAgent,
+			"workspaceWrite on the workspace and its git directories",
+			&c.Session.TurnSandboxPolicy,
+			"sandbox of every turn",
+		).
+			naming(NamesWritable).
+			then((*reader).turnSandboxPolicy),
+		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Session.TurnTimeout,
+			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
+		key(
+			"codex.read_timeout_ms",
+			typeMS,
+			"5000",
+			&c.Session.ReadTimeout,
+			"how long to wait for the agent's answer to a request",
+		).atLeast(1),
+		key("codex.stall_timeout_ms", typeMS, "300000", &c.Session.StallTimeout,
+			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),
+	}
+}
+
+// ofDefault are the keys that only codex has.
+var ofDefault = []string{
+	"codex.command", "codex.trust_launcher", "codex.home", "codex.model", "codex.effort", "codex.inherit",
+	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository",
+	"agent.on_question",
+}
+
+func (r *reader) command(f field) {
+	if strings.TrimSpace(r.cfg.Session.Command) == "" {
+		r.invalid(f, "empty", "leave it out for `codex app-server`")
+	}
+	words := append(strings.Fields(r.cfg.Session.Command), "")
+	isServer := strings.Contains(r.cfg.Session.Command, "app-server") ||
+		strings.Contains(r.cfg.Session.Command, "$")
+	if filepath.Base(words[0]) == "codex" && !isServer {
+		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
+	}
+	if strings.Contains(r.cfg.Session.Command, "shell_environment_policy") {
+		r.warn(
+			f,
+			"symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env",
+		)
+	}
+}
+
+// homes makes the paths of codex.home absolute.
+func (r *reader) homes(f field) {
+	homes := []string{}
+	for i, written := range r.cfg.Session.Homes {
+		at := f
+		if f.node.Kind == yaml.SequenceNode {
+			at = r.item(f, i)
+		}
+		if written == "" && f.node.Kind == yaml.SequenceNode {
+			continue // it was reported
+		}
+		if severalPaths().MatchString(written) {
+			r.invalid(at, strconv.Quote(written)+" is read as one path", "write a list: ["+written+"]")
+			continue
+		}
+		path := r.path(at, written)
+		if slices.Contains(homes, path) {
+			r.invalid(at, path+" is listed twice", "remove one of them")
+		}
+		if path != "" {
+			homes = append(homes, path)
+		}
+	}
+	r.cfg.Session.Homes = homes
+}
+
+// approvalPolicy passes codex's value through (specification 5.3.6).
+func (r *reader) approvalPolicy(f field) {
+	policy := string(r.cfg.Session.ApprovalPolicy)
+	switch {
+	case policy == "":
+		r.cfg.Session.ApprovalPolicy = json.RawMessage(`"never"`)
+	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
+		r.warn(
+			f,
+			"current versions of codex no longer accept this value: "+
+				"use untrusted, on-request, never or {granular: …}",
+		)
+	case policy == `""`:
+		r.invalid(f, "empty", "leave it out for never")
+	default:
+		r.knownWord(f, strings.Trim(policy, `"`), "untrusted", "on-request", "never")
+	}
+}
+
+// knownWord warns about a word that codex does not know. Another version of it may know the
+// word.
+func (r *values) knownWord(f field, word string, known ...string) {
+	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
+		r.warn(
+			f,
+			fmt.Sprintf(
+				"codex may refuse %q; it knows %s%s",
+				word,
+				strings.Join(known, ", "),
+				text.DidYouMean(word, known, "%q"),
+			),
+		)
+	}
+}
+
+// sandboxTypes are the types of codex's sandbox policies.
+var sandboxTypes = []string{"workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox"}
+
+// turnSandboxPolicy drops a policy that is no map, which is reported.
+func (r *reader) turnSandboxPolicy(f field) {
+	r.checkPolicy(f)
+	if f.node != nil && f.node.Kind == yaml.ScalarNode {
+		r.cfg.Session.TurnSandboxPolicy = nil
+	}
+}
+
+// checkPolicy checks a sandbox policy of codex.
+func (r *reader) checkPolicy(f field) {
+	if f.node != nil && f.node.Kind == yaml.ScalarNode {
+		named := func(typ string) bool { return strings.EqualFold(typ, strings.ReplaceAll(f.node.Value, "-", "")) }
+		example := "for instance {type: workspaceWrite}"
+		if at := slices.IndexFunc(sandboxTypes, named); at >= 0 {
+			example = "{type: " + sandboxTypes[at] + "}"
+		}
+		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
+	}
+	var policy struct{ Type yaml.Node }
+	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
+		r.knownWord(field{
+			key:  f.key + ".type",
+			line: f.line,
+			node: &policy.Type,
+		}, policy.Type.Value, sandboxTypes...)
+	}
+}
+
+// choices returns codex with these settings in the place of the usual ones, once for each home.
+func (c *Session) choices(set AgentChoice) []AgentChoice {
+	set.Command = cmp.Or(set.Command, c.Command)
+	set.Model = cmp.Or(set.Model, c.Model)
+	set.Effort = cmp.Or(set.Effort, c.Effort)
+	homes := c.Homes
+	if len(homes) == 0 {
+		homes = []string{""} // codex's own default
+	}
+	return text.Map(homes, func(home string) AgentChoice {
+		one := set
+		one.Home = home
+		return one
+	})
+}
+
+// chosenDefault returns what codex may do. It and its commands have no use for the key of another
+// agent.
+func (c *Config) chosenDefault(isBoxed bool) Chosen {
+	chosen := Chosen{
+		Inherit:           c.Session.Inherit,
+		TrustLauncher:     c.Session.TrustLauncher,
+		TrustRepository:   c.Agent.TrustRepository,
+		ApprovalPolicy:    c.Session.ApprovalPolicy,
+		ThreadSandbox:     c.Session.ThreadSandbox,
+		TurnSandboxPolicy: c.Session.TurnSandboxPolicy,
+		OnApproval:        c.Agent.OnApproval,
+		OnQuestion:        c.Agent.OnQuestion,
+		Network:           c.Agent.Network,
+		Allow:             c.Agent.Allow,
+		WritableRoots:     c.Agent.WritableRoots,
+		PassEnv:           c.Agent.PassEnv,
+	}
+	if chosen.OnApproval == "" {
+		chosen.OnApproval = Fail
+		if c.Session.asksNothing() {
+			chosen.OnApproval = Approve
+		}
+	}
+	if isBoxed {
+		chosen.TrustRepository = false
+		chosen.ThreadSandbox = ""
+		chosen.TurnSandboxPolicy = nil
+	}
+	return chosen
+}
+
+// asksNothing reports whether codex asks for no approval.
+func (c *Session) asksNothing() bool { return string(c.ApprovalPolicy) == `"never"` }
+
+// checkOnlyDefault checks the keys of other kinds for codex.
+func (r *reader) checkOnlyDefault() {
+	for _, key := range ofOthers {
+		hint := ""
+		if same := strings.Replace(key, "agent.", "codex.", 1); slices.Contains(ofDefault, same) {
+			hint = ": write " + same
+		}
+		r.warnKey(key, "no effect with agent.kind: codex"+hint)
+	}
+	if r.cfg.Agent.Key != "" {
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("agent.key"),
+			"not built yet with agent.kind: codex",
+			"remove the key: log codex in, or set OPENAI_API_KEY",
+		)
+	}
+	switch r.cfg.Agent.Sandbox {
+	case "", sandboxOwn, sandboxBwrap:
+	default:
+		r.invalid(
+			r.field("agent.sandbox"),
+			"with agent.kind: codex, codex.turn_sandbox_policy says it",
+			"remove the key, or write codex.turn_sandbox_policy: {type: dangerFullAccess}",
+		)
+	}
+}
+
+// ofOwnSandbox are the keys of codex's own sandbox.
+var ofOwnSandbox = []string{"codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository"}
+
+// checkOwnSandbox checks the keys of codex's sandbox, which is its own unless the workflow
+// asks for symphony's.
+func (r *reader) checkOwnSandbox() {
+	own := r.cfg.Agent
+	isAlone := len(own.others()) == 0
+	if own.Sandbox != sandboxBwrap {
+		if own.Allow != nil {
+			r.fail(
+				CodeUnsupportedKey,
+				r.field("agent.network"),
+				"codex's own sandbox can't allow single hosts",
+				"write agent.sandbox: bwrap; or true or false",
+			)
+		}
+		for _, key := range ofBoxes {
+			if isAlone {
+				r.warnKey(key, "no effect with codex's own sandbox: write agent.sandbox: bwrap")
+			}
+		}
+		return
+	}
+	if isAlone {
+		r.requireLinux(DefaultAgent, "remove agent.sandbox: codex has a sandbox of its own")
+	}
+	for _, key := range ofOwnSandbox {
+		r.warnKey(key, "no effect with agent.sandbox: bwrap")
+	}
+	refuse := func(f field, without string) {
+		if f.node != nil {
+			r.fail(CodeUnsupportedKey, f, "not built yet for codex with agent.sandbox: bwrap", without)
+		}
+	}
+	if r.cfg.Session.Inherit {
+		refuse(r.field("codex.inherit"), "remove the key: the sandbox shows nothing of codex.home but the login")
+	}
+	if isAlone { // of other kinds refuseUnbuilt refuses them
+		refuse(r.field("worker.ssh_hosts"), "remove agent.sandbox")
+		refuse(r.field("worker.engine.kind"), "remove agent.sandbox")
+	}
+	for i, row := range own.ByLabel {
+		if row.Sandbox != nil && (isAlone || row.Kind == DefaultAgent) {
+			refuse(r.item(r.field("agent.by_label"), i), "remove its sandbox")
+		}
+	}
+}
+
+// completeSession completes the settings below codex, and warns about keys without an effect.
+func (r *reader) completeSession() {
+	own := &r.cfg.Session
+	own.ReadTimeoutSet = r.field(keyReadTimeout).node != nil
+	own.StallTimeout = max(0, own.StallTimeout)
+	agent := &r.cfg.Agent
+	if !slices.Contains(agent.kinds(), DefaultAgent) || agent.Sandbox == sandboxBwrap {
+		return
+	}
+	if own.ThreadSandbox == "" {
+		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
+	}
+	if own.TurnSandboxPolicy != nil {
+		r.warnSandboxPolicy()
+	}
+}
+
+// warnSandboxPolicy warns about a policy without a type, and about keys that the policy
+// replaces for all agents.
+func (r *reader) warnSandboxPolicy() {
+	codex := &r.cfg.Session
+	var policy struct {
+		Type          string           `json:"type"`
+		WritableRoots *json.RawMessage `json:"writableRoots"`
+	}
+	if err := json.Unmarshal(codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
+		r.warnKey("codex.turn_sandbox_policy", "codex requires a `type` that is a string")
+	}
+	if len(r.cfg.Agent.others()) > 0 {
+		return // to which these keys apply
+	}
+	const replaced = "no effect: codex.turn_sandbox_policy replaces it"
+	r.warnKey("agent.network", replaced)
+	// Design 9: the directories are added to a workspaceWrite that names none.
+	if policy.Type != "workspaceWrite" || policy.WritableRoots != nil {
+		r.warnKey("agent.writable_roots", replaced)
+	}
+}
