@@ -90,7 +90,7 @@ func clientMain() {
 	dir := os.Getenv(clientVar)
 	a := test.Must(agents.Open(ctx, processEnv()))
 	fmt.Println("open")
-	settings := agents.Settings{ID: "a", Cwd: dir, Codex: test.Must(os.Executable())}
+	settings := agents.Settings{ID: "a", Cwd: dir, Program: test.Must(os.Executable())}
 	script := script("sleep 100ms\nsay done")
 	if os.Getenv(hostVar) != "" {
 		self := test.Must(proc.Self())
@@ -169,7 +169,7 @@ func (r *rig) reopen() {
 }
 
 func (r *rig) settings(id string) agents.Settings {
-	return agents.Settings{ID: id, Cwd: r.dir, Codex: test.Must(os.Executable())}
+	return agents.Settings{ID: id, Cwd: r.dir, Program: test.Must(os.Executable())}
 }
 
 func (r *rig) spawn(id string) agents.Agent {

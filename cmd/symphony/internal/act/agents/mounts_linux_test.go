@@ -37,9 +37,9 @@ func TestSecondNames(t *testing.T) {
 	}
 	second := filepath.Join(base, "second")
 	one := agents.Settings{
-		ID:    "one",
-		Cwd:   filepath.Join(r.dir, "src"),
-		Codex: test.Must(os.Executable()),
+		ID:      "one",
+		Cwd:     filepath.Join(r.dir, "src"),
+		Program: test.Must(os.Executable()),
 	}
 	test.Must(r.Spawn(t.Context(), one))
 	for _, c := range []struct{ cwd, code, text string }{
