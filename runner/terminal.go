@@ -142,7 +142,7 @@ func (h *Holding) approval(config map[string]any) (flags []string, err error) {
 		config["approval_policy"] = withoutNulls(policy)
 		return nil, nil
 	}
-	return nil, incompatible("codex.approval_policy: neither a word nor an object", "correct it in the workflow")
+	return nil, incompatible(h.Here.Config.Agent.Key("approval_policy")+": neither a word nor an object", "correct it in the workflow")
 }
 
 // withoutNulls returns an object without the members that are null, which TOML can't express.

@@ -166,7 +166,7 @@ func (r trackerReader) agentRoots(issues string) []string {
 			return nil
 		}
 	}
-	if r.cfg.Agent.Sandbox == sandboxBwrap { // nothing that codex is allowed leads out of it
+	if r.cfg.Agent.Sandbox == sandboxBwrap { // nothing that the agent is allowed leads out of it
 		return roots
 	}
 	var policy struct {

@@ -393,7 +393,7 @@ func TestObstacles(t *testing.T) {
 		},
 		"limit": {
 			blocked(wiring.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
-			[]string{"notice warn", "the limit of the agents' account is used up", "ends <time", "/api/v1/unblock?"},
+			[]string{"notice warn", "the limit of the agents&#39; account is used up", "ends <time", "/api/v1/unblock?"},
 		},
 		"tracker": {
 			blocked(wiring.BlockedRow{
