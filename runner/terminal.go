@@ -131,9 +131,10 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 // A policy that is no word, such as {"granular": {"rules": true}}, has no flag: it is added to
 // config.
 func (h *Holding) approval(config map[string]any) (flags []string, err error) {
+	key := h.Here.Config.Agent.Key("approval_policy")
 	var policy any
 	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &policy); err != nil {
-		return nil, incompatible(h.Here.Config.Agent.Key("approval_policy")+": "+err.Error(), "correct it in the workflow")
+		return nil, incompatible(key+": "+err.Error(), "correct it in the workflow")
 	}
 	switch policy := policy.(type) {
 	case string:
@@ -142,7 +143,7 @@ func (h *Holding) approval(config map[string]any) (flags []string, err error) {
 		config["approval_policy"] = withoutNulls(policy)
 		return nil, nil
 	}
-	return nil, incompatible(h.Here.Config.Agent.Key("approval_policy")+": neither a word nor an object", "correct it in the workflow")
+	return nil, incompatible(key+": neither a word nor an object", "correct it in the workflow")
 }
 
 // withoutNulls returns an object without the members that are null, which TOML can't express.
