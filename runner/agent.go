@@ -247,8 +247,9 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		return server, nil
 	}
 	if server.Version == "" {
-		g.log.Warn("the agent names no release: it gets only what the specification names, " +
-			"no settings of its own and no permission profile, and its sandbox is not tried")
+		title := g.site.Config.Agent.Title
+		g.log.Warn("the agent names no " + title + " release: it gets only what the specification names, " +
+			"no settings of " + title + " and no permission profile, and its sandbox is not tried")
 	}
 	home, warning, err := g.site.Config.CheckHome(ctx, g.site.Machine, server.Home)
 	if err != nil {
