@@ -51,8 +51,9 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	return code, err
 }
 
-// command returns the shell command for the agent's terminal. Without one in its kind it is the
-// command of the workflow with the word app-server replaced by the settings that a run sends in thread/start and turn/start.
+// command returns the shell command for the agent's terminal. A kind without one gets the command
+// of the workflow, with the word app-server replaced by the settings that a run sends in
+// thread/start and turn/start.
 func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 	if terminal := h.Here.Config.Agent.Terminal; terminal != nil {
 		words := terminal(thread, h.Here.Config.Model)

@@ -68,7 +68,8 @@ func (s *starter) setAgent(_ context.Context, name string) error {
 	}
 	if s.answers.Example == reviewExample && name != workflow.DefaultAgent {
 		return exit.Usage(
-			"init: --example review works only with --agent " + workflow.DefaultAgent + ", whose sandbox lets a reviewer write nothing",
+			"init: --example review works only with --agent %s, whose sandbox lets a reviewer write nothing",
+			workflow.DefaultAgent,
 		)
 	}
 	s.answers.Agent = name
