@@ -403,13 +403,13 @@ func validateDocuments(t testscript.T, path string) {
 // validate checks a document against the schema of its command, in which it may have no
 // further member.
 func validate(r record) error {
-	at := commandAt(r.Args)
 	i := slices.IndexFunc(printed(), func(d *printedDocument) bool { return typeName(d.typ) == r.Type })
-	if i < 0 || at < 0 {
+	if i < 0 {
 		return fmt.Errorf("there is no schema for %s: give the command jsonFlags with this type", r.Type)
 	}
 	d := printed()[i]
-	ofCommand := slices.ContainsFunc(
+	at := commandAt(r.Args) // -1 where a command is missing, which is an error
+	ofCommand := at >= 0 && slices.ContainsFunc(
 		d.commands,
 		func(c string) bool { return strings.HasPrefix(c+" ", "symphony "+r.Args[at]+" ") },
 	)
