@@ -172,8 +172,8 @@ func (b *boxed) Close() (host.Exit, error) {
 	return exit, nil
 }
 
-// fill adds to the sandbox of a command what its workspace and its variables need, and what no agent
-// may see: the directories of symphony, and those in which other agents write.
+// fill adds to the sandbox of a command what its workspace and its variables need, and what no
+// agent may see: the directories of symphony, and those in which other agents write.
 func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error) {
 	box := q.Box.Box
 	box.Command = q.Argv
@@ -199,7 +199,12 @@ func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error
 	if err != nil {
 		return box, fmt.Errorf("find the programs of the agent: %w", err)
 	}
-	dirs = append(dirs, certificateFiles(q.Env)...)
+	for _, file := range certificateFiles(q.Env) {
+		isShown := func(dir string) bool { return paths.Inside(dir, paths.Real(file)) }
+		if !slices.ContainsFunc(box.Writable, isShown) {
+			dirs = append(dirs, file)
+		}
+	}
 	hidden := slices.Concat(box.Private, box.Agents, []string{box.Workspace, box.Home, box.Temp, box.Cache})
 	for _, dir := range dirs {
 		isHidden := func(own string) bool { return own != "" && paths.Inside(own, paths.Real(dir)) }
