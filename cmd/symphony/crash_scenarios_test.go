@@ -1089,7 +1089,7 @@ func (c *crashScene) answer() {
 func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent is working", c.streaming)
-	// While a loop has this lock the worker starts no pass.
+	// While a loop has this lock the worker starts no pass, but asks the loop for one.
 	lock := wiring.LoopLock(c.path("state"))
 	held := test.Must(wiring.TryLoopLock(context.Background(), lock))
 	if !held {
@@ -1099,6 +1099,7 @@ func (c *crashScene) finished() {
 	c.waitFor("the worker ends", func() bool { return c.state() == "Done" && len(c.processes()) == 0 }, nil)
 	c.must(lock.Unlock())
 	c.must(os.Remove(c.path("state", "loop.lock")))
+	c.must(os.Remove(wiring.RequestFile(c.path("state"))))
 	c.arm()
 }
 
