@@ -102,10 +102,11 @@ func prepareTemplate(body, file string, firstLine int, line *int) (string, error
 				"{% capture %} needs one name",
 				templateHint,
 			)
-		case token.Type != parser.TextTokenType && otherDialect(token) != "":
-			message := text.Visible(token.Source) + " is not Liquid"
-			return "", fault(CodeTemplateParse, file, token.SourceLoc.LineNo, message, otherDialect(token))
 		case token.Type != parser.TextTokenType:
+			if instead := otherDialect(token); instead != "" {
+				message := text.Visible(token.Source) + " is not Liquid"
+				return "", fault(CodeTemplateParse, file, token.SourceLoc.LineNo, message, instead)
+			}
 			*line = token.SourceLoc.LineNo
 			// only for the panic: it also fails for tags that are no expressions
 			_, _ = expressions.Parse(token.Args)

@@ -47,41 +47,68 @@ func liquidTags() []string {
 // habit is a way to write something that another template language has, and what Liquid has
 // instead.
 type habit struct {
+	// sign is a part of everything that the pattern matches, such as "&&", or empty. Each pass
+	// reads the prompt, and patterns whose sign is not in it need not be compiled.
+	sign    string
 	pattern func() *regexp.Regexp
 	instead string
 }
 
 // tagHabits are in tags, with their names before their arguments.
 var tagHabits = []habit{
-	{text.Pattern(`^else\s+\S`), "write {% elsif … %}: {% else %} takes no condition"},
-	{text.Pattern(`^(if|elsif)\b.*\bis\s+(not\s+)?(defined|none|null|empty)\b`), "write {% if x %}, or {% unless x %}"},
-	{text.Pattern(`^(if|elsif|unless)\b.*(\bnot\b|!\s*\w)`), "write {% unless x %}, or x == nil: there is no negation"},
-	{text.Pattern(`^(if|elsif|unless)\b.*&&`), "write and instead of &&"},
-	{text.Pattern(`^(if|elsif|unless)\b.*\|\|`), "write or instead of ||"},
-	{text.Pattern(`^(if|elsif|unless)\b[^=]*[^=!<>]=([^=]|$)`), "write ==, which compares"},
-	{text.Pattern(`^(if|elsif|unless)\b.*===`), "write ==, which compares"},
-	{text.Pattern(`^(if|elsif|unless)\b.*\sin\s`), "write LIST contains \"x\""},
-	{text.Pattern(`^for\s+\w+\s*,`), "write one variable: {% for label in issue.labels %}"},
-	{text.Pattern(`\brange\s*\(`), "write {% for i in (1..3) %}"},
+	{"else ", text.Pattern(`^else\s+\S`), "write {% elsif … %}: {% else %} takes no condition"},
+	{
+		" is ",
+		text.Pattern(`^(if|elsif)\b.*\bis\s+(not\s+)?(defined|none|null|empty)\b`),
+		"write {% if x %}, or {% unless x %}",
+	},
+	{"not", text.Pattern(`^(if|elsif|unless)\b.*\bnot\b`), noNegation},
+	{"!", text.Pattern(`^(if|elsif|unless)\b.*!\s*\w`), noNegation},
+	{"&&", text.Pattern(`^(if|elsif|unless)\b.*&&`), "write and instead of &&"},
+	{"||", text.Pattern(`^(if|elsif|unless)\b.*\|\|`), "write or instead of ||"},
+	{"=", text.Pattern(`^(if|elsif|unless)\b[^=]*[^=!<>]=([^=]|$)`), "write ==, which compares"},
+	{"===", text.Pattern(`^(if|elsif|unless)\b.*===`), "write ==, which compares"},
+	{" in ", text.Pattern(`^(if|elsif|unless)\b.*\sin\s`), "write LIST contains \"x\""},
+	{",", text.Pattern(`^for\s+\w+\s*,`), "write one variable: {% for label in issue.labels %}"},
+	{"range", text.Pattern(`\brange\s*\(`), "write {% for i in (1..3) %}"},
 }
+
+const noNegation = "write {% unless x %}, or x == nil: there is no negation"
 
 // valueHabits are between {{ and }}.
 var valueHabits = []habit{
-	{text.Pattern(`^#\s*(if|unless)\b`), "write {% if x %} … {% endif %}"},
-	{text.Pattern(`^#\s*each\b`), "write {% for label in issue.labels %} … {% endfor %}"},
-	{text.Pattern(`^/`), "write {% endif %}, {% endfor %} or the end of another block"},
-	{text.Pattern(`^(else|if|end|range|with|define|template)(\s|$)`), "write it as a tag: {% if x %} … {% else %} … {% endif %}"},
-	{text.Pattern(`^[>#^!]`), "write {% … %} for what is no value, such as {% if x %} or {% comment %}"},
-	{text.Pattern(`^\.\w`), "write the name without a dot before it, such as issue.title"},
-	{text.Pattern(`\s~\s`), "write one {{ … }} after the other, or the filter append"},
-	{text.Pattern(`\sif\s|\s\?\s`), "write {% if x %} … {% else %} … {% endif %}"},
-	{text.Pattern(`\w\s+\+\s`), "write one {{ … }} after the other, or the filter append or plus"},
+	{"#", text.Pattern(`^#\s*(if|unless)\b`), "write {% if x %} … {% endif %}"},
+	{"#", text.Pattern(`^#\s*each\b`), "write {% for label in issue.labels %} … {% endfor %}"},
+	{"/", text.Pattern(`^/`), "write {% endif %}, {% endfor %} or the end of another block"},
+	{
+		"",
+		text.Pattern(`^(else|if|end|range|with|define|template)(\s|$)`),
+		"write it as a tag: {% if x %} … {% else %} … {% endif %}",
+	},
+	{
+		"",
+		text.Pattern(`^[>#^!]`),
+		"write {% … %} for what is no value, such as {% if x %} or {% comment %}",
+	},
+	{"", text.Pattern(`^\.\w`), "write the name without a dot before it, such as issue.title"},
+	{"~", text.Pattern(`\s~\s`), "write one {{ … }} after the other, or the filter append"},
+	{" if ", text.Pattern(`\sif\s`), "write {% if x %} … {% else %} … {% endif %}"},
+	{"?", text.Pattern(`\s\?\s`), "write {% if x %} … {% else %} … {% endif %}"},
+	{"+", text.Pattern(`\w\s+\+\s`), "write one {{ … }} after the other, or the filter append or plus"},
 }
 
 // everyHabits are in both.
 var everyHabits = []habit{
-	{text.Pattern(`\|\s*\w+\s*\(`), `write a colon before the arguments of a filter: {{ issue.labels | join: ", " }}`},
-	{text.Pattern(`\.\w+\s*\(`), `write a filter, as in {{ issue.title | upcase }}: values have no methods`},
+	{
+		"(",
+		text.Pattern(`\|\s*\w+\s*\(`),
+		`write a colon before the arguments of a filter: {{ issue.labels | join: ", " }}`,
+	},
+	{
+		"(",
+		text.Pattern(`\.\w+\s*\(`),
+		`write a filter, as in {{ issue.title | upcase }}: values have no methods`,
+	},
 }
 
 // literal matches a text in quotes.
@@ -90,26 +117,42 @@ var literal = text.Pattern(`"(?:\\.|[^"\\])*"|'[^']*'`)
 // otherDialect returns how Liquid says what a token says in the words of another template
 // language; empty for a token of Liquid.
 func otherDialect(token parser.Token) string {
-	args := strings.TrimSpace(literal().ReplaceAllString(token.Args, `""`))
+	args := token.Args
+	if strings.ContainsAny(args, `"'`) {
+		args = literal().ReplaceAllString(args, `""`)
+	}
 	habits := slices.Concat(valueHabits, everyHabits)
 	if token.Type == parser.TagTokenType {
-		instead := otherTags()[token.Name]
-		if instead != "" {
+		if instead := otherTag(token.Name); instead != "" {
 			return instead
 		}
-		near := text.Nearest(token.Name, liquidTags())
-		if !slices.Contains(liquidTags(), token.Name) && len(near) > 0 {
-			return "did you mean {% " + near[0] + " %}?"
-		}
-		args = strings.TrimSpace(token.Name + " " + args)
+		args = token.Name + " " + args
 		habits = slices.Concat(tagHabits, everyHabits)
 	}
+	args = strings.Join(strings.Fields(args), " ")
 	for _, h := range habits {
-		if h.pattern().MatchString(args) {
+		if strings.Contains(args, h.sign) && h.pattern().MatchString(args) {
 			return h.instead
 		}
 	}
 	return ""
+}
+
+// otherTag returns what to write for a tag of another template language; empty for a tag of
+// Liquid, and for a tag that resembles none.
+func otherTag(name string) string {
+	known := liquidTags()
+	if slices.Contains(known, name) {
+		return ""
+	}
+	if instead := otherTags()[name]; instead != "" {
+		return instead
+	}
+	near := text.Nearest(name, known)
+	if len(near) == 0 {
+		return ""
+	}
+	return "did you mean {% " + near[0] + " %}?"
 }
 
 // otherNames are the names of other template languages and programs for fields, filters and
