@@ -1,9 +1,6 @@
 package workflow
 
 import (
-	"bytes"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,27 +47,9 @@ var namesGitHub = []string{
 }
 
 func TestFilesThatNameGitHub(t *testing.T) {
-	root := filepath.Join("..", "..")
 	own := []string{"forge/github/", "tracker/github/", "internal/adapter/githubapi/"}
-	var found []string
-	test.OK(t, fs.WalkDir(os.DirFS(root), ".", func(path string, _ fs.DirEntry, err error) error {
-		isProgram := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
-		isOwn := slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) })
-		if err != nil || !isProgram || isOwn {
-			return err
-		}
-		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			return err
-		}
-		for _, address := range []string{"github.com", `github\.com`} {
-			text = bytes.ReplaceAll(text, []byte(address), nil)
-		}
-		if bytes.Contains(bytes.ToLower(text), []byte("github")) {
-			found = append(found, path)
-		}
-		return nil
-	}))
+	addresses := []string{"github.com", `github\.com`}
+	found := test.FilesWith(t, filepath.Join("..", ".."), "github", own, addresses)
 	want := slices.Sorted(slices.Values(namesGitHub))
 	test.Equal(t, "files that name GitHub", strings.Join(found, "\n"), strings.Join(want, "\n"))
 }
