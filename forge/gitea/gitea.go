@@ -22,8 +22,6 @@ type Options struct {
 	Repository        string // OWNER/NAME
 	By                string // the source of the token: $ and the name of a variable
 	Renew             string // the remedy if Gitea does not accept the token
-	// Memory is not used: Gitea has no limits of its own, only proxies before it may have.
-	Memory reconcile.TrackerMemory
 }
 
 var service = transport.Service{

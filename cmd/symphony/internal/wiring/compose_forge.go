@@ -16,7 +16,13 @@ import (
 var forgeAdapters = map[string]func(github.Options) (*reconcile.Forge, error){
 	workflow.GitHubForge.Name: github.Adapter,
 	workflow.GiteaForge.Name: func(o github.Options) (*reconcile.Forge, error) {
-		return gitea.Adapter(gitea.Options(o))
+		// Gitea has no limits of its own that a memory would have to keep.
+		return gitea.Adapter(gitea.Options{
+			Options:    o.Options,
+			Repository: o.Repository,
+			By:         o.By,
+			Renew:      o.Renew,
+		})
 	},
 }
 
