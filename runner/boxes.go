@@ -139,8 +139,8 @@ func (b *boxes) newHome() (string, error) {
 	return home, nil
 }
 
-// confinesItself reports whether the agent makes the sandbox of its commands itself: not if symphony
-// confines the agent.
+// confinesItself reports whether the agent itself makes the sandbox of its commands. It does not
+// if symphony confines it.
 func (c Config) confinesItself() bool { return c.Agent.Sandboxes && c.Sandbox == nil }
 
 // in returns the sandbox with another home, without a login.

@@ -40,9 +40,9 @@ type Kind struct {
 	LoginFiles []string
 	// HomeVars are variables that lead it to another home, such as CLAUDE_CONFIG_DIR.
 	HomeVars []string
-	// HomeVar is the variable that names its home, which is HomeDir below
-	// the home of the account without it; "" if symphony names it no home. HomeInBox is its home
-	// below the home of a sandbox.
+	// HomeVar is the variable that names its home; "" if symphony names it no home. Without the
+	// variable its home is HomeDir below the home of the account. HomeInBox is its home below
+	// the home of a sandbox.
 	HomeVar, HomeDir, HomeInBox string
 	// Sandboxes: it runs commands in a sandbox of its own, and git outside of that.
 	Sandboxes bool

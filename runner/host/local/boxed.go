@@ -200,7 +200,7 @@ func (r *run) fill(ctx context.Context, q host.StartRequest) (sandbox.Box, error
 		return box, fmt.Errorf("find the programs of the agent: %w", err)
 	}
 	for _, file := range certificateFiles(q.Env) {
-		isShown := func(dir string) bool { return paths.Inside(dir, paths.Real(file)) }
+		isShown := func(dir string) bool { return paths.Inside(paths.Real(dir), paths.Real(file)) }
 		if !slices.ContainsFunc(box.Writable, isShown) {
 			dirs = append(dirs, file)
 		}

@@ -147,9 +147,9 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 }
 
 // Root returns the root of the main repository that contains dir, which is the key of an
-// agent's trust settings: the nearest parent directory with a .git or, for a linked worktree, the root
-// of its main repository; without a repository dir itself. An empty directory is
-// no .git. All links are resolved.
+// agent's trust settings: the nearest parent directory with a .git or, for a linked worktree,
+// the root of its main repository; without a repository dir itself. An empty directory is no
+// .git. All links are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err != nil {

@@ -214,8 +214,8 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 	return r, err
 }
 
-// configOf returns a function that reads the configuration of a pass once, whoever calls it
-// first. Other callers wait for it.
+// configOf returns a function that reads the configuration of a pass when it is first called.
+// Every caller gets the same result.
 func configOf(p *wiring.Project) func() (*workflow.Config, error) {
 	return sync.OnceValues(func() (*workflow.Config, error) { return ReadConfig(p) })
 }
