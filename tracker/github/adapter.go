@@ -1,10 +1,6 @@
 package github
 
 import (
-	"fmt"
-	"net/url"
-	"strings"
-
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -36,15 +32,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, repo := range o.Repositories {
-		owner, name, _ := strings.Cut(repo, "/")
-		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" ||
-			strings.Trim(name, ".") == "" {
-			return nil, noName(fmt.Sprintf("%q is not the name of a repository", repo))
-		}
-	}
-	if len(o.Repositories) == 0 {
-		return nil, noName("no repository is named")
+	err = o.named().Check(
+		"missing_github_repo",
+		"write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
+	)
+	if err != nil {
+		return nil, err
 	}
 	if o.Project != "" {
 		if _, _, _, err := boardAddress(o.Project); err != nil {
@@ -52,12 +45,4 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	return c, nil
-}
-
-func noName(message string) error {
-	return reconcile.NewError(
-		"missing_github_repo",
-		message,
-		"write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
-	)
 }

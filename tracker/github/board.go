@@ -61,7 +61,7 @@ func (c *Client) board(ctx context.Context) (listed, error) {
 		}
 		for _, raw := range data.Owner.Project.Items.Nodes {
 			r, ours := c.onBoard(raw)
-			at := ref{r.Repo, r.Number}
+			at := r.Ref()
 			if !ours || seen[at] && r.Number != 0 {
 				continue
 			}
@@ -90,7 +90,7 @@ func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 		return record{}, false
 	}
 	i := slices.IndexFunc(c.o.Repositories, func(r string) bool {
-		return strings.EqualFold(r, of.Repository.Name) || strings.EqualFold(c.present(r), of.Repository.Name)
+		return strings.EqualFold(r, of.Repository.Name) || strings.EqualFold(c.Present(r), of.Repository.Name)
 	})
 	if i < 0 {
 		return record{}, false

@@ -15,12 +15,9 @@ package github
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
-	"sync"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
-	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 )
 
 // Client reads the issues of the repositories of a project. It is safe for concurrent use.
@@ -29,7 +26,7 @@ type Client struct {
 	*names
 	comments comments
 	o        Options
-	memory   sync.Mutex // held while the list in Memory is read and written
+	memory   repoissue.Memory[record]
 }
 
 // connect returns a client that did not check its repositories yet.
@@ -40,14 +37,20 @@ func connect(o Options) (*Client, error) {
 	}
 	r := &requests{Client: api}
 	o.StatusField = cmp.Or(o.StatusField, "Status")
-	n := &names{api: api.Client, o: o, renamed: map[string]string{}}
-	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
+	n := &names{Names: repoissue.NewNames(api.Client, o.named()), api: api.Client, o: o}
+	return &Client{
+		requests: r,
+		names:    n,
+		comments: comments{r, n},
+		o:        o,
+		memory:   repoissue.Memory[record]{Store: o.Memory, Key: listKey, Warn: api.WarnOnce},
+	}, nil
 }
 
 // me returns the login of the token's account if the workflow asks for it, and else nothing.
 // An answer without the login is an error: no issue would be the account's.
 func (c *Client) me(viewer account) (string, error) {
-	if !strings.EqualFold(c.o.Assignee, "me") {
+	if !c.AsksForMe() {
 		return "", nil
 	}
 	if viewer.Login == "" {
@@ -60,15 +63,16 @@ func (c *Client) unknownViewer() error {
 	return c.Fail("github_unknown_payload", "the answer does not say whose the token is")
 }
 
-// noRepository returns the error of a repository whose issues the token does not see. said is
-// GitHub's message about it; may be empty.
-func (c *Client) noRepository(repo, said string) error {
-	if said != "" {
-		said = ": " + said
+// listKey is the key under which Memory stores the list of candidates.
+const listKey = "github_issues"
+
+// named are the settings on which the names of issues depend.
+func (o Options) named() repoissue.Options {
+	return repoissue.Options{
+		Prefix:         "GH",
+		Repositories:   o.Repositories,
+		StateLabels:    o.StateLabels,
+		PriorityLabels: o.PriorityLabels,
+		Assignee:       o.Assignee,
 	}
-	return reconcile.NewError(
-		"tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
-		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
-	)
 }

@@ -72,7 +72,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 		query.Set("page", strconv.Itoa(page))
 		a, err := c.Do(ctx, http.MethodGet, path+"/comments", query, nil)
 		if err != nil {
-			return nil, c.ofIssue(issueID, err)
+			return nil, c.OfIssue(issueID, err)
 		}
 		list, err := githubapi.Decode[[]wireComment](c.api, "list of comments", a.Body)
 		if err != nil {
@@ -102,7 +102,7 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 	}
 	a, err := c.Do(ctx, http.MethodPost, path+"/comments", nil, map[string]string{"body": body})
 	if err != nil {
-		return reconcile.Comment{}, c.ofIssue(issueID, err)
+		return reconcile.Comment{}, c.OfIssue(issueID, err)
 	}
 	w, err := githubapi.Decode[wireComment](c.api, "comment", a.Body)
 	if err != nil {
@@ -116,11 +116,11 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 
 // edit replaces the text of a comment.
 func (c comments) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
-	repo, _, err := c.issueOf(issueID)
+	at, err := c.IssueOf(issueID)
 	if err != nil {
 		return "", err
 	}
-	path := "/repos/" + repo + "/issues/comments/" + url.PathEscape(commentID)
+	path := "/repos/" + at.Repo + "/issues/comments/" + url.PathEscape(commentID)
 	a, err := c.Do(ctx, http.MethodPatch, path, nil, map[string]string{"body": body})
 	if err != nil {
 		return "", err

@@ -1,25 +1,18 @@
 package github
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // state returns the state of an issue: closed, the column of the board, the first label that
 // is a state, or open.
 func (n *names) state(r record) string {
-	switch {
-	case r.Closed:
-		return "closed"
-	case r.item != nil && strings.TrimSpace(r.item.Column.Name) != "":
+	if !r.Closed && r.item != nil && strings.TrimSpace(r.item.Column.Name) != "" {
 		return strings.TrimSpace(r.item.Column.Name)
 	}
-	return cmp.Or(strings.TrimSpace(text.First(n.o.StateLabels, r.has)), "open")
+	return n.StateByLabels(r.Record)
 }
 
 // in reports whether a record is a candidate for the states: malformed records are, so that
@@ -31,36 +24,14 @@ func (n *names) in(states map[string]bool, r record) bool {
 // issue turns a record into an issue. me is the login of the token's account, if
 // Options.Assignee asks for it.
 func (n *names) issue(r record, me string) reconcile.Issue {
-	id, identifier := n.called(r.Repo, r.Number)
-	if r.Malformed != "" {
-		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: n.api.Scrub(r.Malformed)}
+	issue := n.Issue(r.Record, n.state(r), me)
+	if issue.Malformed != "" {
+		return issue
 	}
-	issue := reconcile.Issue{
-		ID:            id,
-		Identifier:    identifier,
-		Title:         n.api.Scrub(r.Title),
-		Description:   text.OrNull(n.api.Scrub(r.Body)),
-		State:         n.api.Scrub(n.state(r)),
-		URL:           text.OrNull(n.api.Scrub(r.URL)),
-		Labels:        text.Map(r.Labels, n.api.Scrub),
-		BlockedBy:     text.Map(r.Blockers, n.blocker),
-		Assignee:      n.assignee(r.Assignees, me),
-		Project:       r.Repo,
-		CreatedAt:     text.OrNull(r.Created),
-		UpdatedAt:     text.OrNull(r.Updated),
-		LastCommentAt: r.lastCommentAt,
-		PullRequest:   r.pullRequest,
-		Elsewhere:     n.o.Project != "" && r.item == nil,
-		NativeRef: map[string]any{
-			"id":      r.ID,
-			"node_id": r.Node,
-			"number":  r.Number,
-			"repo":    n.present(r.Repo),
-		},
-	}
-	if i := slices.IndexFunc(n.o.PriorityLabels, r.has); i >= 0 {
-		issue.Priority = new(i + 1)
-	}
+	issue.NativeRef["node_id"] = r.Node
+	issue.LastCommentAt = r.lastCommentAt
+	issue.PullRequest = r.pullRequest
+	issue.Elsewhere = n.o.Project != "" && r.item == nil
 	if r.item != nil {
 		issue.Archived = r.item.Archived
 		issue.NativeRef["item"] = r.item.ID.String()
@@ -89,40 +60,4 @@ func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.Othe
 		return &reconcile.OtherPull{URL: n.api.Scrub(p.URL), Author: n.api.Scrub(author)}
 	}
 	return nil
-}
-
-// assignee chooses among several accounts: the account that the workflow names, or else the
-// first.
-func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
-	if len(logins) == 0 {
-		return nil
-	}
-	wanted := n.o.Assignee
-	if strings.EqualFold(wanted, "me") {
-		wanted = me
-	}
-	for _, l := range logins {
-		// an id is compared as it is spelled, which GitHub does not
-		if strings.EqualFold(l, wanted) {
-			return &reconcile.Assignee{ID: wanted, IsMe: wanted == me}
-		}
-	}
-	return &reconcile.Assignee{ID: logins[0]}
-}
-
-// blocker returns an issue that blocks another, by its name in the project.
-func (n *names) blocker(b blocker) reconcile.BlockerRef {
-	state := "open"
-	if b.Closed {
-		state = "closed"
-	}
-	// A repository of the project is called as in the workflow.
-	isItsRepo := func(r string) bool { return strings.EqualFold(n.present(r), b.Repo) }
-	i := slices.IndexFunc(n.o.Repositories, isItsRepo)
-	if i < 0 {
-		name := fmt.Sprintf("%s#%d", b.Repo, b.Number)
-		return reconcile.BlockerRef{ID: &name, Identifier: &name, State: &state}
-	}
-	id, identifier := n.called(n.o.Repositories[i], b.Number)
-	return reconcile.BlockerRef{ID: &id, Identifier: &identifier, State: &state}
 }

@@ -44,12 +44,12 @@ type labelsOf struct {
 
 // LabelsSet returns who set the present labels of an issue, by its timeline.
 func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
-	repo, number, err := c.issueOf(issueID)
+	at, err := c.IssueOf(issueID)
 	if err != nil {
 		return nil, err
 	}
-	owner, name, _ := strings.Cut(c.present(repo), "/")
-	vars := map[string]any{"owner": owner, "name": name, "number": number, "before": nil}
+	owner, name, _ := strings.Cut(c.Present(at.Repo), "/")
+	vars := map[string]any{"owner": owner, "name": name, "number": at.Number, "before": nil}
 	// A label that is set while the pages are read has its event on none of them, so that an
 	// older event would count for it.
 	var present *labelsOf
@@ -68,7 +68,7 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 		me = data.Viewer.Login
 		page := data.Repository.Issue
 		if page == nil {
-			return nil, c.missing(issueID)
+			return nil, c.Missing(issueID)
 		}
 		if me == "" {
 			return nil, c.unknownViewer()

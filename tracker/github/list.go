@@ -1,7 +1,6 @@
 package github
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,9 +14,16 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The list of candidates that is remembered.
+type (
+	list = repoissue.List[record]
+	part = repoissue.Part[record]
 )
 
 const (
@@ -56,9 +62,7 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	}
 	isCandidate := func(r record) bool { return c.in(wanted, r) && (r.item == nil || !r.item.Archived) }
 	records := text.Filter(found.records, isCandidate)
-	slices.SortStableFunc(records, func(a, b record) int {
-		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Repo, b.Repo), b.Number-a.Number)
-	})
+	repoissue.NewestFirst(records)
 	return text.Map(records, func(r record) reconcile.Issue {
 		r.lastCommentAt = nil // the list of a repository lacks it
 		issue := c.issue(r, found.me)
@@ -84,7 +88,7 @@ func (c *Client) allOfAll(ctx context.Context, withClosed bool) (listed, error) 
 // all reads the open issues of a repository, also the closed issues if withClosed; only issues
 // changed at since or later, unless it is zero.
 func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) (listed, error) {
-	owner, name, _ := strings.Cut(c.present(repo), "/")
+	owner, name, _ := strings.Cut(c.Present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name}
 	if !withClosed {
 		vars["states"] = []string{"OPEN"}
@@ -94,7 +98,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	}
 	build := func() (string, map[string]any) { return document("issues") + c.issueFields(), vars }
 	me := ""
-	var records recordSet // an issue that changes between two requests is on both pages
+	var records repoissue.Set[record] // an issue that changes between two requests is on both pages
 	err := transport.Pages(c.api, "issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
 		data, _, err := queryIssues[struct {
 			Viewer     account `json:"viewer"`
@@ -104,56 +108,28 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 			} `json:"repository"`
 		}](ctx, c.requests, build)
 		if errors.Is(err, reconcile.ErrGone) {
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+			return nodes[json.RawMessage]{}, c.NoRepository(repo, "")
 		}
 		if err != nil {
 			return nodes[json.RawMessage]{}, err
 		}
 		if data.Repository == nil {
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+			return nodes[json.RawMessage]{}, c.NoRepository(repo, "")
 		}
 		me, err = c.me(data.Viewer)
 		if err != nil {
 			return nodes[json.RawMessage]{}, err
 		}
-		c.rename(repo, data.Repository.Name)
+		c.Rename(repo, data.Repository.Name)
 		for _, raw := range data.Repository.Issues.Nodes {
-			records.put(fromGraphQL(repo, "", raw))
+			records.Put(fromGraphQL(repo, "", raw))
 		}
 		return data.Repository.Issues, nil
 	})
 	if err != nil {
 		return listed{}, err
 	}
-	return listed{records: records.sorted(), me: me}, nil
-}
-
-// recordSet is a set of records, each issue once. Malformed records without a number are all
-// different.
-type recordSet struct {
-	numbered   map[int]record
-	unnumbered []record
-}
-
-// put adds a record, or replaces the record with its number.
-func (s *recordSet) put(r record) {
-	if r.Number == 0 {
-		s.unnumbered = append(s.unnumbered, r)
-		return
-	}
-	if s.numbered == nil {
-		s.numbered = map[int]record{}
-	}
-	s.numbered[r.Number] = r
-}
-
-// sorted returns the records by their numbers.
-func (s *recordSet) sorted() []record {
-	all := slices.AppendSeq(slices.Clone(s.unnumbered), maps.Values(s.numbered))
-	slices.SortFunc(all, func(a, b record) int {
-		return cmp.Or(a.Number-b.Number, strings.Compare(a.Malformed, b.Malformed))
-	})
-	return all
+	return listed{records: records.Sorted(), me: me}, nil
 }
 
 // changed brings the list in Memory up to date, by a conditional request for each repository,
@@ -161,17 +137,17 @@ func (s *recordSet) sorted() []record {
 func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, error) {
 	c.memory.Lock()
 	defer c.memory.Unlock()
-	l := c.remembered(ctx)
+	l := c.memory.Read(ctx)
 	changed := false
 	if settings := c.settings(wanted); l.For != settings {
-		l = storedList{For: settings, Repos: map[string]*storedPart{}}
+		l = list{For: settings, Repos: map[string]*part{}}
 		changed = true
 	}
 	var records []record
 	for _, repo := range c.o.Repositories {
 		p := l.Repos[repo]
 		if p == nil || c.Now().Before(p.At) || c.Now().Sub(p.At) > listLongest {
-			p = &storedPart{}
+			p = &part{}
 		}
 		next, err := c.update(ctx, repo, p, wanted)
 		if err != nil {
@@ -182,7 +158,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 		records = append(records, next.Issues...)
 	}
 	// another token changes the list, too
-	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") {
+	if c.AsksForMe() && (changed || l.Me == "") {
 		login, err := c.login(ctx)
 		if err != nil {
 			return listed{}, err
@@ -191,7 +167,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 		changed = true
 	}
 	if changed {
-		if err := c.remember(ctx, l); err != nil {
+		if err := c.memory.Write(ctx, l); err != nil {
 			return listed{}, err
 		}
 	}
@@ -220,9 +196,9 @@ func (c *Client) settings(wanted map[string]bool) string {
 // The request is for the latest changes. If there may be more of them than it returns, all
 // changes since the mark are read, and without a mark all open issues. They are read later
 // than the mark is set, so that no change can fall between the two.
-func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted map[string]bool) (*storedPart, error) {
-	c.rename(repo, p.Name)
-	path := "/repos/" + c.present(repo) + "/issues"
+func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
+	c.Rename(repo, p.Name)
+	path := "/repos/" + c.Present(repo) + "/issues"
 	a, err := c.Follow(ctx, transport.Request{
 		Method: http.MethodGet,
 		Path:   path,
@@ -241,7 +217,7 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 	case a.Status == http.StatusNotModified && p.ETag != "":
 		return c.blockersOf(ctx, repo, p, c.elsewhere)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
-		return nil, c.noRepository(repo, githubapi.Message(a.Body))
+		return nil, c.NoRepository(repo, githubapi.Message(a.Body))
 	case a.Status != http.StatusOK:
 		return nil, c.Refusal(a, nil)
 	}
@@ -254,8 +230,8 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 			return nil, err
 		}
 	}
-	next := &storedPart{ETag: a.Header.Get("ETag"), At: p.At, Mark: p.Mark}
-	if name := c.present(repo); name != repo {
+	next := &part{ETag: a.Header.Get("ETag"), At: p.At, Mark: p.Mark}
+	if name := c.Present(repo); name != repo {
 		next.Name = name
 	}
 	isFirst := p.At.IsZero()
@@ -282,36 +258,22 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 }
 
 // merge returns the records with the changes, the later the more recent, without issues that
-// are no candidates for the states.
+// are no candidates for the states. A pull request changes nothing.
 func (c *Client) merge(records, changes []record, wanted map[string]bool) []record {
-	var merged recordSet
-	for _, r := range records {
-		if r.Number != 0 { // else the changes contain it again, or it was mended
-			merged.put(r)
-		}
-	}
-	for _, r := range changes {
-		switch {
-		case r.pull:
-		case r.Number == 0 || c.in(wanted, r):
-			merged.put(r)
-		default:
-			delete(merged.numbered, r.Number)
-		}
-	}
-	return merged.sorted()
+	changes = text.Filter(changes, func(r record) bool { return !r.pull })
+	return repoissue.Merge(records, changes, func(r record) bool { return c.in(wanted, r) })
 }
 
 // mayBeBlocked reports whether an open or unknown issue blocks the issue.
 func mayBeBlocked(r record) bool {
-	return r.blocked || slices.ContainsFunc(r.Blockers, func(b blocker) bool { return !b.Closed })
+	return r.blocked || slices.ContainsFunc(r.Blockers, func(b repoissue.Blocker) bool { return !b.Closed })
 }
 
 // elsewhere reports whether an open blocker is in a repository whose changes are not seen.
 func (c *Client) elsewhere(r record) bool {
-	return slices.ContainsFunc(r.Blockers, func(b blocker) bool {
-		isNamed := func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) }
-		return !b.Closed && !slices.ContainsFunc(c.o.Repositories, isNamed)
+	return slices.ContainsFunc(r.Blockers, func(b repoissue.Blocker) bool {
+		_, ours := c.Ours(b.Repo)
+		return !b.Closed && !ours
 	})
 }
 
@@ -320,18 +282,18 @@ func (c *Client) elsewhere(r record) bool {
 func (c *Client) blockersOf(
 	ctx context.Context,
 	repo string,
-	p *storedPart,
+	p *part,
 	due func(record) bool,
-) (*storedPart, error) {
+) (*part, error) {
 	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
-	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })
+	refs := text.Map(again, func(r record) ref { return r.Ref() })
 	if len(refs) == 0 {
 		return p, nil
 	}
 	next := *p
 	next.Issues = slices.Clone(p.Issues)
 	err := c.read(ctx, refs, nil, func(at ref, r *record, _ string) error {
-		i := slices.IndexFunc(next.Issues, func(r record) bool { return r.Number == at.number })
+		i := slices.IndexFunc(next.Issues, func(r record) bool { return r.Number == at.Number })
 		if r == nil {
 			next.Issues = slices.Delete(next.Issues, i, i+1)
 			return nil
@@ -357,6 +319,6 @@ func (c *Client) askName(ctx context.Context, repo string) error {
 	if err != nil {
 		return err
 	}
-	c.rename(repo, named.Name)
+	c.Rename(repo, named.Name)
 	return nil
 }

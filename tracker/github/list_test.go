@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
@@ -269,7 +269,7 @@ func TestLargeListIsNotStored(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{})
 	s.want("first", "1")
-	for range largestList>>20 + 1 {
+	for range repoissue.LargestList>>20 + 1 {
 		s.add(githubtest.Issue{Body: strings.Repeat("x", 1<<20)})
 	}
 	for range 2 {
@@ -278,7 +278,7 @@ func TestLargeListIsNotStored(t *testing.T) {
 			t,
 			"number of candidates, and stored list",
 			[]any{len(ids), s.memory.values[listKey]},
-			[]any{largestList>>20 + 2, ""},
+			[]any{repoissue.LargestList>>20 + 2, ""},
 		)
 	}
 }
@@ -443,15 +443,6 @@ func TestRenamedRepository(t *testing.T) {
 	s.want("with its old name", "1")
 	issues = test.Must(s.client().Candidates(t.Context(), []string{"open"}))
 	test.Equal(t, "repository for prompts", issues[0].NativeRef["repo"], any(testRepo))
-}
-
-// Every malformed record is reported, also those whose number is not known.
-func TestMalformedRecordsWithoutNumber(t *testing.T) {
-	c := newScene(t).client()
-	closed := record{Repo: testRepo, Number: 5, Closed: true}
-	changes := []record{{Malformed: "a"}, closed, {Malformed: "b"}}
-	merged := c.merge([]record{{Repo: testRepo, Number: 5}}, changes, map[string]bool{"open": true})
-	test.Equal(t, "records", text.Map(merged, func(r record) string { return r.Malformed }), []string{"a", "b"})
 }
 
 // Without the login of the token's account no issue would be assigned to it.

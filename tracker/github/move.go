@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -31,12 +29,12 @@ type change struct {
 // issue is in the old state or in the new state, so that a move that failed can be repeated.
 // The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
-	repo, number, err := c.issueOf(issueID)
+	at, err := c.IssueOf(issueID)
 	if err != nil {
 		return err
 	}
 	var r *record
-	err = c.read(ctx, []ref{{repo, number}}, nil, func(_ ref, found *record, _ string) error {
+	err = c.read(ctx, []ref{at}, nil, func(_ ref, found *record, _ string) error {
 		r = found
 		return nil
 	})
@@ -44,7 +42,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		return err
 	}
 	if r == nil {
-		return c.missing(issueID)
+		return c.Missing(issueID)
 	}
 	if r.Malformed != "" {
 		return c.Fail(
@@ -69,7 +67,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 			e.Hint = c.CheckKey
 			e.Err = transport.ErrKey
 		}
-		return c.ofIssue(issueID, err)
+		return c.OfIssue(issueID, err)
 	}
 	return nil
 }
@@ -100,31 +98,27 @@ func (m move) changes(ctx context.Context) ([]change, error) {
 	return changes, nil
 }
 
-// labelChanges returns the changes of labels. The label of the new state is added first, and
-// the label of the old state removed last: the first of an issue's StateLabels is its state.
+// labelChanges returns the changes of labels.
 func (m move) labelChanges(path string) ([]change, error) {
-	to := text.First(m.o.StateLabels, func(l string) bool { return reconcile.SameState(l, m.state) })
-	if to == "" && !reconcile.SameState(m.state, "open") {
-		states := append([]string{"open", "closed"}, m.o.StateLabels...)
-		return nil, reconcile.NoState(strings.Join(m.o.Repositories, ", "), m.state, states)
+	add, remove, err := m.LabelsTo(m.issue.Record, m.state)
+	if err != nil {
+		return nil, err
 	}
 	var changes []change
-	if to != "" && !m.issue.has(to) {
+	if add != "" {
 		changes = append(changes, change{
 			method: http.MethodPost,
 			path:   path + "/labels",
-			body:   map[string]any{"labels": []string{to}},
+			body:   map[string]any{"labels": []string{add}},
 		})
 	}
-	for _, other := range slices.Backward(m.o.StateLabels) {
+	for _, label := range remove {
 		// GitHub compares the name of a label that is removed exactly.
-		has := text.First(m.issue.spelled, func(l string) bool { return reconcile.SameState(l, other) })
-		if has != "" && !reconcile.SameState(other, to) {
-			changes = append(changes, change{
-				method: http.MethodDelete,
-				path:   path + "/labels/" + url.PathEscape(has),
-			})
-		}
+		spelled := text.First(m.issue.spelled, func(l string) bool { return reconcile.SameState(l, label) })
+		changes = append(changes, change{
+			method: http.MethodDelete,
+			path:   path + "/labels/" + url.PathEscape(spelled),
+		})
 	}
 	return changes, nil
 }
@@ -158,7 +152,7 @@ func (m move) columnChanges(ctx context.Context) ([]change, error) {
 
 // offBoard returns the error of an issue without a column, because it is not on the board.
 func (m move) offBoard() error {
-	id, _ := m.called(m.issue.Repo, m.issue.Number)
+	id, _ := m.Called(m.issue.Repo, m.issue.Number)
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: m.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, m.o.Project)),

@@ -1,162 +1,33 @@
 package github
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// names translates the names of issues and repositories between GitHub, the workflow and
-// people. It sends nothing.
+type ref = repoissue.Ref
+
+// names translates the names of issues, repositories and boards between GitHub, the workflow
+// and people. It sends nothing.
 type names struct {
+	*repoissue.Names
 	api *transport.Client
 	o   Options
-
-	mu sync.Mutex
-	// the present names of renamed repositories, by the former in lower case
-	renamed map[string]string
-}
-
-// called returns the id and the identifier of an issue: 12 and GH-12, or with several
-// repositories owner/name#12 and name-12.
-func (n *names) called(repo string, number int) (id, identifier string) {
-	digits := strconv.Itoa(number)
-	if number < 1 {
-		digits = "unknown"
-	}
-	if len(n.o.Repositories) == 1 {
-		return digits, "GH-" + digits
-	}
-	_, name, _ := strings.Cut(repo, "/")
-	return repo + "#" + digits, name + "-" + digits
-}
-
-// issueOf returns the repository and the number of an issue, given its id: the number, or
-// OWNER/NAME#NUMBER in a project with several repositories.
-func (n *names) issueOf(id string) (repo string, number int, err error) {
-	repo, digits, several := strings.Cut(id, "#")
-	if !several {
-		digits = repo
-		repo = n.o.Repositories[0]
-	}
-	number, err = strconv.Atoi(digits)
-	i := slices.IndexFunc(n.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) })
-	if err != nil || number < 1 || i < 0 || several != (len(n.o.Repositories) > 1) {
-		return "", 0, n.missing(id)
-	}
-	return n.o.Repositories[i], number, nil
-}
-
-// missing returns the error of an issue that does not exist.
-func (n *names) missing(name string) error {
-	repos := strings.Join(n.o.Repositories, ", ")
-	return &reconcile.Error{
-		Code:    "issue_not_found",
-		Message: n.api.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, repos)),
-		Hint:    "check the number, and that the token may read the issue; a pull request is not an issue",
-		Err:     reconcile.ErrGone,
-	}
-}
-
-// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or
-// by its address. It is false for anything else, and for a number alone in a project with
-// several repositories.
-func (n *names) idOf(name string) (string, bool) {
-	repo, digits, ok := splitName(strings.TrimSpace(name))
-	if !ok {
-		return "", false
-	}
-	number, err := strconv.Atoi(digits)
-	if err != nil || number < 1 {
-		return "", false
-	}
-	repos := n.o.Repositories
-	if repo == "" || strings.EqualFold(repo, "GH") {
-		if len(repos) > 1 {
-			return "", false
-		}
-		repo = repos[0]
-	}
-	i := slices.IndexFunc(repos, func(r string) bool {
-		_, short, _ := strings.Cut(r, "/")
-		return strings.EqualFold(r, repo) || strings.EqualFold(n.present(r), repo) ||
-			strings.EqualFold(short, repo)
-	})
-	if i < 0 {
-		return "", false
-	}
-	id, _ := n.called(repos[i], number)
-	return id, true
-}
-
-// splitName divides the name of an issue, such as name-12 or its address, into a repository,
-// which may be empty, and a number. ok is false for the address of something else.
-func splitName(name string) (repo, digits string, ok bool) {
-	u, err := url.Parse(name)
-	if err == nil && u.Host != "" {
-		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-		if len(parts) != 4 || parts[2] != "issues" {
-			return "", "", false
-		}
-		return parts[0] + "/" + parts[1], parts[3], true
-	}
-	i := strings.LastIndexAny(name, "#-")
-	if i < 0 {
-		return "", name, true
-	}
-	return name[:i], name[i+1:], true
-}
-
-// present returns the present name of a repository, which may have been renamed.
-func (n *names) present(repo string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return cmp.Or(n.renamed[strings.ToLower(repo)], repo)
-}
-
-// rename records the present name of a repository, and warns once if the workflow uses another
-// name.
-func (n *names) rename(repo, name string) {
-	if name == "" {
-		return
-	}
-	former := strings.ToLower(repo)
-	n.mu.Lock()
-	n.renamed[former] = name
-	if strings.EqualFold(repo, name) { // it has its name back
-		delete(n.renamed, former)
-	}
-	n.mu.Unlock()
-	if strings.EqualFold(repo, name) {
-		return
-	}
-	n.api.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))
 }
 
 // issuePath returns the path of an issue, given its id.
 func (n *names) issuePath(id string) (string, error) {
-	repo, number, err := n.issueOf(id)
+	at, err := n.IssueOf(id)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), nil
-}
-
-// ofIssue turns the error of a request about an issue that does not exist into
-// issue_not_found.
-func (n *names) ofIssue(id string, err error) error {
-	if errors.Is(err, reconcile.ErrGone) {
-		return n.missing(id)
-	}
-	return err
+	return fmt.Sprintf("/repos/%s/issues/%d", at.Repo, at.Number), nil
 }
 
 // boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER,
@@ -200,10 +71,4 @@ func boardOf(address string) string {
 func sameBoard(a, b string) bool {
 	path := boardOf(a)
 	return path != "" && strings.EqualFold(path, boardOf(b))
-}
-
-// ref names an issue.
-type ref struct {
-	repo   string // as in Options.Repositories
-	number int
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -19,11 +20,11 @@ const batch = 50
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	var refs []ref
 	for _, id := range ids {
-		repo, number, err := c.issueOf(id)
+		at, err := c.IssueOf(id)
 		if err != nil {
 			continue // it is not of this project
 		}
-		refs = append(refs, ref{repo, number})
+		refs = append(refs, at)
 	}
 	found := make(map[string]reconcile.Issue, len(refs))
 	var gone []ref
@@ -45,10 +46,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	if err != nil {
 		return nil, err
 	}
-	if len(gone) > 0 {
-		if err := c.forget(ctx, gone); err != nil {
-			return nil, err
-		}
+	if err := c.memory.Forget(ctx, gone); err != nil {
+		return nil, err
 	}
 	return found, nil
 }
@@ -56,9 +55,9 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 // Find returns the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its
 // address. The code of the error is issue_not_found if there is none.
 func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error) {
-	id, ok := c.idOf(name)
+	id, ok := c.IDOf(name)
 	if !ok {
-		return nil, c.missing(name)
+		return nil, c.Missing(name)
 	}
 	found, err := c.ByIDs(ctx, []string{id})
 	if err != nil {
@@ -67,7 +66,7 @@ func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error
 	if issue, there := found[id]; there {
 		return &issue, nil
 	}
-	return nil, c.missing(name)
+	return nil, c.Missing(name)
 }
 
 // read reads issues by their numbers and calls each for every issue, with a nil record if it
@@ -81,7 +80,7 @@ func (c *Client) read(
 ) error {
 	refs = slices.Clone(refs)
 	slices.SortFunc(refs, func(a, b ref) int {
-		return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number)
+		return cmp.Or(strings.Compare(a.Repo, b.Repo), a.Number-b.Number)
 	})
 	refs = slices.Compact(refs)
 	for part := range slices.Chunk(refs, batch) {
@@ -99,7 +98,7 @@ func (c *Client) readBatch(
 	branches map[ref]string,
 	each func(at ref, r *record, me string) error,
 ) error {
-	repos := text.Unique(text.Map(refs, func(at ref) string { return at.repo }))
+	repos := text.Unique(text.Map(refs, func(at ref) string { return at.Repo }))
 	build := func() (string, map[string]any) { return c.numbersQuery(repos, refs, branches) }
 	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, build)
 	if err != nil {
@@ -116,7 +115,7 @@ func (c *Client) readBatch(
 		return err
 	}
 	for i, at := range refs {
-		n := slices.Index(repos, at.repo)
+		n := slices.Index(repos, at.Repo)
 		raw := answers[n][issueAlias(i)]
 		if len(raw) == 0 || string(raw) == "null" {
 			path := []any{repoAlias(n), issueAlias(i)}
@@ -124,7 +123,7 @@ func (c *Client) readBatch(
 			if !slices.ContainsFunc(missing, isMissing) { // it must not look as if the issue were gone
 				return c.Fail(
 					"github_unknown_payload",
-					fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo),
+					fmt.Sprintf("the answer contains no issue %d of %s", at.Number, at.Repo),
 				)
 			}
 			if err := each(at, nil, me); err != nil {
@@ -164,25 +163,25 @@ func (c *Client) repositoriesIn(
 			return nil, c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
 		}
 		if answers[n] == nil {
-			return nil, c.noRepository(repo, "")
+			return nil, c.NoRepository(repo, "")
 		}
 		var name string
 		_ = json.Unmarshal(answers[n]["nameWithOwner"], &name)
-		c.rename(repo, name)
+		c.Rename(repo, name)
 	}
 	return answers, nil
 }
 
 // numbered reads the issue that an answer contains for a number.
 func (c *Client) numbered(at ref, raw json.RawMessage) (record, error) {
-	r := fromGraphQL(at.repo, c.o.Project, raw)
-	if r.Number != at.number && r.Malformed == "" {
+	r := fromGraphQL(at.Repo, c.o.Project, raw)
+	if r.Number != at.Number && r.Malformed == "" {
 		return record{}, c.Fail(
 			"github_unknown_payload",
-			fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number),
+			fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.Repo, at.Number),
 		)
 	}
-	r.Number = at.number
+	r.Number = at.Number
 	return r, nil
 }
 
@@ -208,14 +207,14 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	}
 	var body strings.Builder
 	for n, repo := range repos {
-		owner, name, _ := strings.Cut(c.present(repo), "/")
+		owner, name, _ := strings.Cut(c.Present(repo), "/")
 		fmt.Fprintf(&body, "  %s: repository(owner: %s, name: %s) {\n    nameWithOwner\n", repoAlias(n),
 			param(fmt.Sprint("owner", n), owner), param(fmt.Sprint("name", n), name))
 		for i, at := range refs {
-			if at.repo != repo {
+			if at.Repo != repo {
 				continue
 			}
-			fmt.Fprintf(&body, "    %s: issue(number: %d) { %s }\n", issueAlias(i), at.number, fields)
+			fmt.Fprintf(&body, "    %s: issue(number: %d) { %s }\n", issueAlias(i), at.Number, fields)
 			if branch := branches[at]; branch != "" {
 				head := param(fmt.Sprint("head", i), branch)
 				fmt.Fprintf(&body, "    %s: pullRequests(headRefName: %s, first: 5, "+
@@ -236,16 +235,16 @@ func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
 		return nil
 	}
 	known := map[ref]record{}
-	for _, p := range c.remembered(ctx).Repos {
+	for _, p := range c.memory.Read(ctx).Repos {
 		for _, r := range p.Issues {
-			known[ref{r.Repo, r.Number}] = r
+			known[r.Ref()] = r
 		}
 	}
 	branches := map[ref]string{}
 	for _, at := range refs {
 		r, there := known[at]
 		if !there {
-			r = record{Repo: at.repo, Number: at.number}
+			r = record{Record: repoissue.Record{Repo: at.Repo, Number: at.Number}}
 		}
 		branches[at] = c.o.Branch(c.issue(r, ""))
 	}

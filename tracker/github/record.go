@@ -3,35 +3,20 @@ package github
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// record is an issue as either of GitHub's APIs describes it. Memory stores records, so that
-// settings such as the labels of priorities may change.
+// record is an issue as either of GitHub's APIs describes it.
 type record struct {
-	Repo      string    `json:"repo"` // as in Options.Repositories
-	Number    int       `json:"number"`
-	ID        int64     `json:"id"`
-	Node      string    `json:"node"`
-	Title     string    `json:"title"`
-	Body      string    `json:"body,omitempty"`
-	URL       string    `json:"url"`
-	Closed    bool      `json:"closed,omitempty"`
-	Labels    []string  `json:"labels,omitempty"`
-	Assignees []string  `json:"assignees,omitempty"` // logins
-	Created   time.Time `json:"created"`
-	Updated   time.Time `json:"updated"`
-	Blockers  []blocker `json:"blockers,omitempty"`
-	// why the record is no issue; empty if it is an issue
-	Malformed string `json:"malformed,omitempty"`
+	repoissue.Record
+	Node string `json:"node"`
 
 	spelled       []string   // Labels as GitHub spells them
 	blocked       bool       // other issues block this issue, but Blockers does not list them
@@ -44,16 +29,7 @@ type record struct {
 
 // malformed returns a record with the reason why it is not an issue.
 func malformed(repo string, data []byte, err error) record {
-	var known struct {
-		Number int `json:"number"`
-	}
-	_ = json.Unmarshal(data, &known) // the number stays 0 if the number itself is wrong
-	reason := err.Error()
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if ok && wrong.Field != "" {
-		reason = wrong.Field + " has an unexpected type"
-	}
-	return record{Repo: repo, Number: known.Number, Malformed: reason}
+	return record{Record: repoissue.Malformed(repo, data, err)}
 }
 
 // fromREST reads an entry of the list of a repository.
@@ -63,16 +39,17 @@ func fromREST(repo string, data []byte) record {
 		return malformed(repo, data, err)
 	}
 	r := record{
-		Repo:    repo,
-		Number:  w.Number,
-		ID:      w.ID,
+		Record: repoissue.Record{
+			Repo:    repo,
+			Number:  w.Number,
+			ID:      w.ID,
+			Title:   w.Title,
+			Body:    text.OrEmpty(w.Body),
+			URL:     w.URL,
+			Created: w.CreatedAt.UTC(),
+			Updated: w.UpdatedAt.UTC(),
+		},
 		Node:    w.Node,
-		Title:   w.Title,
-		Body:    text.OrEmpty(w.Body),
-		URL:     w.URL,
-		Closed:  strings.EqualFold(w.State, "closed"),
-		Created: w.CreatedAt.UTC(),
-		Updated: w.UpdatedAt.UTC(),
 		blocked: w.Dependencies.Blockers > 0,
 		pull:    w.PullRequest != nil,
 	}
@@ -86,20 +63,21 @@ func fromGraphQL(repo, project string, data []byte) record {
 		return malformed(repo, data, err)
 	}
 	r := record{
-		Repo:     repo,
-		Number:   w.Number,
+		Record: repoissue.Record{
+			Repo:    repo,
+			Number:  w.Number,
+			Title:   w.Title,
+			Body:    w.Body,
+			URL:     w.URL,
+			Created: w.CreatedAt.UTC(),
+			Updated: w.UpdatedAt.UTC(),
+		},
 		Node:     w.Node,
-		Title:    w.Title,
-		Body:     w.Body,
-		URL:      w.URL,
-		Closed:   strings.EqualFold(w.State, "closed"),
-		Created:  w.CreatedAt.UTC(),
-		Updated:  w.UpdatedAt.UTC(),
 		closedBy: w.ClosedBy.Nodes,
 	}
 	r.ID, _ = strconv.ParseInt(string(bytes.Trim(w.ID, `"`)), 10, 64) // only prompts use it
 	for _, b := range w.BlockedBy.Nodes {
-		r.Blockers = append(r.Blockers, blocker{
+		r.Blockers = append(r.Blockers, repoissue.Blocker{
 			Repo:   b.Repository.Name,
 			Number: b.Number,
 			Closed: strings.EqualFold(b.State, "closed"),
@@ -116,29 +94,11 @@ func fromGraphQL(repo, project string, data []byte) record {
 	return r.complete(w.State, w.Labels.Nodes, w.Assignees.Nodes)
 }
 
-// complete adds labels and assignees, sorted because the APIs order them differently, and
-// checks the required fields.
+// complete adds labels and assignees, and checks the required fields.
 func (r record) complete(state string, labels []label, assignees []account) record {
-	ordered := func(names []string) []string { return slices.Sorted(slices.Values(text.Unique(names))) }
 	r.spelled = text.Map(labels, func(l label) string { return l.Name })
-	r.Labels = ordered(text.Map(r.spelled, strings.ToLower))
-	r.Assignees = ordered(text.Map(assignees, func(a account) string { return a.Login }))
-	switch {
-	case r.Number < 1:
-		r.Malformed = "number is missing"
-	case strings.TrimSpace(r.Title) == "":
-		r.Malformed = "title is missing"
-	case !r.Closed && !strings.EqualFold(state, "open"):
-		r.Malformed = fmt.Sprintf("state is %q instead of open or closed", state)
-	case r.Updated.IsZero():
-		r.Malformed = "the time of the last change is missing"
-	}
+	r.Complete(state, r.spelled, text.Map(assignees, func(a account) string { return a.Login }))
 	return r
-}
-
-// has reports whether the label is set on the issue.
-func (r record) has(label string) bool {
-	return slices.Contains(r.Labels, reconcile.NormalizeState(label))
 }
 
 // listed are records of issues, and the login of the token's account if the workflow asks for

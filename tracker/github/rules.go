@@ -83,18 +83,18 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 	if err != nil {
 		return target{}, err
 	}
-	repo, number, err := n.issueOf(issue.ID)
+	at, err := n.IssueOf(issue.ID)
 	if err != nil {
 		return target{}, err
 	}
-	now := n.present(repo) // its name after a rename
-	for _, name := range []string{repo, now} {
+	now := n.Present(at.Repo) // its name after a rename
+	for _, name := range []string{at.Repo, now} {
 		rest, isBelow := partsBelow("/repos/"+name, parts)
 		if isBelow {
 			t := newTarget("/repos/"+name, "/repos/"+now, rest)
-			t.repo = repo
+			t.repo = at.Repo
 			t.now = now
-			t.issue = number
+			t.issue = at.Number
 			return t.allowed(method, rest, changes)
 		}
 	}

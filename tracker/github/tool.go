@@ -224,7 +224,7 @@ func (t *tool) follow(
 	if !isByID && !strings.Contains(strings.ToLower(to.Path), named) {
 		return a, moved
 	}
-	t.c.rename(at.repo, repository.Name)
+	t.c.Rename(at.repo, repository.Name)
 	r.Path = "/repos/" + repository.Name + strings.TrimPrefix(r.Path, old)
 	return t.c.Ask(ctx, r)
 }

@@ -81,7 +81,7 @@ type repository struct {
 // verifyRepository reads a repository with its labels, and the accounts whose login resembles
 // assignee.
 func (c *Client) verifyRepository(ctx context.Context, repo, assignee string) (repository, error) {
-	owner, name, _ := strings.Cut(c.present(repo), "/")
+	owner, name, _ := strings.Cut(c.Present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name, "assignee": assignee}
 	var found repository
 	err := transport.Pages(c.api, "labels of "+repo, vars, func() (nodes[json.RawMessage], error) {
@@ -99,19 +99,19 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string) (r
 			} `json:"repository"`
 		}](ctx, c.requests, document("repository"), vars)
 		if errors.Is(err, reconcile.ErrGone) {
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+			return nodes[json.RawMessage]{}, c.NoRepository(repo, "")
 		}
 		if err != nil {
 			return nodes[json.RawMessage]{}, err
 		}
 		r := data.Repository
 		if r == nil {
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+			return nodes[json.RawMessage]{}, c.NoRepository(repo, "")
 		}
 		if !r.HasIssues {
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "its issues are disabled")
+			return nodes[json.RawMessage]{}, c.NoRepository(repo, "its issues are disabled")
 		}
-		c.rename(repo, r.Name)
+		c.Rename(repo, r.Name)
 		found.project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		found.viewer = data.Viewer
 		found.logins = text.Map(r.Users.Nodes, func(u account) string { return u.Login })

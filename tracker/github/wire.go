@@ -7,12 +7,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 )
 
-type blocker struct {
-	Repo   string `json:"repo"` // as GitHub names it
-	Number int    `json:"number"`
-	Closed bool   `json:"closed,omitempty"`
-}
-
 // closing is a pull request that closes an issue when it is merged.
 type closing struct {
 	URL     string `json:"url"`
