@@ -336,6 +336,7 @@ func argumentMissing(c *cli.Context, name string) error {
 	where := map[string]string{
 		"ISSUE":   "; symphony issues and symphony ps --all list the issues",
 		"REQUEST": "; symphony ps lists the requests",
+		"TEXT":    ", in quotes, such as 'Use the other colour.'",
 	}[name]
 	return exit.Usage("%s: %s is missing%s", c.Command.Name, name, where)
 }

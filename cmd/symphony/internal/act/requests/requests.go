@@ -81,7 +81,7 @@ func Open(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return nil, wiring.NoState(p, err, wiring.FirstPass, reconcile.CommandFor("tick", ""))
+		return nil, wiring.NoState(p, err, "no agent has asked anything: %s starts agents", reconcile.CommandFor("tick", ""))
 	}
 	if _, err := wiring.OwnerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())

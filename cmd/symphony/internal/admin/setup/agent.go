@@ -56,15 +56,23 @@ func agentProgram(agent string) string {
 	return program
 }
 
-func (s *starter) setAgent(_ context.Context, name string) error {
+// checkAgentName refuses an agent that init does not know.
+func checkAgentName(name string) error {
 	names := AgentNames()
-	if !slices.Contains(names, name) {
-		return exit.Usage(
-			"init: unknown agent %q; there are %s%s",
-			name,
-			strings.Join(names, ", "),
-			text.DidYouMean(name, names, "%q"),
-		)
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return exit.Usage(
+		"init: unknown agent %q; there are %s%s",
+		name,
+		strings.Join(names, ", "),
+		text.DidYouMean(name, names, "%q"),
+	)
+}
+
+func (s *starter) setAgent(_ context.Context, name string) error {
+	if err := checkAgentName(name); err != nil {
+		return err
 	}
 	if s.answers.Example == reviewExample && name != workflow.DefaultAgent {
 		return exit.Usage(

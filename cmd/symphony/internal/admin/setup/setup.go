@@ -184,6 +184,11 @@ func (s *starter) check(ctx context.Context) error {
 	case s.p.EnvErr != nil:
 		return s.p.EnvErr
 	}
+	if s.options.Agent != "" {
+		if err := checkAgentName(s.options.Agent); err != nil {
+			return err
+		}
+	}
 	what := "Tracker (" + strings.Join(TrackerNames(), ", ") + ")"
 	proposal := s.proposeTracker(ctx)
 	err := s.setValue(ctx, what, "--tracker", s.options.Tracker, proposal, s.setTracker)
