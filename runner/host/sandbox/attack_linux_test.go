@@ -66,6 +66,11 @@ var attacks = []attack{
 		arguments: ownProcesses,
 	},
 	{
+		// Another run could be passed an open directory of this one.
+		name: "make a socket in the home of several runs", program: "listen", prepare: homeOf,
+		init: "wall:sockets",
+	},
+	{
 		name: "attach to the first process", program: "attach",
 		init: "wall:dumpable,call:ptrace",
 	},
@@ -75,7 +80,7 @@ var attacks = []attack{
 	},
 	{
 		name: "mount", program: "mount",
-		arguments: allCapabilities, init: "call:mount",
+		arguments: allCapabilities, init: "call:mount,wall:sockets",
 	},
 	{
 		name: "make a user namespace by unshare", program: "unshare",
@@ -134,7 +139,7 @@ var attacks = []attack{
 	},
 	{
 		name: "connect to an abstract socket", program: "connect", prepare: listenOn("unix", "@symphony-sandbox-"),
-		arguments: []change{{"--unshare-net", ""}},
+		arguments: []change{{"--unshare-net", ""}}, init: "wall:sockets",
 	},
 	{
 		name: "connect to a socket outside", program: "connect", prepare: listenOn("unix", "socket"),
@@ -369,6 +374,8 @@ func openDirectory(s *scene) string {
 	return "3"
 }
 
+func homeOf(s *scene) string { return s.box.Home }
+
 func fewProcesses(s *scene) string {
 	s.box.Processes = 60
 	return "100"
@@ -384,6 +391,14 @@ func oomScore() int {
 
 // attackPrograms try one attack each. An error is a refusal.
 var attackPrograms = map[string]func(arg string) error{
+	"listen": func(dir string) error {
+		test.OK(panics{}, os.Chdir(dir)) // the path of a socket may have 107 bytes
+		listener, err := net.Listen("unix", "s")
+		if err != nil {
+			return err
+		}
+		return listener.Close()
+	},
 	"signal": func(arg string) error { return unix.Kill(test.Must(strconv.Atoi(arg)), 0) },
 	"stay":   stay,
 	"attach": func(string) error { return attach() },

@@ -300,8 +300,25 @@ func (b Box) start() []string {
 	if b.Terminal {
 		args = append(args, "--terminal")
 	}
+	for _, dir := range b.own() {
+		args = append(args, "--own", dir)
+	}
 	args = append(args, "--")
 	return append(args, b.Command...)
+}
+
+// own returns the directories that no other run can write. /tmp is one, unless there is one below
+// it that others can write: Init can't tell them apart.
+func (b Box) own() []string {
+	own := []string{b.Workspace}
+	if b.Cache != "" {
+		own = append(own, b.Cache)
+	}
+	common := append([]string{b.Home}, b.Writable...)
+	if !slices.ContainsFunc(common, func(dir string) bool { return paths.Inside("/tmp", dir) }) {
+		own = append(own, "/tmp")
+	}
+	return own
 }
 
 // check refuses a box that would show, or let an agent replace, more than it names.

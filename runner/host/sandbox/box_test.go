@@ -75,6 +75,8 @@ func TestArguments(t *testing.T) {
 -- /run/symphony sandbox-init
 --proxy /run/proxy.sock
 --processes 512
+--own /home/me/symphony/ABC-1
+--own /tmp
 -- claude-agent-acp
 --flag
 `)
@@ -338,6 +340,7 @@ func TestCures(t *testing.T) {
 		{"bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", switches{appArmor: "1"}, appArmorCure},
 		{noUsers, switches{most: "1000"}, containerCure},
 		{"bwrap: Can't mount proc on /newroot/proc: Operation not permitted", switches{most: "1000"}, containerCure},
+		{"wall of the sandbox (sockets): " + noLandlock, switches{}, landlockCure},
 		{"bwrap: Can't find source path /a: No such file or directory", switches{appArmor: "1"}, otherCure},
 	} {
 		test.Equal(t, "the cure of "+c.said, cureOf(c.said, c.settings), c.cure)

@@ -140,6 +140,8 @@ const (
 		`| sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor`
 	containerCure = "if this is a container, allow namespaces in it: docker run --security-opt seccomp=unconfined " +
 		"--security-opt systempaths=unconfined, podman run --security-opt unmask=ALL"
+	landlockCure = "start Linux 5.19 or newer with Landlock: it must be in /sys/kernel/security/lsm, where the " +
+		"parameter lsm= of the kernel can add it"
 	otherCure = "mend what bwrap says"
 )
 
@@ -152,6 +154,9 @@ func cureOf(said string, s switches) string {
 	says := func(part string) bool { return strings.Contains(said, part) }
 	if says("Unknown option") {
 		return newerCure
+	}
+	if says(noLandlock) {
+		return landlockCure
 	}
 	aboutNamespaces := says("namespace") || says("uid map") || says("loopback")
 	switch {

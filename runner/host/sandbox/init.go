@@ -15,12 +15,17 @@ const (
 	ExitNotFound   = 127 // there is no such command
 )
 
+// noLandlock is what Init says where runs could not be kept from passing each other open files.
+const noLandlock = "this kernel has no Landlock of version 2 or newer"
+
 // InitOptions are the command line of [Init].
 type InitOptions struct {
 	Proxy     string // the socket of the proxy; empty if there is none
 	Processes int    // see Box.Processes
 	Terminal  bool   // see Box.Terminal
-	Command   []string
+	// Own are directories that no other run can write. Sockets can be made there alone.
+	Own     []string
+	Command []string
 }
 
 // ParseInit reads the command line of Init, without the name of the program and the command.
@@ -31,6 +36,10 @@ func ParseInit(args []string) (InitOptions, error) {
 	flags.StringVar(&o.Proxy, "proxy", "", "the socket of the proxy")
 	flags.IntVar(&o.Processes, "processes", 0, "how many processes there may be at once")
 	flags.BoolVar(&o.Terminal, "terminal", false, "the command has the terminal of the operator")
+	flags.Func("own", "a directory that no other run can write", func(dir string) error {
+		o.Own = append(o.Own, dir)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("%s: %w", InitCommand, err)
 	}

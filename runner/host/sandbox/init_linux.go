@@ -41,6 +41,7 @@ func walls(o InitOptions) []wall {
 		{"descriptors", keepDescriptors},
 		{"cores", forbidCores},
 		{"processes", func() error { return limitProcesses(o.Processes) }},
+		{"sockets", func() error { return keepSocketsIn(o.Own) }},
 		{"filter", func() error { return obey(newFilter(refusedCalls())) }},
 	}
 }
@@ -142,11 +143,17 @@ func forbidCores() error {
 	return os.NewSyscallError("forbid cores", err)
 }
 
+// limitProcesses limits the number of processes, unless the account is already limited to fewer.
 func limitProcesses(most int) error {
 	if most == 0 {
 		return nil
 	}
-	limit := &unix.Rlimit{Cur: uint64(most), Max: uint64(most)}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return os.NewSyscallError("read the limit of processes", err)
+	}
+	least := min(uint64(most), now.Max)
+	limit := &unix.Rlimit{Cur: least, Max: least}
 	return os.NewSyscallError("limit the number of processes", unix.Setrlimit(unix.RLIMIT_NPROC, limit))
 }
 

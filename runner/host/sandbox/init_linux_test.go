@@ -456,6 +456,15 @@ func TestPrivileges(t *testing.T) {
 	})
 }
 
+// TestFewerProcesses runs in an account that has fewer processes than the sandbox would allow.
+func TestFewerProcesses(t *testing.T) {
+	s := newScene(t)
+	s.start = []string{"prlimit", "--nproc=3000:3000"}
+	s.box.Processes = 4096
+	s.box.Command = []string{"true"}
+	test.Run(t, s.command())
+}
+
 // TestCheck: the check passes where a box can be made, and says with bubblewrap why not
 // elsewhere.
 func TestCheck(t *testing.T) {
