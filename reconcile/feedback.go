@@ -17,6 +17,7 @@ type Feedback struct {
 	MergedState string
 	Rounds      int // how often an issue comes back before it is held
 	Reviewers   []string
+	Merge       Merge
 }
 
 // On reports whether pull requests are watched.
@@ -54,6 +55,8 @@ type Watch struct {
 	History []Round `json:"history,omitempty"` // all rounds, the oldest first
 	// the events of the pull request, the oldest first
 	Seen []Observation `json:"seen,omitempty"`
+	// what symphony did last to merge it; nil for nothing
+	Merge *MergeTry `json:"merge,omitempty"`
 	// the reason for which the issue was held; empty if it was not, or is not any more
 	Held string `json:"held,omitempty"`
 	// nothing more is expected of the pull request
@@ -160,6 +163,7 @@ const (
 	PullMerged    = "merged"
 	PullClosed    = "closed"
 	pullConflicts = "conflicting"
+	pullMergeable = "mergeable"
 
 	reviewChanges  = "changes_requested"
 	reviewApproved = "approved"
@@ -434,6 +438,7 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	if w.pending() {
 		w.RerunAt = time.Time{} // the forge shows that jobs run again
 	}
+	w.NoteArming(now)
 }
 
 func (w *Watch) note(s Observation) {

@@ -44,6 +44,19 @@ type Forge struct {
 	// newest 100 there contains marker, which the body contains. The error wraps ErrGone if
 	// there is no such pull request.
 	Comment func(ctx context.Context, number int, marker, body string) error
+
+	// ReadMerge reads what a merge of a pull request depends on. The error wraps ErrGone if
+	// there is no such pull request.
+	ReadMerge func(ctx context.Context, number int) (MergeRules, error)
+	// Merge merges a pull request. The errors of it and of ArmMerge wrap ErrLater if that may
+	// succeed soon, and ErrRejected if the forge refuses it.
+	Merge func(ctx context.Context, m Merging) error
+	// ArmMerge lets the forge merge a pull request by itself, once nothing that the base
+	// requires is missing. It may be repeated. merged: the forge has merged at once.
+	ArmMerge func(ctx context.Context, m Merging) (merged bool, err error)
+	// DisarmMerge takes ArmMerge back. It does nothing if the forge would not merge anyway, or
+	// if there is no such pull request.
+	DisarmMerge func(ctx context.Context, number int) error
 }
 
 // Bounds of the values that a Forge returns.
@@ -91,11 +104,20 @@ type Pull struct {
 	Base   string `json:"base"` // the name of the branch
 	// mergeable or conflicting; unknown after a push to either branch, until the forge
 	// computed it
-	Mergeable string `json:"mergeable"`
+	Mergeable string   `json:"mergeable"`
+	Labels    []string `json:"labels,omitempty"` // as the forge spells them
+	// AutoMerge says whether the forge merges it by itself; empty if the forge does not tell.
+	AutoMerge string `json:"auto_merge,omitempty"`
 	// of Head; soon after a push, Checks.Commit may still be the commit before
 	Checks  Checks   `json:"checks"`
 	Reviews []Review `json:"reviews,omitempty"`
 }
+
+// The values of Pull.AutoMerge.
+const (
+	AutoMergeOn  = "on"
+	AutoMergeOff = "off"
+)
 
 // Checks are the checks of a commit, sorted by their names.
 type Checks struct {

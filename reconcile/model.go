@@ -67,6 +67,9 @@ type PullRequest struct {
 	Checks string `json:"checks"`
 	// required, approved or changes_requested; empty if none was asked for or given
 	Review string `json:"review"`
+	// how symphony merges or has merged it: "merged by symphony, approved by ann"; empty if it
+	// does not
+	Merge string `json:"merge"`
 }
 
 // OtherPull is a pull request that neither symphony nor an agent opened.

@@ -10,8 +10,8 @@ import (
 // Waits says why a watched pull request waits, such as for "checks, which are at work" since
 // 10:05.
 type Waits struct {
-	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge or
-	// merge.
+	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge, merge,
+	// symphony, forge or merge_refused.
 	Code string `json:"code"`
 	// Text names the reason in a line, without the time: `the check "sign", which has not
 	// reported`.
@@ -32,6 +32,10 @@ const (
 	// it is red, and the agent answered that without a commit
 	WaitsReviewOrMerge = "review_or_merge"
 	WaitsMerge         = "merge" // a reviewer approved it
+	// symphony merges it, with the next pass or once its checks have ended
+	WaitsSymphony = "symphony"
+	WaitsForge    = "forge"         // symphony asked the forge to merge it
+	WaitsRefused  = "merge_refused" // symphony could not merge it
 )
 
 func newWaits(code, text string, since time.Time) *Waits {
@@ -67,6 +71,9 @@ func (w *Watch) WaitsFor(f Feedback, now time.Time) *Waits {
 	}
 	if w.pending() {
 		return newWaits(WaitsChecks, "checks, which are at work", w.checksSince())
+	}
+	if waits := w.waitsForMerge(f, now); waits != nil {
+		return waits
 	}
 	return w.waitsForPerson()
 }
