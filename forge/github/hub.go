@@ -59,6 +59,8 @@ const (
 	writePulls  = "write pull requests"
 	readActions = "read the Actions"
 	runActions  = "run the Actions"
+	// Merging and reading what the base requires for it.
+	writeContents = "write contents and pull requests"
 )
 
 // hub is the repository on GitHub.
@@ -209,24 +211,36 @@ func (h hub) query(
 	right, query string,
 	vars map[string]any,
 ) (map[string]json.RawMessage, error) {
+	data, err := h.ask(ctx, right, query, vars)
+	return data.Repository, err
+}
+
+// reply is the answer to a query about the repository.
+type reply struct {
+	Repository map[string]json.RawMessage `json:"repository"`
+	Viewer     struct {
+		Login string `json:"login"`
+	} `json:"viewer"` // the token's account, if the query asks for it
+}
+
+// ask is query, for queries about more than the repository.
+func (h hub) ask(ctx context.Context, right, query string, vars map[string]any) (reply, error) {
 	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
-	data, missing, err := githubapi.GraphQL[struct {
-		Repository map[string]json.RawMessage `json:"repository"`
-	}](ctx, h.Client, query, vars, ofCheck)
+	data, missing, err := githubapi.GraphQL[reply](ctx, h.Client, query, vars, ofCheck)
 	if err != nil {
-		return nil, h.explain(err, right)
+		return reply{}, h.explain(err, right)
 	}
 	if data.Repository == nil && len(missing) > 0 {
-		return nil, h.gone(right, transport.Messages(missing))
+		return reply{}, h.gone(right, transport.Messages(missing))
 	}
 	name, err := decode[string](h, "name", data.Repository["nameWithOwner"])
 	if err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	if !strings.EqualFold(name, h.o.Repository) {
-		return nil, h.moved(text.Visible(name))
+		return reply{}, h.moved(text.Visible(name))
 	}
-	return data.Repository, nil
+	return *data, nil
 }
 
 // ofCheck reports whether an error is about a check that the token may not see, which is null

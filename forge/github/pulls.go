@@ -36,6 +36,10 @@ type pull struct {
 	Head      string `json:"head"`
 	Base      string `json:"base"`
 	Mergeable string `json:"mergeable"` // such as CONFLICTING
+	InQueue   bool   `json:"isInMergeQueue"`
+	// AutoMerge is not nil if GitHub merges it by itself.
+	AutoMerge *struct{}             `json:"autoMergeRequest"`
+	Labels    transport.List[label] `json:"labels"`
 	Commits   transport.List[struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
@@ -236,6 +240,13 @@ func (p *pull) value(checks reconcile.Checks) reconcile.Pull {
 		Base:      text.Short(p.Base, maxName),
 		Mergeable: strings.ToLower(p.Mergeable),
 		Checks:    checks,
+		AutoMerge: reconcile.AutoMergeOff,
+	}
+	if p.InQueue || p.AutoMerge != nil {
+		v.AutoMerge = reconcile.AutoMergeOn
+	}
+	for _, l := range p.Labels.Nodes {
+		v.Labels = append(v.Labels, text.Short(l.Name, maxName))
 	}
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {

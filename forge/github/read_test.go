@@ -51,6 +51,7 @@ func TestReadPulls(t *testing.T) {
 		Head:      "c0",
 		Base:      "main",
 		Mergeable: "mergeable",
+		AutoMerge: reconcile.AutoMergeOff,
 		Checks:    reconcile.Checks{Commit: "c0"},
 	}
 	test.Equal(t, "a draft", p.one(), want)

@@ -23,6 +23,8 @@ const (
 	FailHTML        = "html"            // 200 with HTML
 	FailClose       = "close"           // close the connection without an answer
 	FailCut         = "cut"             // close the connection within the answer
+	FailMergeRace   = "merge-race"      // 405: the base was just pushed
+	FailNoMerge     = "no-merge"        // 405: a rule of the repository forbids the merge
 	// replace the Field of an issue in the answer: of Issue, or of the first
 	FailMalformed = "malformed"
 	// the next list of pull requests lacks pull requests to the default branch, as shortly
@@ -39,6 +41,10 @@ var refusals = map[string]answer{
 	FailRateLimit:   exhausted,
 	FailSecondary: problem(http.StatusForbidden,
 		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."),
+	FailMergeRace: problem(http.StatusMethodNotAllowed,
+		"Base branch was modified. Review and try the merge again."),
+	FailNoMerge: problem(http.StatusMethodNotAllowed,
+		"Repository rule violations found\n\nCommit author email must match a given pattern"),
 	FailDown: {
 		http.StatusBadGateway,
 		"<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n",

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,7 +66,11 @@ func (c *call) graphQL() answer {
 		return c.mistake(err.Error() + ": " + asked.Query)
 	}
 	x := &execution{call: c, asked: r}
-	body := object{"data": x.complete(x.query(), r.SelectionSet, nil)}
+	root := x.query()
+	if r.Operation == ast.Mutation {
+		root = x.mutation()
+	}
+	body := object{"data": x.complete(root, r.SelectionSet, nil)}
 	if len(x.faults) > 0 {
 		body["errors"] = x.faults
 	}
@@ -235,13 +240,17 @@ func userNode(login string) node {
 
 func (x *execution) repositoryNode(r *repository) node {
 	return node{
-		"id":               fmt.Sprint("R_", r.id),
-		"nameWithOwner":    r.name,
-		"url":              siteURL + r.name,
-		"hasIssuesEnabled": !x.NoIssues,
-		"isArchived":       x.Archived,
-		"viewerPermission": "WRITE",
-		"labels":           connection(text.Map(r.labels, r.labelNode)),
+		"id":                 fmt.Sprint("R_", r.id),
+		"nameWithOwner":      r.name,
+		"url":                siteURL + r.name,
+		"hasIssuesEnabled":   !x.NoIssues,
+		"isArchived":         x.Archived,
+		"viewerPermission":   "WRITE",
+		"autoMergeAllowed":   !x.NoAutoMerge,
+		"mergeCommitAllowed": x.allows("merge"),
+		"rebaseMergeAllowed": x.allows("rebase"),
+		"squashMergeAllowed": x.allows("squash"),
+		"labels":             connection(text.Map(r.labels, r.labelNode)),
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))
 			if i == nil || !i.exists() || i.Pull {
@@ -446,7 +455,7 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		writersOnly, _ := args["writersOnly"].(bool)
 		return p.opinions(reviews, writersOnly)
 	}
-	return node{
+	n := node{
 		"__typename":               "PullRequest",
 		"id":                       nodeID("PR", p.issue.ID),
 		"number":                   p.Number,
@@ -466,6 +475,8 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		"latestOpinionatedReviews": resolver(opinions),
 		"baseRef":                  x.baseNode(p),
 	}
+	maps.Copy(n, x.mergeNode(r, p))
+	return n
 }
 
 // commitNodes are the commits of a pull request, the oldest first. Without a Remote only the

@@ -38,7 +38,14 @@ type Pull struct {
 	Closes   []string
 	Required []string // the checks that the base requires
 	// GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
-	Checks string
+	Checks    string
+	Approvals int  // how many approvals the base requires
+	Behind    bool // the base requires that the branch contain it, which it does not
+	// AutoMerge is how GitHub merges it once it can, such as SQUASH; empty if it does not.
+	AutoMerge string
+	Queued    bool   // it is in the merge queue
+	Method    string // by which it was merged through the API, such as squash
+	Merges    int    // how often it was merged so
 }
 
 // Review is a review of a pull request.

@@ -34,6 +34,7 @@ var routes = []route{
 	{"PUT", "ISSUE/labels", (*call).changeLabels},
 	{"DELETE", "ISSUE/labels/{name}", (*call).removeLabel},
 	{"POST", "REPO/pulls", (*call).openPull},
+	{"PUT", "REPO/pulls/{pull_number}/merge", (*call).mergePull},
 	{"GET", "REPO/actions/jobs/{job_id}/logs", (*call).jobLog},
 	{"POST", "REPO/actions/runs/{run_id}/rerun-failed-jobs", (*call).rerun},
 	{"GET", "/orgs/BOARD/fields", (*call).listFields},

@@ -53,6 +53,10 @@ type Server struct {
 	NoIssues bool // the repositories have no issues
 	Archived bool // the repositories are archived
 	NoLogs   bool // the host of logs refuses requests
+	// Methods are the ways to merge that the repositories allow, such as squash; all if nil.
+	Methods     []string
+	NoAutoMerge bool // the repositories do not allow auto-merge
+	Queue       bool // their branches have a merge queue
 	// FineGrained: the tokens are fine-grained ones, which see no checks but commit statuses.
 	FineGrained bool
 
@@ -321,6 +325,7 @@ func (c *call) answer(to route) answer {
 		return exhausted
 	}
 	c.follow(c.r.Context())
+	c.mergeArmed()
 	return c.try(func() answer {
 		c.find()
 		return c.checked(to)
