@@ -10,8 +10,10 @@ package forgetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -70,6 +72,9 @@ var cases = []struct {
 	{"reviews", (*backend).checkReviews},
 	{"commits", (*backend).checkBuildsOn},
 	{"comment", (*backend).checkComment},
+	{"merge", (*backend).checkMerge},
+	{"merge later", (*backend).checkArmMerge},
+	{"merge later, taken back", (*backend).checkDisarmMerge},
 	{"things that do not exist", (*backend).checkMissing},
 	{"a refused token", (*backend).checkRefused},
 }
@@ -255,6 +260,121 @@ func (b *backend) checkComment() {
 		[]string{"Done.\n\n" + marker, "More.\n\n<!-- symphony 2 -->"})
 }
 
+// soon repeats a merge while the forge asks for that: it may still look for conflicts.
+func (b *backend) soon(merge func() error) error {
+	b.Helper()
+	var err error
+	for range 100 {
+		err = merge()
+		if !errors.Is(err, reconcile.ErrLater) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// merged waits until a pull request is merged.
+func (b *backend) merged(number int) {
+	b.Helper()
+	for range 200 {
+		if b.one(number).State == reconcile.PullMerged {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.Fatalf("pull request %d is not merged", number)
+}
+
+func (b *backend) checkMerge() {
+	n, _, number := b.open("work")
+	rules := test.Must(b.ReadMerge(b.ctx(), number))
+	test.Equal(b.T, "its commit", rules.Head, n.Commit)
+	test.Equal(b.T, "what is in the way", []bool{rules.Missing, rules.Queue, rules.Behind}, []bool{false, false, false})
+	for _, method := range []string{"squash", "merge", "rebase"} {
+		if !slices.Contains(rules.Methods, method) {
+			b.Errorf("the methods %v lack %s", rules.Methods, method)
+		}
+	}
+	m := reconcile.Merging{
+		Number: number,
+		Head:   strings.Repeat("1", 40),
+		Method: "squash",
+	}
+	if err := b.Forge.Merge(b.ctx(), m); !errors.Is(err, reconcile.ErrLater) {
+		b.Errorf("a merge at another commit: %v, want ErrLater", err)
+	}
+	test.Equal(b.T, "then", b.one(number).State, "open")
+	m.Head = n.Commit
+	test.OK(b.T, b.soon(func() error { return b.Forge.Merge(b.ctx(), m) }))
+	pull := b.one(number)
+	test.Equal(b.T, "merged", []any{pull.State, pull.Head}, []any{reconcile.PullMerged, n.Commit})
+	if err := b.Forge.Merge(b.ctx(), m); err == nil {
+		b.Error("it was merged twice")
+	}
+}
+
+// arm lets the forge merge a pull request once a check is green.
+func (b *backend) arm() (commit string, number int) {
+	b.Helper()
+	n, _, number := b.open("work")
+	b.Require(b.T, "ci/test")
+	test.Equal(b.T, "something is missing", test.Must(b.ReadMerge(b.ctx(), number)).Missing, true)
+	m := reconcile.Merging{
+		Number: number,
+		Head:   n.Commit,
+		Method: "merge",
+	}
+	if err := b.soon(func() error { return b.Forge.Merge(b.ctx(), m) }); !errors.Is(err, reconcile.ErrRejected) {
+		b.Errorf("a merge without what is missing: %v, want ErrRejected", err)
+	}
+	for range 2 {
+		err := b.soon(func() error {
+			merged, err := b.ArmMerge(b.ctx(), m)
+			test.Equal(b.T, "merged at once", merged, false)
+			return err
+		})
+		test.OK(b.T, err)
+	}
+	if auto := b.one(number).AutoMerge; auto == reconcile.AutoMergeOff {
+		b.Errorf("auto-merge is %q", auto)
+	}
+	return n.Commit, number
+}
+
+// green reports the check that the base requires, and a check that a backend may require by a
+// pattern.
+func (b *backend) green(commit string) {
+	b.Helper()
+	b.Status(b.T, commit, "lint all", "success")
+	b.Status(b.T, commit, "ci/test", "success")
+}
+
+func (b *backend) checkArmMerge() {
+	commit, number := b.arm()
+	b.green(commit)
+	b.merged(number)
+}
+
+func (b *backend) checkDisarmMerge() {
+	commit, number := b.arm()
+	for range 2 {
+		test.OK(b.T, b.DisarmMerge(b.ctx(), number))
+	}
+	if auto := b.one(number).AutoMerge; auto == reconcile.AutoMergeOn {
+		b.Errorf("auto-merge is %q", auto)
+	}
+	b.green(commit)
+	// Otherwise it would be merged already.
+	m := reconcile.Merging{
+		Number: number,
+		Head:   commit,
+		Method: "merge",
+	}
+	test.OK(b.T, b.soon(func() error { return b.Forge.Merge(b.ctx(), m) }))
+	b.merged(number)
+}
+
 // gone checks that an error means that something does not exist.
 func (b *backend) gone(what string, err error) {
 	b.Helper()
@@ -277,6 +397,14 @@ func (b *backend) checkMissing() {
 	_, err = b.ReadLog(b.ctx(), none)
 	b.gone("the log of a job", err)
 	b.gone("a comment", b.Comment(b.ctx(), none, "marker", "Text with marker."))
+	_, err = b.ReadMerge(b.ctx(), none)
+	b.gone("the rules of a merge", err)
+	b.gone("a merge", b.Forge.Merge(b.ctx(), reconcile.Merging{
+		Number: none,
+		Head:   strings.Repeat("1", 40),
+		Method: "merge",
+	}))
+	test.OK(b.T, b.DisarmMerge(b.ctx(), none))
 }
 
 func (b *backend) checkRefused() {
@@ -296,4 +424,7 @@ func (b *backend) checkRefused() {
 	_, err = f.ReadChecks(b.ctx(), "work")
 	refuse("checks", err)
 	refuse("comment", f.Comment(b.ctx(), 1, "marker", "marker"))
+	_, err = f.ReadMerge(b.ctx(), 1)
+	refuse("the rules of a merge", err)
+	refuse("merge", f.Merge(b.ctx(), reconcile.Merging{Number: 1, Head: strings.Repeat("1", 40), Method: "merge"}))
 }

@@ -57,5 +57,9 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 		ReadLog:      h.readLog,
 		Rerun:        h.rerun,
 		Comment:      h.comment,
+		ReadMerge:    h.readMerge,
+		Merge:        h.merge,
+		ArmMerge:     h.armMerge,
+		DisarmMerge:  h.disarmMerge,
 	}, nil
 }

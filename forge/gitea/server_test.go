@@ -2,6 +2,7 @@ package gitea
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -302,11 +303,15 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// commit adds an empty commit to a branch and pushes it. A new branch begins at main.
+// commit adds a commit to a branch and pushes it. A new branch begins at main. Gitea merges no
+// pull request later that changes no file.
 func (p *place) commit(branch string) string {
 	p.t.Helper()
 	p.git("checkout", "-q", "-B", "here", p.start(branch))
-	p.git("commit", "-q", "--allow-empty", "-m", "more")
+	name := rand.Text()
+	test.OK(p.t, os.WriteFile(filepath.Join(p.clone, name), nil, 0o600))
+	p.git("add", name)
+	p.git("commit", "-q", "-m", "more")
 	p.git("push", "-q", "origin", "HEAD:refs/heads/"+branch)
 	p.git("update-ref", "refs/pushed/"+branch, "HEAD")
 	return p.git("rev-parse", "HEAD")

@@ -1,0 +1,106 @@
+package gitea
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// readMerge implements reconcile.Forge. Gitea neither says whether something that the base
+// requires is missing, nor whether the branch must contain the base, nor since when a label has
+// its name.
+func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, error) {
+	p, err := h.readPull(ctx, number)
+	if err != nil {
+		return reconcile.MergeRules{}, err
+	}
+	repository, err := get[struct {
+		Merge  bool `json:"allow_merge_commits"`
+		Rebase bool `json:"allow_rebase"`
+		Squash bool `json:"allow_squash_merge"`
+	}](ctx, h, readRepository, "")
+	if err != nil {
+		return reconcile.MergeRules{}, err
+	}
+	base, err := get[struct {
+		Checked   bool `json:"enable_status_check"`
+		Approvals int  `json:"required_approvals"`
+	}](ctx, h, readRepository, "/branches/"+url.PathEscape(p.Base.Ref))
+	if err != nil {
+		return reconcile.MergeRules{}, err
+	}
+	rules := reconcile.MergeRules{
+		Head:    p.Head.SHA,
+		Missing: base.Checked || base.Approvals > 0,
+		Auto:    true,
+	}
+	for _, method := range []struct {
+		name    string
+		allowed bool
+	}{
+		{"squash", repository.Squash},
+		{"merge", repository.Merge},
+		{"rebase", repository.Rebase},
+	} {
+		if method.allowed {
+			rules.Methods = append(rules.Methods, method.name)
+		}
+	}
+	return rules, nil
+}
+
+// merge implements reconcile.Forge.
+func (h *hub) merge(ctx context.Context, m reconcile.Merging) error {
+	_, err := h.askMerge(ctx, m, false)
+	return err
+}
+
+// armMerge implements reconcile.Forge. Gitea merges at once if nothing is missing.
+func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, err error) {
+	a, err := h.askMerge(ctx, m, true)
+	if err != nil && strings.Contains(err.Error(), "already scheduled") {
+		return false, nil
+	}
+	return err == nil && a.Status == http.StatusOK, err
+}
+
+// askMerge asks for a merge, now or once nothing is missing.
+func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (transport.Answer, error) {
+	a, err := h.ask(ctx, writeRepository, transport.Request{
+		Method: http.MethodPost,
+		Path:   h.mergePath(m.Number),
+		Body: map[string]any{
+			"Do":                        m.Method,
+			"head_commit_id":            m.Head,
+			"merge_when_checks_succeed": later,
+		},
+	})
+	e, known := errors.AsType[*reconcile.Error](err)
+	isLater := known && (strings.Contains(e.Message, "try again later") || strings.Contains(e.Message, "out of date"))
+	if isLater {
+		e.Err = reconcile.ErrLater
+	}
+	return a, err
+}
+
+// disarmMerge implements reconcile.Forge.
+func (h *hub) disarmMerge(ctx context.Context, number int) error {
+	_, err := h.ask(ctx, writeRepository, transport.Request{
+		Method: http.MethodDelete,
+		Path:   h.mergePath(number),
+	})
+	if errors.Is(err, reconcile.ErrGone) { // nothing was scheduled
+		return nil
+	}
+	return err
+}
+
+func (h *hub) mergePath(number int) string {
+	return fmt.Sprintf("/repos/%s/pulls/%d/merge", h.o.Repository, number)
+}
