@@ -439,7 +439,7 @@ INSERT INTO outages ("id", "source", "code", "message", "since", "until") VALUES
 INSERT INTO passes ("id", "trigger", "started_at", "duration_ms", "actions", "skipped", "errors", "boot_id", "mono_ns") VALUES
   (1, 'cron', 1795161600123, 1000, 3, 1, '[{"code":"tracker_error","message":"No answer."}]', 'boot-1', 3600000000000);
 INSERT INTO pull_requests ("issue_id", "identifier", "request", "seen_at") VALUES
-  ('id-0003', 'ABC-3', '{"url":"https://example.com/r/pull/1","state":"open","checks":"passed","review":"required"}', 1795161600123);
+  ('id-0003', 'ABC-3', '{"url":"https://example.com/r/pull/1","state":"open","checks":"passed","review":"required","merge":""}', 1795161600123);
 INSERT INTO releases ("id", "issue_id", "identifier", "title", "url", "branch", "reason", "from_state", "to_state", "claimed_at", "released_at", "runs", "runtime_ms", "usage", "links", "created", "labels", "words", "commits", "in_review") VALUES
   (1, 'id-0005', 'ABC-5', 'Title', '', '', 'terminal', 'Todo', 'Done', 1795161600123, 1795161600123, 1, 60000, '[{"model":"gpt-5.5","tokens":{"input":5,"cached":0,"output":10,"reasoning":0,"total":15}}]', '[{"kind":"pull_request","url":"https://example.com/r/pull/1"}]', '{}', '["bug"]', 'go test ./...', 0, 0);
 INSERT INTO remote_workspaces ("issue_id", "host", "root", "run_id", "workspace") VALUES

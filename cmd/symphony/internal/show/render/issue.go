@@ -419,6 +419,9 @@ func pullRequestState(p reconcile.PullRequest) string {
 	if p.Review != "" {
 		words = append(words, "review "+strings.ReplaceAll(p.Review, "_", " "))
 	}
+	if p.Merge != "" {
+		words = append(words, p.Merge)
+	}
 	return strings.Join(words, ", ")
 }
 

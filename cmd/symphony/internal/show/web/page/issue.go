@@ -218,6 +218,7 @@ func (i Issue) PullRequestWords() []headline {
 	add("", p.State)
 	add("checks ", p.Checks)
 	add("review ", p.Review)
+	add("", p.Merge)
 	return list
 }
 

@@ -168,6 +168,9 @@ func pullOf(r report.ResultRow) *pull {
 		if p.Checks != "" {
 			word += ", checks " + p.Checks
 		}
+		if p.Merge != "" {
+			word += ", " + p.Merge
+		}
 		return &pull{URL: p.URL, Name: "#" + path.Base(p.URL), Text: word}
 	}
 	for _, l := range r.Links {
