@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -44,13 +45,13 @@ func (h *hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, err
 		combined, err := get[struct {
 			SHA      string   `json:"sha"`
 			Statuses []status `json:"statuses"`
-		}](ctx, h, readRepository, fmt.Sprintf("%s?limit=%d&page=%d", path, page, n))
+		}](ctx, h, giteaapi.ReadRepository, fmt.Sprintf("%s?limit=%d&page=%d", path, giteaapi.Page, n))
 		if err != nil {
 			return reconcile.Checks{}, err
 		}
 		commit = cmp.Or(commit, combined.SHA)
 		all = append(all, combined.Statuses...)
-		if len(combined.Statuses) < page || len(all) >= reconcile.MaxChecksRead {
+		if len(combined.Statuses) < giteaapi.Page || len(all) >= reconcile.MaxChecksRead {
 			break
 		}
 	}
@@ -82,7 +83,7 @@ func (h *hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, err
 func (h *hub) commitOf(ctx context.Context, ref string) (string, error) {
 	commit, err := get[struct {
 		SHA string `json:"sha"`
-	}](ctx, h, readRepository, "/git/commits/"+url.PathEscape(ref)+"?stat=false&files=false&verification=false")
+	}](ctx, h, giteaapi.ReadRepository, "/git/commits/"+url.PathEscape(ref)+"?stat=false&files=false&verification=false")
 	return commit.SHA, err
 }
 
@@ -122,7 +123,7 @@ func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	base, err := get[struct {
 		Checked  bool     `json:"enable_status_check"`
 		Contexts []string `json:"status_check_contexts"`
-	}](ctx, h, readRepository, "/branches/"+url.PathEscape(p.Base.Ref))
+	}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(p.Base.Ref))
 	if errors.Is(err, reconcile.ErrGone) || err == nil && !base.Checked {
 		return nil, nil
 	}
@@ -141,7 +142,7 @@ func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
 // readLog implements reconcile.Forge. Only the end of the log is transferred.
 func (h *hub) readLog(ctx context.Context, job int64) (string, error) {
 	path := fmt.Sprintf("/repos/%s/actions/jobs/%d", h.o.Repository, job)
-	a, err := h.ask(ctx, readRepository, transport.Request{
+	a, err := h.ask(ctx, giteaapi.ReadRepository, transport.Request{
 		Method: http.MethodGet,
 		Path:   path + "/logs",
 		Range:  fmt.Sprintf("bytes=-%d", reconcile.MaxLog+1),
@@ -151,7 +152,7 @@ func (h *hub) readLog(ctx context.Context, job int64) (string, error) {
 		e.Err = reconcile.ErrGone
 	}
 	if known && errors.Is(err, reconcile.ErrGone) {
-		e.Hint = "the job is still at work, or its log was deleted; otherwise " + h.lacks(readRepository)
+		e.Hint = "the job is still at work, or its log was deleted; otherwise " + h.Lacks(giteaapi.ReadRepository)
 	}
 	if err != nil {
 		return "", err
@@ -164,19 +165,19 @@ func (h *hub) readLog(ctx context.Context, job int64) (string, error) {
 
 // isAtWork reports whether a job has not ended, so that it has no log.
 func (h *hub) isAtWork(ctx context.Context, path string) bool {
-	a, err := h.ask(ctx, readRepository, transport.Request{Method: http.MethodGet, Path: path})
+	a, err := h.ask(ctx, giteaapi.ReadRepository, transport.Request{Method: http.MethodGet, Path: path})
 	if err != nil {
 		return false
 	}
-	job, err := decode[struct {
+	job, err := giteaapi.Decode[struct {
 		Status string `json:"status"`
-	}](h, a.Body)
+	}](h.Client, a.Body)
 	return err == nil && job.Status != "completed"
 }
 
 // rerun implements reconcile.Forge: it starts the failed jobs of a run again.
 func (h *hub) rerun(ctx context.Context, run int64) error {
 	path := fmt.Sprintf("/actions/runs/%d/rerun-failed-jobs", run)
-	_, err := call[struct{}](ctx, h, writeRepository, http.MethodPost, path, nil)
+	_, err := call[struct{}](ctx, h, giteaapi.WriteRepository, http.MethodPost, path, nil)
 	return err
 }

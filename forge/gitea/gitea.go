@@ -10,8 +10,7 @@
 package gitea
 
 import (
-	"net/http"
-
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -28,7 +27,7 @@ var service = transport.Service{
 	Name:          "Gitea",
 	Prefix:        "forge",
 	Paths:         true,
-	Header:        map[string]string{"Accept": "application/json"},
+	Header:        giteaapi.Header,
 	Setting:       "repository.api",
 	Secret:        "Gitea token",
 	Word:          "token",
@@ -42,7 +41,12 @@ var service = transport.Service{
 
 // Adapter returns the pull requests of a repository. It sends nothing.
 func Adapter(o Options) (*reconcile.Forge, error) {
-	client, err := service.Connect(o.Options, func(http.Header) {})
+	client, err := giteaapi.Connect(service, o.Options, giteaapi.Words{
+		Token:     o.By,
+		Place:     o.Repository,
+		Renew:     o.Renew,
+		LimitCode: "forge_rate_limited",
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package gitea
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,30 +9,21 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The rights that the token needs, by the names of its scopes.
 const (
-	readRepository  = "read:repository"
-	writeRepository = "write:repository"
-	writeIssue      = "write:issue"
-	readUser        = "read:user"
-)
-
-const (
-	page       = 50   // records in a list, the most that Gitea returns unless it is configured
 	maxName    = 255  // bytes of the name of a check, a branch or a file
 	maxAddress = 2048 // bytes of the address of a check
 )
 
 // hub is the repository on Gitea.
 type hub struct {
-	*transport.Client
+	*giteaapi.Client
 	o Options
 
 	mu      sync.Mutex
@@ -43,113 +33,27 @@ type hub struct {
 
 // ask sends a request to a path below the API, for which the token needs a right.
 func (h *hub) ask(ctx context.Context, right string, r transport.Request) (transport.Answer, error) {
-	a, err := h.Send(ctx, r)
-	if err != nil {
-		return a, h.explain(err, right)
-	}
-	switch {
-	case a.Status/100 == 2:
-		return a, nil
-	case a.Status == http.StatusTooManyRequests:
-		return a, h.explain(h.RateLimit(transport.LimitEnd(a.Header, h.Now(), time.Time{})), right)
-	case a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect:
-		if name := movedTo(a.Header.Get("Location")); name != "" {
-			return a, h.moved(name)
-		}
-	}
-	said := transport.Brief(message(a.Body))
-	if said == "" {
-		said = h.Short(a.Body)
-	}
-	return a, h.explain(h.Refusal(
-		a,
-		nil,
-		said,
-		func(transport.GraphQLError) bool { return false },
-		func(e *reconcile.Error) bool {
-			switch a.Status {
-			case http.StatusNotFound, http.StatusGone:
-				e.Err = reconcile.ErrGone
-			case http.StatusConflict, http.StatusUnprocessableEntity, http.StatusLocked,
-				http.StatusMethodNotAllowed, http.StatusPreconditionFailed:
-				e.Err = reconcile.ErrRejected
-			}
-			return e.Err != nil
-		},
-	), right)
+	a, err := h.Ask(ctx, right, r)
+	return a, h.named(err)
 }
 
-// message returns the message of an answer to a failed request, with its reasons; empty if the
-// answer looks otherwise.
-func message(body []byte) string {
-	var said struct {
-		Message string   `json:"message"`
-		Errors  []string `json:"errors"`
+// named turns the error of a repository that was renamed into an error for an operator.
+func (h *hub) named(err error) error {
+	moved, is := errors.AsType[*giteaapi.Moved](err)
+	if !is {
+		return err
 	}
-	_ = json.Unmarshal(body, &said)
-	return strings.Join(append([]string{said.Message}, said.Errors...), "; ")
-}
-
-// movedTo returns the name of the repository in the address of a redirect:
-// acme/shop for /api/v1/repos/acme/shop/pulls.
-func movedTo(location string) string {
-	_, rest, found := strings.Cut(location, "/repos/")
-	parts := strings.SplitN(rest, "/", 3)
-	if !found || len(parts) < 2 {
-		return ""
-	}
-	return text.Visible(parts[0] + "/" + parts[1])
-}
-
-// moved returns the error of a repository that was renamed to name.
-func (h *hub) moved(name string) error {
 	return reconcile.NewError(
 		reconcile.CodeForgeMoved,
-		fmt.Sprintf("Gitea has renamed or moved %s to %s", h.o.Repository, name),
+		fmt.Sprintf("Gitea has renamed or moved %s to %s", h.o.Repository, moved.Name),
 		"set repository.url to the present address of the repository, if you mean that repository",
 	)
 }
 
-// explain completes an error with the words and the next step for an operator. right is the
-// right that the request needs.
-func (h *hub) explain(err error, right string) error {
-	e, known := errors.AsType[*reconcile.Error](err)
-	if !known {
-		return err
-	}
-	_, isLimit := errors.AsType[*transport.RateLimited](err)
-	switch {
-	case isLimit:
-		e.Code = "forge_rate_limited"
-	case e.Status == http.StatusUnauthorized:
-		e.Hint = h.o.Renew
-	case errors.Is(err, transport.ErrKey):
-		e.Hint = h.lacks(right)
-	case errors.Is(err, reconcile.ErrGone):
-		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))
-	}
-	if status, isStatus := strings.CutPrefix(e.Message, "HTTP "); isStatus {
-		e.Message = "Gitea answers " + status
-	}
-	return err
-}
-
-// lacks says which right the token lacks.
-func (h *hub) lacks(right string) string {
-	return fmt.Sprintf("%s needs the scope %s and access to %s", h.o.By, right, h.o.Repository)
-}
-
 // call sends a request to a path of the repository, and decodes the answer.
-func call[T any](ctx context.Context, h *hub, right, method, path string, body any) (v T, err error) {
-	a, err := h.ask(ctx, right, transport.Request{
-		Method: method,
-		Path:   "/repos/" + h.o.Repository + path,
-		Body:   body,
-	})
-	if err != nil {
-		return v, err
-	}
-	return decode[T](h, a.Body)
+func call[T any](ctx context.Context, h *hub, right, method, path string, body any) (T, error) {
+	v, err := giteaapi.Do[T](ctx, h.Client, right, method, "/repos/"+h.o.Repository+path, body)
+	return v, h.named(err)
 }
 
 // get reads a path of the repository.
@@ -165,37 +69,7 @@ func list[T any](
 	query url.Values,
 	visit func([]T) (more bool),
 ) error {
-	for n := 1; ; n++ {
-		query.Set("limit", strconv.Itoa(page))
-		query.Set("page", strconv.Itoa(n))
-		a, err := h.ask(ctx, right, transport.Request{
-			Method: http.MethodGet,
-			Path:   "/repos/" + h.o.Repository + path,
-			Query:  query,
-		})
-		if err != nil {
-			return err
-		}
-		records, err := decode[[]T](h, a.Body)
-		if err != nil {
-			return err
-		}
-		next := strings.Contains(a.Header.Get("Link"), `rel="next"`)
-		if !visit(records) || !next || len(records) == 0 {
-			return nil
-		}
-	}
-}
-
-// decode reads the JSON of an answer; an empty answer is the zero value.
-func decode[T any](h *hub, raw []byte) (v T, err error) {
-	if len(raw) == 0 {
-		return v, nil
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, h.Unreadable("no JSON of Gitea", raw, err)
-	}
-	return v, nil
+	return h.named(giteaapi.List(ctx, h.Client, right, "/repos/"+h.o.Repository+path, query, visit))
 }
 
 // me returns the login of the token's account.
@@ -205,11 +79,7 @@ func (h *hub) me(ctx context.Context) (string, error) {
 	if h.login != "" {
 		return h.login, nil
 	}
-	a, err := h.ask(ctx, readUser, transport.Request{Method: http.MethodGet, Path: "/user"})
-	if err != nil {
-		return "", err
-	}
-	who, err := decode[account](h, a.Body)
+	who, err := h.Me(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -217,13 +87,7 @@ func (h *hub) me(ctx context.Context) (string, error) {
 	return h.login, nil
 }
 
-// account is an account, in Gitea's words.
-type account struct {
-	ID    int64  `json:"id"` // negative for Gitea's own, -1 for an account that was deleted
-	Login string `json:"login"`
-}
-
-const ghostID = -1
+type account = giteaapi.Account
 
 // jobsSince is the first release whose checks name jobs by the ids that the API uses.
 const jobsSince = 26
@@ -235,13 +99,13 @@ func (h *hub) namesJobs(ctx context.Context) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.version == "" {
-		a, err := h.ask(ctx, readRepository, transport.Request{Method: http.MethodGet, Path: "/version"})
+		a, err := h.ask(ctx, giteaapi.ReadRepository, transport.Request{Method: http.MethodGet, Path: "/version"})
 		if err != nil {
 			return false, err
 		}
-		said, err := decode[struct {
+		said, err := giteaapi.Decode[struct {
 			Version string `json:"version"`
-		}](h, a.Body)
+		}](h.Client, a.Body)
 		if err != nil {
 			return false, err
 		}

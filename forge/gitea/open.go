@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -46,7 +47,7 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 	if n.Base == "" { // the default branch may be renamed since the work began
 		repository, err := get[struct {
 			Base string `json:"default_branch"`
-		}](ctx, h, readRepository, "")
+		}](ctx, h, giteaapi.ReadRepository, "")
 		if err != nil {
 			return opened, err
 		}
@@ -59,11 +60,11 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 	}
 	compared, err := get[struct {
 		Commits int `json:"total_commits"`
-	}](ctx, h, readRepository, "/compare/"+url.PathEscape(n.Base)+"..."+url.PathEscape(n.Branch))
+	}](ctx, h, giteaapi.ReadRepository, "/compare/"+url.PathEscape(n.Base)+"..."+url.PathEscape(n.Branch))
 	if err != nil || compared.Commits == 0 {
 		return opened, err
 	}
-	made, err := call[pull](ctx, h, writeRepository, http.MethodPost, "/pulls", map[string]string{
+	made, err := call[pull](ctx, h, giteaapi.WriteRepository, http.MethodPost, "/pulls", map[string]string{
 		"title": n.Title,
 		"body":  n.Body,
 		"head":  n.Branch,
@@ -83,7 +84,7 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 
 // hasBranch returns an error unless there is a branch.
 func (h *hub) hasBranch(ctx context.Context, name string) error {
-	_, err := get[struct{}](ctx, h, readRepository, "/branches/"+url.PathEscape(name))
+	_, err := get[struct{}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(name))
 	if errors.Is(err, reconcile.ErrGone) {
 		return errors.Join(err, reconcile.ErrNoBranch)
 	}
@@ -112,7 +113,7 @@ func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
 	var best pull
 	read := 0
 	query := url.Values{"state": {"all"}, "sort": {"recentupdate"}}
-	err := list(ctx, h, readRepository, "/pulls", query, func(pulls []pull) bool {
+	err := list(ctx, h, giteaapi.ReadRepository, "/pulls", query, func(pulls []pull) bool {
 		for _, p := range pulls {
 			if rank(p) > rank(best) {
 				best = p
@@ -138,7 +139,7 @@ func (h *hub) comment(ctx context.Context, number int, marker, body string) erro
 	comments, err := get[[]struct {
 		User account `json:"user"`
 		Body string  `json:"body"`
-	}](ctx, h, writeIssue, path)
+	}](ctx, h, giteaapi.WriteIssue, path)
 	if err != nil {
 		return err
 	}
@@ -149,6 +150,6 @@ func (h *hub) comment(ctx context.Context, number int, marker, body string) erro
 			return nil
 		}
 	}
-	_, err = call[struct{}](ctx, h, writeIssue, http.MethodPost, path, map[string]string{"body": body})
+	_, err = call[struct{}](ctx, h, giteaapi.WriteIssue, http.MethodPost, path, map[string]string{"body": body})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -49,7 +50,7 @@ func (p pull) isForeign() bool { return p.Head.Repository != p.Base.Repository }
 
 // readPull reads a pull request. The error wraps reconcile.ErrGone if there is none.
 func (h *hub) readPull(ctx context.Context, number int) (pull, error) {
-	p, err := get[pull](ctx, h, readRepository, fmt.Sprintf("/pulls/%d", number))
+	p, err := get[pull](ctx, h, giteaapi.ReadRepository, fmt.Sprintf("/pulls/%d", number))
 	if err == nil && p.Number != number {
 		return p, h.Fail(
 			"forge_unknown_payload",
@@ -90,7 +91,7 @@ func (h *hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, 
 	}
 	if len(found) == 0 {
 		// The repository may be hidden, which looks as if no pull request existed.
-		if _, err := get[struct{}](ctx, h, readRepository, ""); err != nil {
+		if _, err := get[struct{}](ctx, h, giteaapi.ReadRepository, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +155,7 @@ const (
 func (h *hub) readReviews(ctx context.Context, p pull, w *writers) ([]reconcile.Review, error) {
 	var all []review
 	path := fmt.Sprintf("/pulls/%d/reviews", p.Number)
-	err := list(ctx, h, readRepository, path, url.Values{}, func(reviews []review) bool {
+	err := list(ctx, h, giteaapi.ReadRepository, path, url.Values{}, func(reviews []review) bool {
 		for _, r := range reviews {
 			if reviewStates[r.State] != "" {
 				all = append(all, r)
@@ -202,7 +203,7 @@ func (r review) value(ctx context.Context, w *writers) (reconcile.Review, error)
 	if r.Dismissed {
 		v.State = "dismissed"
 	}
-	if r.User == nil || r.User.ID == ghostID {
+	if r.User == nil || r.User.ID == giteaapi.GhostID {
 		return v, nil
 	}
 	v.Author = text.Short(r.User.Login, maxName)
@@ -225,7 +226,7 @@ func (h *hub) readComments(ctx context.Context, p pull, r review) ([]reconcile.R
 		Line   int    `json:"position"` // in the new file of the commit
 		Commit string `json:"commit_id"`
 		Body   string `json:"body"`
-	}](ctx, h, readRepository, fmt.Sprintf("/pulls/%d/reviews/%d/comments", p.Number, r.ID))
+	}](ctx, h, giteaapi.ReadRepository, fmt.Sprintf("/pulls/%d/reviews/%d/comments", p.Number, r.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +257,7 @@ func (w *writers) has(ctx context.Context, r review) (bool, error) {
 		return true, nil
 	}
 	if w.logins == nil {
-		users, err := get[[]account](ctx, w.h, readRepository, "/assignees")
+		users, err := get[[]account](ctx, w.h, giteaapi.ReadRepository, "/assignees")
 		if err != nil {
 			return false, err
 		}
@@ -274,7 +275,7 @@ func (h *hub) buildsOn(ctx context.Context, number int, commit string) (bool, er
 	read := 0
 	builds := false
 	path := fmt.Sprintf("/pulls/%d/commits", number)
-	err := list(ctx, h, readRepository, path, url.Values{}, func(commits []struct {
+	err := list(ctx, h, giteaapi.ReadRepository, path, url.Values{}, func(commits []struct {
 		SHA string `json:"sha"`
 	},
 	) bool {

@@ -1,0 +1,239 @@
+// Package giteaapi sends requests to the API of Gitea and Forgejo, for the adapters to its issues
+// and to its pull requests.
+package giteaapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The rights that a token needs, by the names of its scopes.
+const (
+	ReadRepository   = "read:repository"
+	WriteRepository  = "write:repository"
+	ReadIssue        = "read:issue"
+	WriteIssue       = "write:issue"
+	ReadUser         = "read:user"
+	ReadOrganization = "read:organization"
+)
+
+const (
+	// Page is how many records a request for a list wants, the most that Gitea returns unless
+	// it is configured.
+	Page     = 50
+	maxPages = 200 // of a list
+)
+
+// Header are the headers of each request.
+var Header = map[string]string{"Accept": "application/json"}
+
+// Client sends requests to Gitea. It is safe for concurrent use.
+type Client struct {
+	*transport.Client
+	Words Words
+}
+
+// Words complete the errors of a client for an operator.
+type Words struct {
+	Token string // who needs the rights, such as $GITEA_TOKEN
+	Place string // the repositories to which the token needs access
+	Renew string // the remedy if Gitea does not accept the token
+	// LimitCode is the code of the error of a limit; tracker_rate_limited if empty.
+	LimitCode string
+}
+
+// Moved is the error of a request for a repository that was renamed, or that has another owner.
+// Nothing was changed.
+type Moved struct{ Name string }
+
+func (m *Moved) Error() string { return "the repository is now called " + m.Name }
+
+// Connect checks the options and returns a client. It sends nothing.
+func Connect(s transport.Service, o transport.Options, w Words) (*Client, error) {
+	c, err := s.Connect(o, func(http.Header) {})
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Client: c, Words: w}, nil
+}
+
+// Ask sends a request to a path below the API, for which the token needs a right. Another status
+// than 2xx is an error. The error of a 404 or 410 wraps reconcile.ErrGone, the error of a change
+// that Gitea did not make reconcile.ErrRejected.
+func (c *Client) Ask(ctx context.Context, right string, r transport.Request) (transport.Answer, error) {
+	a, err := c.Send(ctx, r)
+	if err != nil {
+		return a, c.explain(err, right)
+	}
+	switch {
+	case a.Status/100 == 2:
+		return a, nil
+	case a.Status == http.StatusTooManyRequests:
+		return a, c.explain(c.RateLimit(transport.LimitEnd(a.Header, c.Now(), time.Time{})), right)
+	case a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect:
+		if name := c.movedTo(a.Header.Get("Location")); name != "" {
+			return a, &Moved{Name: name}
+		}
+	}
+	said := transport.Brief(message(a.Body))
+	if said == "" {
+		said = c.Short(a.Body)
+	}
+	return a, c.explain(c.Refusal(
+		a,
+		nil,
+		said,
+		func(transport.GraphQLError) bool { return false },
+		func(e *reconcile.Error) bool {
+			switch a.Status {
+			case http.StatusNotFound, http.StatusGone:
+				e.Err = reconcile.ErrGone
+			case http.StatusConflict, http.StatusUnprocessableEntity, http.StatusLocked,
+				http.StatusMethodNotAllowed, http.StatusPreconditionFailed:
+				e.Err = reconcile.ErrRejected
+			}
+			return e.Err != nil
+		},
+	), right)
+}
+
+// message returns the message of an answer to a failed request, with its reasons; empty if the
+// answer looks otherwise.
+func message(body []byte) string {
+	var said struct {
+		Message string   `json:"message"`
+		Errors  []string `json:"errors"`
+	}
+	_ = json.Unmarshal(body, &said)
+	return strings.Join(append([]string{said.Message}, said.Errors...), "; ")
+}
+
+// movedTo returns the name of the repository in the address of a redirect: acme/shop for
+// /api/v1/repos/acme/shop/pulls. It is empty for an address elsewhere: on another host the name
+// would belong to another repository.
+func (c *Client) movedTo(location string) string {
+	to, err := url.Parse(location)
+	base, baseErr := url.Parse(c.Endpoint)
+	if err != nil || baseErr != nil || to.Host != "" && to.Host != base.Host {
+		return ""
+	}
+	_, rest, found := strings.Cut(to.Path, "/repos/")
+	parts := strings.SplitN(rest, "/", 3)
+	if !found || len(parts) < 2 || parts[0] == "" || parts[1] == "" {
+		return ""
+	}
+	return text.Visible(parts[0] + "/" + parts[1])
+}
+
+// explain completes an error with the words and the next step for an operator. right is the
+// right that the request needs.
+func (c *Client) explain(err error, right string) error {
+	e, known := errors.AsType[*reconcile.Error](err)
+	if !known {
+		return err
+	}
+	_, isLimit := errors.AsType[*transport.RateLimited](err)
+	switch {
+	case isLimit && c.Words.LimitCode != "":
+		e.Code = c.Words.LimitCode
+	case e.Status == http.StatusUnauthorized:
+		e.Hint = c.Words.Renew
+	case errors.Is(err, transport.ErrKey):
+		e.Hint = c.Lacks(right)
+	case errors.Is(err, reconcile.ErrGone):
+		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", c.Endpoint, c.Lacks(right))
+	}
+	if status, isStatus := strings.CutPrefix(e.Message, "HTTP "); isStatus {
+		e.Message = "Gitea answers " + status
+	}
+	return err
+}
+
+// Lacks says which right the token lacks.
+func (c *Client) Lacks(right string) string {
+	return fmt.Sprintf("%s needs the scope %s and access to %s", c.Words.Token, right, c.Words.Place)
+}
+
+// Do sends a request to a path and decodes the answer.
+func Do[T any](ctx context.Context, c *Client, right, method, path string, body any) (v T, err error) {
+	a, err := c.Ask(ctx, right, transport.Request{Method: method, Path: path, Body: body})
+	if err != nil {
+		return v, err
+	}
+	return Decode[T](c, a.Body)
+}
+
+// Get reads a path.
+func Get[T any](ctx context.Context, c *Client, right, path string) (T, error) {
+	return Do[T](ctx, c, right, http.MethodGet, path, nil)
+}
+
+// List reads the pages of a list, until visit wants no more or there is none.
+func List[T any](
+	ctx context.Context,
+	c *Client,
+	right, path string,
+	query url.Values,
+	visit func([]T) (more bool),
+) error {
+	for n := 1; n <= maxPages; n++ {
+		query.Set("limit", strconv.Itoa(Page))
+		query.Set("page", strconv.Itoa(n))
+		a, err := c.Ask(ctx, right, transport.Request{Method: http.MethodGet, Path: path, Query: query})
+		if err != nil {
+			return err
+		}
+		records, err := Decode[[]T](c, a.Body)
+		if err != nil {
+			return err
+		}
+		next := strings.Contains(a.Header.Get("Link"), `rel="next"`)
+		if !visit(records) || !next || len(records) == 0 {
+			return nil
+		}
+	}
+	return c.Fail(
+		c.Prefix+"_unknown_payload",
+		fmt.Sprintf("the list %s has more than %d pages of %d", path, maxPages, Page),
+	)
+}
+
+// Decode reads the JSON of an answer; an empty answer is the zero value.
+func Decode[T any](c *Client, raw []byte) (v T, err error) {
+	if len(raw) == 0 {
+		return v, nil
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, c.Unreadable("no JSON of Gitea", raw, err)
+	}
+	return v, nil
+}
+
+// Account is an account, in Gitea's words.
+type Account struct {
+	ID    int64  `json:"id"` // negative for Gitea's own, GhostID for an account that was deleted
+	Login string `json:"login"`
+}
+
+// GhostID is the id of an account that was deleted.
+const GhostID = -1
+
+// Me returns the account of the token.
+func (c *Client) Me(ctx context.Context) (Account, error) {
+	who, err := Get[Account](ctx, c, ReadUser, "/user")
+	if err == nil && who.Login == "" {
+		err = c.Fail(c.Prefix+"_unknown_payload", "the answer does not say whose the token is")
+	}
+	return who, err
+}
