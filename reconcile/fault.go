@@ -251,6 +251,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"missing_tracker_api_key",
 			"missing_tracker_project_slug",
 			"missing_github_repo",
+			"missing_gitea_repo",
 			"tracker_project_not_found",
 			"tracker_state_not_found",
 			"tracker_ca_file_invalid",

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -24,7 +25,7 @@ type runner struct {
 // call sends a request of the protocol and decodes the answer.
 func (r *runner) call(method string, body, to any) {
 	r.p.t.Helper()
-	address := r.p.url + "/api/actions/runner.v1.RunnerService/" + method
+	address := r.p.URL + "/api/actions/runner.v1.RunnerService/" + method
 	sent := bytes.NewReader(test.Must(json.Marshal(body)))
 	req := test.Must(http.NewRequestWithContext(r.p.t.Context(), http.MethodPost, address, sent))
 	req.Header.Set("Content-Type", "application/json")
@@ -46,7 +47,7 @@ func newRunner(p *place) *runner {
 		Token string `json:"token"`
 	}
 	path := "/repos/" + p.repository + "/actions/runners/registration-token"
-	p.as(p.t, owner)(http.MethodPost, path, nil, &registration)
+	p.as(p.t, giteatest.Owner)(http.MethodPost, path, nil, &registration)
 	r := &runner{p: p}
 	labels := []string{"test"}
 	var made struct {
@@ -99,7 +100,7 @@ func (r *runner) fail(task string, lines ...string) {
 // A failed job of Actions has a log, of which only the end is read, and can be run again.
 func TestActions(t *testing.T) {
 	p := newPlace(t)
-	f := p.connect(p.token)
+	f := p.connect(p.Token)
 	r := newRunner(p)
 	p.git("checkout", "-q", "-B", "here", "refs/pushed/main")
 	file := filepath.Join(p.clone, ".gitea", "workflows", "ci.yml")
@@ -127,7 +128,7 @@ func TestActions(t *testing.T) {
 	r.fail(task, "first", long, "FAIL: TestHello", "exit status 1")
 	failed := check()
 	test.Equal(t, "failed", failed.State, reconcile.CheckFailure)
-	if failed.Job == 0 || failed.Run == 0 || !strings.HasPrefix(failed.URL, p.url+"/"+p.repository) {
+	if failed.Job == 0 || failed.Run == 0 || !strings.HasPrefix(failed.URL, p.URL+"/"+p.repository) {
 		t.Errorf("check %+v", failed)
 	}
 	log := test.Must(f.ReadLog(t.Context(), failed.Job))

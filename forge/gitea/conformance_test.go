@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/forge/forgetest"
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -17,7 +18,7 @@ import (
 func (p *place) connect(token string) *reconcile.Forge {
 	p.t.Helper()
 	return test.Must(Adapter(Options{
-		Options:    transport.Options{Endpoint: p.url + "/api/v1", Key: token},
+		Options:    transport.Options{Endpoint: p.URL + "/api/v1", Key: token},
 		Repository: p.repository,
 		By:         "$TEAM_TOKEN",
 		Renew:      "put a valid token into $TEAM_TOKEN",
@@ -39,22 +40,22 @@ func newBackend(t *testing.T) *forgetest.Backend {
 		"commented":         "COMMENT",
 	}
 	return &forgetest.Backend{
-		Forge:   p.connect(p.token),
+		Forge:   p.connect(p.Token),
 		Refused: p.connect("0123456789012345678901234567890123456789"),
 		By:      "$TEAM_TOKEN",
-		Secret:  p.token,
-		Writer:  writer,
-		Reader:  reader,
+		Secret:  p.Token,
+		Writer:  giteatest.Writer,
+		Reader:  giteatest.Reader,
 		Push:    func(_ testing.TB, branch string) string { return p.commit(branch) },
 		Close: func(t testing.TB, number int) {
 			t.Helper()
-			p.as(t, owner)(http.MethodPatch, at("/pulls/%d", number), map[string]string{"state": "closed"}, nil)
+			p.as(t, giteatest.Owner)(http.MethodPatch, at("/pulls/%d", number), map[string]string{"state": "closed"}, nil)
 		},
 		Merge: p.merge,
 		Status: func(t testing.TB, commit, name, state string) {
 			t.Helper()
 			body := map[string]string{"context": name, "state": state}
-			p.as(t, owner)(http.MethodPost, at("/statuses/%s", commit), body, nil)
+			p.as(t, giteatest.Owner)(http.MethodPost, at("/statuses/%s", commit), body, nil)
 		},
 		Review: func(t testing.TB, number int, author, state, body string) {
 			t.Helper()
@@ -63,7 +64,7 @@ func newBackend(t *testing.T) *forgetest.Backend {
 		},
 		Require: func(t testing.TB, name string) {
 			t.Helper()
-			p.as(t, owner)(http.MethodPost, at("/branch_protections"), map[string]any{
+			p.as(t, giteatest.Owner)(http.MethodPost, at("/branch_protections"), map[string]any{
 				"rule_name":             "main",
 				"enable_status_check":   true,
 				"status_check_contexts": []string{name, "lint *"},
@@ -75,7 +76,7 @@ func newBackend(t *testing.T) *forgetest.Backend {
 				Body string `json:"body"`
 			}
 			var list []comment
-			p.as(t, owner)(http.MethodGet, at("/issues/%d/comments", number), nil, &list)
+			p.as(t, giteatest.Owner)(http.MethodGet, at("/issues/%d/comments", number), nil, &list)
 			return text.Map(list, func(c comment) string { return c.Body })
 		},
 	}
@@ -87,7 +88,7 @@ func (p *place) merge(t testing.TB, number int) {
 	var err error
 	for range 50 {
 		path := fmt.Sprintf("/repos/%s/pulls/%d/merge", p.repository, number)
-		err = p.request(http.MethodPost, path, map[string]string{"Do": "merge"}, nil, p.sudo(owner))
+		err = p.As(giteatest.Owner, http.MethodPost, path, map[string]string{"Do": "merge"}, nil)
 		if err == nil {
 			return
 		}

@@ -69,7 +69,7 @@ func list[T any](
 	query url.Values,
 	visit func([]T) (more bool),
 ) error {
-	return h.named(giteaapi.List(ctx, h.Client, right, "/repos/"+h.o.Repository+path, query, visit))
+	return h.named(giteaapi.List(ctx, h.Client, right, "/repos/"+h.o.Repository+path, query, nil, visit))
 }
 
 // me returns the login of the token's account.

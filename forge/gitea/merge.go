@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -24,14 +25,14 @@ func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, 
 		Merge  bool `json:"allow_merge_commits"`
 		Rebase bool `json:"allow_rebase"`
 		Squash bool `json:"allow_squash_merge"`
-	}](ctx, h, readRepository, "")
+	}](ctx, h, giteaapi.ReadRepository, "")
 	if err != nil {
 		return reconcile.MergeRules{}, err
 	}
 	base, err := get[struct {
 		Checked   bool `json:"enable_status_check"`
 		Approvals int  `json:"required_approvals"`
-	}](ctx, h, readRepository, "/branches/"+url.PathEscape(p.Base.Ref))
+	}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(p.Base.Ref))
 	if err != nil {
 		return reconcile.MergeRules{}, err
 	}
@@ -72,7 +73,7 @@ func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, e
 
 // askMerge asks for a merge, now or once nothing is missing.
 func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (transport.Answer, error) {
-	a, err := h.ask(ctx, writeRepository, transport.Request{
+	a, err := h.ask(ctx, giteaapi.WriteRepository, transport.Request{
 		Method: http.MethodPost,
 		Path:   h.mergePath(m.Number),
 		Body: map[string]any{
@@ -91,7 +92,7 @@ func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (tr
 
 // disarmMerge implements reconcile.Forge.
 func (h *hub) disarmMerge(ctx context.Context, number int) error {
-	_, err := h.ask(ctx, writeRepository, transport.Request{
+	_, err := h.ask(ctx, giteaapi.WriteRepository, transport.Request{
 		Method: http.MethodDelete,
 		Path:   h.mergePath(number),
 	})

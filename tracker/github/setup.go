@@ -1,15 +1,12 @@
 package github
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -54,36 +51,11 @@ func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAc
 	}, nil
 }
 
-// proposal describes a repository to init: open and closed, and labels as the states between
-// them. A label that does not exist is created when the agent sets it.
+// proposal describes a repository to init.
 func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
 	found, err := c.verifyRepository(ctx, repo, "")
 	if err != nil {
 		return reconcile.TrackerBoard{}, err
 	}
-	// labelled returns the state of the first label that contains a word, or else of a label
-	// to create.
-	labelled := func(word, otherwise string) reconcile.TrackerState {
-		has := func(l string) bool { return strings.Contains(strings.ToLower(l), word) }
-		name := cmp.Or(text.First(found.labels, has), otherwise)
-		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}
-	}
-	isLabel := func(l string) bool { return strings.EqualFold(l, label) }
-	board := reconcile.TrackerBoard{
-		TrackerProject: found.project,
-		Setting:        found.project.Name,
-		HasLabel:       slices.ContainsFunc(found.labels, isLabel),
-		States: []reconcile.TrackerState{
-			{Name: "open", Kind: reconcile.StateWaiting},
-			labelled("progress", "In Progress"),
-			labelled("review", "Human Review"),
-			{Name: "closed", Kind: reconcile.StateEnded},
-		},
-	}
-	for _, l := range found.labels {
-		if _, known := board.State(l); !known {
-			board.States = append(board.States, reconcile.TrackerState{Name: l})
-		}
-	}
-	return board, nil
+	return repoissue.Proposal(found.project, found.labels, label), nil
 }

@@ -161,16 +161,9 @@ func markText(object map[string]json.RawMessage, field string) error {
 	if json.Unmarshal(object[field], &written) != nil {
 		return agenttool.Refusal("invalid_input", field+" must be a text")
 	}
-	written = strings.TrimRight(strings.ReplaceAll(written, agenttool.Marker, ""), " \r\n")
-	if written == "" {
-		return nil
+	signed, err := agenttool.Sign(written)
+	if err == nil && signed != "" {
+		object[field] = text.JSON(signed)
 	}
-	if strings.Contains(written, reconcile.CommentMarker) {
-		return agenttool.Refusal(
-			"mutation_refused",
-			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
-		)
-	}
-	object[field] = text.JSON(written + "\n\n" + agenttool.Marker)
-	return nil
+	return err
 }

@@ -19,6 +19,22 @@ import (
 // key's user.
 const Marker = reconcile.CommentMarker + "agent -->"
 
+// Sign ends an agent's text with the Marker. It is empty for an empty text. A text with a marker
+// of symphony's own is refused.
+func Sign(written string) (string, error) {
+	written = strings.TrimRight(strings.ReplaceAll(written, Marker, ""), " \r\n")
+	if written == "" {
+		return "", nil
+	}
+	if strings.Contains(written, reconcile.CommentMarker) {
+		return "", Refusal(
+			"mutation_refused",
+			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
+		)
+	}
+	return written + "\n\n" + Marker, nil
+}
+
 // Change is a tool that changes the issue of the run. Its only argument is a text that is not
 // empty.
 type Change struct {

@@ -179,12 +179,14 @@ func Get[T any](ctx context.Context, c *Client, right, path string) (T, error) {
 	return Do[T](ctx, c, right, http.MethodGet, path, nil)
 }
 
-// List reads the pages of a list, until visit wants no more or there is none.
+// List reads the pages of a list, until visit wants no more or there is none. heard gets the
+// headers of each page before visit gets its records; nil if nobody needs them.
 func List[T any](
 	ctx context.Context,
 	c *Client,
 	right, path string,
 	query url.Values,
+	heard func(http.Header),
 	visit func([]T) (more bool),
 ) error {
 	for n := 1; n <= maxPages; n++ {
@@ -194,9 +196,13 @@ func List[T any](
 		if err != nil {
 			return err
 		}
-		records, err := Decode[[]T](c, a.Body)
-		if err != nil {
-			return err
+		if heard != nil {
+			heard(a.Header)
+		}
+		var records []T
+		err = json.Unmarshal(a.Body, &records)
+		if err != nil || records == nil { // null is no empty list
+			return c.Unreadable("no list of Gitea's", a.Body, err)
 		}
 		next := strings.Contains(a.Header.Get("Link"), `rel="next"`)
 		if !visit(records) || !next || len(records) == 0 {
