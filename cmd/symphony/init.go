@@ -44,12 +44,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:  "key-file",
-			Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin",
+			Usage: "read the key of Linear or the token of GitHub or Gitea from `FILE`; - is stdin",
 		},
 		&cli.StringFlag{
 			Name: "project",
 			Usage: "where the issues are, the `PROJECT`: the address or slug id of a Linear project; " +
-				"on GitHub OWNER/NAME",
+				"on GitHub and Gitea OWNER/NAME",
 		},
 		&cli.StringFlag{
 			Name:  "team",

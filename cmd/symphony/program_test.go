@@ -23,6 +23,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/acp/acptest"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -72,6 +73,7 @@ func TestMain(m *testing.M) {
 	pathBefore = os.Getenv("PATH")
 	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+tools))
 	code := m.Run()
+	giteatest.Stop()
 	test.OK(mainT{}, os.RemoveAll(dir))
 	test.OK(mainT{}, os.RemoveAll(tools))
 	os.Exit(code)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -172,6 +173,7 @@ func commands() map[string]scriptCommand {
 		"exits CODE COMMAND [ARG...]":                exitsCmd,
 		"fails CODE PATTERN COMMAND [ARG...]":        failsCmd,
 		"git-serve":                                  gitServeCmd,
+		"gitea VERB [ARG...]":                        giteaCmd,
 		"github VERB [ARG...]":                       githubCmd,
 		"collector VERB [ARG...]":                    collectorCmd,
 		"gone PATTERN":                               goneCmd,
@@ -260,6 +262,8 @@ func condition(name string) (bool, error) {
 		return canSandbox(), nil
 	case "sshd":
 		return canServeSSH(), nil
+	case "gitea":
+		return giteatest.Exists(), nil
 	case "slurm":
 		_, err := exec.LookPath("slurmctld")
 		_, missing := exec.LookPath("munged")
@@ -299,6 +303,7 @@ type stage struct {
 	other     *lineartest.Server
 	model     scriptModel // nil without a real agent
 	github    *githubtest.Server
+	gitea     *giteaTracker   // nil unless the script has one
 	service   *checkedService // nil until healthchecks start
 	collector *collector      // nil until collector start
 	hosts     map[string]*mcpHost

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -52,6 +53,8 @@ type trackerKind struct {
 	down     int    // $DOWN: the exit code of a pass if the tracker is down
 	done     string // $DONE: the name of the state Done; empty if that is its name
 	start    func(env *testscript.Env, set *stage) (scriptTracker, error)
+	// needs skips the test on a machine without the tracker's program; may be nil
+	needs func(t testing.TB)
 }
 
 var trackerKinds = []trackerKind{
@@ -67,6 +70,16 @@ var trackerKinds = []trackerKind{
 		down:     1,
 		done:     "closed",
 		start:    startGitHub,
+	},
+	{
+		name:     "gitea",
+		prefix:   "GT-",
+		workflow: "WORKFLOW-gitea.md",
+		limits:   true,
+		down:     1,
+		done:     "closed",
+		start:    startGitea,
+		needs:    giteatest.Needs,
 	},
 	{
 		name:     "command",
@@ -91,6 +104,9 @@ func TestTrackers(t *testing.T) {
 	}
 	for _, k := range trackerKinds {
 		t.Run(k.name, func(t *testing.T) {
+			if k.needs != nil {
+				k.needs(t)
+			}
 			t.Parallel()
 			texts := map[string]string{}
 			for _, f := range files {
@@ -124,6 +140,9 @@ func TestRealCodexTrackers(t *testing.T) {
 			continue
 		}
 		t.Run(k.name, func(t *testing.T) {
+			if k.needs != nil {
+				k.needs(t)
+			}
 			t.Parallel()
 			p := params(t, "codex")
 			p.Setup = k.setup

@@ -2,7 +2,6 @@ package gitea
 
 import (
 	"crypto/rand"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,12 +23,8 @@ func TestMain(m *testing.M) {
 // theServer returns the Gitea of all tests. It skips the test if there is no program.
 func theServer(t *testing.T) *giteatest.Server {
 	t.Helper()
-	s, err := giteatest.Start()
-	if errors.Is(err, giteatest.ErrNone) {
-		t.Skip(err)
-	}
-	test.OK(t, err)
-	return s
+	giteatest.Needs(t)
+	return test.Must(giteatest.Start())
 }
 
 // as returns a function that sends requests in the name of an account.

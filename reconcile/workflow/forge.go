@@ -76,6 +76,12 @@ func (k ForgeKind) has(host string) bool {
 	})
 }
 
+// Knows reports whether an address of git is on a host that is known to be of this kind.
+func (k ForgeKind) Knows(address string) bool {
+	host, _ := splitAddress(address)
+	return host != "" && k.has(host)
+}
+
 // At returns the address of the API for an address of git, as if the host were of this kind,
 // and the repository's name, owner/name. Each is empty if the address lacks this part.
 func (k ForgeKind) At(address string) (api, name string) {

@@ -20,8 +20,8 @@ var namesGitHub = []string{
 	// the tracker
 	"cmd/symphony/init.go",
 	"cmd/symphony/internal/admin/setup/answers.go",
-	"cmd/symphony/internal/admin/setup/github.go",
 	"cmd/symphony/internal/admin/setup/linear.go",
+	"cmd/symphony/internal/admin/setup/repositories.go",
 	"cmd/symphony/internal/admin/setup/setup.go",
 	"cmd/symphony/internal/wiring/compose_gh.go",
 	"cmd/symphony/internal/wiring/compose_tracker.go",
@@ -31,9 +31,9 @@ var namesGitHub = []string{
 	"linear/created.go",
 	"reconcile/fault.go",
 	"reconcile/label.go",
-	"reconcile/workflow/reader.go",
 	"reconcile/workflow/tracker.go",
 	"reconcile/workflow/tracker_github.go",
+	"reconcile/workflow/tracker_repositories.go",
 	// examples of variables, addresses and tokens; settings and files that git meets
 	"reconcile/workflow/agent_key.go",
 	"reconcile/workflow/filter.go",

@@ -206,6 +206,7 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
 	}
+	list = append(list, repositoryKeys(c)...)
 	for _, t := range trackers {
 		for _, k := range t.keys(c) {
 			list = append(list, k.of(t.name))
@@ -287,9 +288,9 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Forge,
 			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
-				"repository.url, and github for hosts that are not known; gitlab is refused until symphony "+
-				"can open pull requests there",
-		).oneOf(forgeNames()...),
+				"repository.url, gitea for the host of tracker.endpoint with kind: gitea, and github for others; "+
+				"gitlab is refused until symphony can open pull requests there",
+		).oneOf(forgeNames()...).then((*reader).repositoryForge),
 		key(
 			"repository.token",
 			"$NAME",

@@ -509,7 +509,6 @@ const (
 	CodeTrackerKind        = "unsupported_tracker_kind"
 	CodeMissingAPIKey      = "missing_tracker_api_key"
 	CodeMissingProject     = "missing_tracker_project_slug"
-	CodeMissingRepo        = "missing_github_repo"
 	CodeTemplateParse      = "template_parse_error"
 	CodeTemplateRender     = "template_render_error"
 	CodeEnvFilePermissions = "env_file_permissions"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -229,6 +230,24 @@ func (r *reader) repositoryAPI(f field) {
 	}
 }
 
+// repositoryForge completes the kind of the forge: a host that no kind knows is of the kind of
+// the tracker, if the issues are there, too.
+func (r *reader) repositoryForge(f field) {
+	isKnown := slices.ContainsFunc(forges, func(k ForgeKind) bool { return k.Knows(r.cfg.Repository.URL) })
+	if f.node == nil && !isKnown && r.besideIssues() && r.tracker.forge != forges[0].Name {
+		r.cfg.Repository.Forge = r.tracker.forge
+	}
+}
+
+// besideIssues reports whether the repository is on the server of the tracker, which is a forge,
+// too.
+func (r *reader) besideIssues() bool {
+	host, _ := splitAddress(r.cfg.Repository.URL)
+	name, _, _ := strings.Cut(host, ":") // without a port
+	u, err := url.Parse(r.cfg.Tracker.Endpoint)
+	return r.tracker.forge != "" && err == nil && name != "" && strings.EqualFold(name, u.Hostname())
+}
+
 // repositoryToken resolves the token. It is only accepted from a variable, because a file in a
 // repository is no place for it.
 func (r *reader) repositoryToken(f field) {
@@ -271,6 +290,9 @@ func (r *reader) completeRepository() {
 	tracker := r.cfg.Tracker
 	kind := repository.ForgeKind()
 	api, name := kind.At(repository.URL)
+	if r.tracker.forge == kind.Name && r.besideIssues() {
+		api = tracker.Endpoint
+	}
 	bare := func(address string) string { return strings.ToLower(strings.TrimRight(address, "/")) }
 	if r.tracker.forge == kind.Name && repository.TokenVar == "" &&
 		bare(cmp.Or(repository.API, api)) == bare(tracker.Endpoint) {

@@ -33,7 +33,7 @@ type Tracker struct {
 	// explained by comments.
 	Operators    []string
 	ExplainHolds bool
-	GitHub       GitHub
+	Repositories Repositories
 	// the program that is the tracker, with its arguments; only of the kind command
 	Command []string
 	Verbs   []string // its optional verbs
@@ -64,6 +64,7 @@ type tracker struct {
 	// the kind of forge whose key the key is: it opens pull requests there, too
 	forge       string
 	assigneeVar string // contains the assignee if the file names none; empty for none
+	site        string // the address of repositories, for hints
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
 	orders bool
@@ -74,7 +75,7 @@ type tracker struct {
 }
 
 // trackers are the kinds of trackers, each in its own file.
-var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, commandTracker}
+var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, giteaTracker, commandTracker}
 
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
 // variable first; nil for a tracker without a key. With gh, the program gh may know the key.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -37,11 +36,8 @@ type scene struct {
 // newScene skips the test if there is no Gitea.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	server, err := giteatest.Start()
-	if errors.Is(err, giteatest.ErrNone) {
-		t.Skip(err)
-	}
-	test.OK(t, err)
+	giteatest.Needs(t)
+	server := test.Must(giteatest.Start())
 	s := &scene{
 		Repository: &giteatest.Repository{
 			Server: server,

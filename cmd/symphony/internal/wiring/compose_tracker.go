@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/tracker/command"
 	"github.com/symphony-cron/symphony/tracker/file"
+	"github.com/symphony-cron/symphony/tracker/gitea"
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
@@ -71,10 +72,10 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Warn:     o.Warn,
 		})
 	case "github":
-		g := t.GitHub
+		g := t.Repositories
 		options := github.Options{
 			Options:        connection,
-			Repositories:   g.Repos,
+			Repositories:   g.Names,
 			StateLabels:    g.StateLabels,
 			PriorityLabels: g.PriorityLabels,
 			Assignee:       cfg.Policy.Assignee,
@@ -92,6 +93,16 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			}
 		}
 		return github.Adapter(options)
+	case "gitea":
+		return gitea.Adapter(gitea.Options{
+			Options:        connection,
+			Repositories:   t.Repositories.Names,
+			StateLabels:    t.Repositories.StateLabels,
+			PriorityLabels: t.Repositories.PriorityLabels,
+			Assignee:       cfg.Policy.Assignee,
+			ReadOnly:       readOnly,
+			Memory:         o.Memory,
+		})
 	case "linear":
 		return linear.Adapter(linear.Options{
 			Options:            connection,
@@ -153,6 +164,8 @@ func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
 	switch kind {
 	case "github":
 		return github.Setup(), nil
+	case "gitea":
+		return gitea.Setup(), nil
 	case "linear":
 		return linear.Setup(), nil
 	}

@@ -122,6 +122,7 @@ func (r *Repository) Move(number int, state string) error {
 		return r.As(Owner, http.MethodPatch, path, map[string]string{"state": "closed"}, nil)
 	}
 	var issue struct {
+		State  string  `json:"state"`
 		Labels []label `json:"labels"`
 	}
 	if err := r.As(Owner, http.MethodGet, path, nil, &issue); err != nil {
@@ -140,7 +141,8 @@ func (r *Repository) Move(number int, state string) error {
 		}
 		ids = append(ids, id)
 	}
-	if err := r.As(Owner, http.MethodPut, path+"/labels", map[string]any{"labels": ids}, nil); err != nil {
+	err := r.As(Owner, http.MethodPut, path+"/labels", map[string]any{"labels": ids}, nil)
+	if err != nil || issue.State == "open" {
 		return err
 	}
 	return r.As(Owner, http.MethodPatch, path, map[string]string{"state": "open"}, nil)

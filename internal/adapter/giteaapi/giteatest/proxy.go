@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,6 +42,10 @@ func (s *Server) NewProxy() *Proxy {
 			return
 		}
 		r.Header.Del("Accept-Encoding") // so that answers can be changed
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			s.one.Lock()
+			defer s.one.Unlock()
+		}
 		behind.ServeHTTP(w, r)
 	}))
 	return p

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -30,7 +31,9 @@ type Server struct {
 	Token string // of Operator
 	admin string // a token with all scopes
 	dir   string
-	made  atomic.Int64 // names that were made
+	// one is held during a request to the API, because SQLite refuses some that come together.
+	one  sync.Mutex
+	made atomic.Int64 // names that were made
 }
 
 var started struct {
@@ -40,14 +43,24 @@ var started struct {
 	err    error
 }
 
-// ErrNone is the error of a machine without the program.
-var ErrNone = errors.New(binaryVar + " does not name the program of a Gitea")
+var errNone = errors.New(binaryVar + " does not name the program of a Gitea")
+
+// Needs skips a test on a machine without the program.
+func Needs(t testing.TB) {
+	t.Helper()
+	if !Exists() {
+		t.Skip(errNone)
+	}
+}
+
+// Exists reports whether the machine has the program.
+func Exists() bool { return os.Getenv(binaryVar) != "" }
 
 // Start starts Gitea once for all tests of a package, whose TestMain calls Stop.
 func Start() (*Server, error) {
 	program := os.Getenv(binaryVar)
 	if program == "" {
-		return nil, ErrNone
+		return nil, errNone
 	}
 	started.Do(func() { started.server, started.stop, started.err = start(program) })
 	return started.server, started.err
@@ -76,7 +89,7 @@ OFFLINE_MODE = true
 [database]
 DB_TYPE = sqlite3
 PATH = %[2]s/gitea.db
-SQLITE_JOURNAL_MODE = MEMORY
+SQLITE_JOURNAL_MODE = WAL
 [indexer]
 ISSUE_INDEXER_TYPE = db
 [security]
@@ -213,6 +226,8 @@ func (s *Server) request(method, path string, body, to any, login func(*http.Req
 	}
 	r.Header.Set("Content-Type", "application/json")
 	login(r)
+	s.one.Lock()
+	defer s.one.Unlock()
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err

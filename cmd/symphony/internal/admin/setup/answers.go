@@ -154,7 +154,7 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	}
 	names := text.Map(s.project.States, func(known reconcile.TrackerState) string { return known.Name })
 	nearest := text.Nearest(name, names)
-	if s.keyOfGh && len(nearest) == 0 { // a label that does not exist is created when it is set
+	if s.kind.forge.Name != "" && len(nearest) == 0 { // a label that does not exist is created when it is set
 		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
 	}
 	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{
@@ -262,7 +262,7 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		)
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage(
-			"init: --example pull-request needs the address of the repository on GitHub, and %q is a directory",
+			"init: --example pull-request needs the address of the repository on GitHub or Gitea, and %q is a directory",
 			address,
 		)
 	case isDir && s.git(ctx, address, "ls-remote", address) == "":

@@ -91,9 +91,14 @@ func (s *starter) findKey(ctx context.Context) error {
 		return s.tryKey(ctx, key, source)
 	}
 	if !s.interactive {
+		or := ""
+		if s.keyOfGh {
+			or = ", or log in with gh auth login"
+		}
 		return exit.Usage(
-			"init: without a terminal, give --key-file or the variable %s, or log in with gh auth login",
+			"init: without a terminal, give --key-file or the variable %s%s",
 			s.keys.names[0],
+			or,
 		)
 	}
 	for try := 1; ; try++ {

@@ -49,6 +49,8 @@ type Options struct {
 // kind contains the steps of init for a kind of tracker.
 type kind struct {
 	name string
+	// forge is the service of the repositories with the issues; zero if it is none.
+	forge workflow.ForgeKind
 	// suits reports whether the operator's folder or environment suggests it; nil for the kind
 	// that is proposed otherwise.
 	suits func(*starter, context.Context) bool
@@ -72,7 +74,7 @@ type JSON struct {
 	EnvironmentFile string `json:"environment_file,omitempty"`
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
 	Team            string `json:"team,omitempty"`         // of Linear, its key
-	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
+	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub or Gitea
 	// the label that agents need exists in the tracker
 	LabelExists *bool `json:"label_exists,omitempty"`
 	// Verify is verify.command, if init knows how the repository is tested.
@@ -83,7 +85,7 @@ type JSON struct {
 
 // kinds are the kinds of trackers, in the order in which they are proposed; the first is the
 // default, the last suits always.
-var kinds = []kind{linearKind, githubKind, fileKind}
+var kinds = []kind{linearKind, githubKind, giteaKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }

@@ -137,6 +137,14 @@ func TestRender(t *testing.T) {
 				a.Terminal = []string{"closed"}
 				a.Begun = "wip"
 			}, ""},
+			{"gitea", func(a *answers) {
+				a.Tracker = "gitea"
+				a.Endpoint = "https://git.example.com/api/v1"
+				a.Project = "acme/shop"
+				a.Active = []string{"open", "wip"}
+				a.Terminal = []string{"closed"}
+				a.Begun = "wip"
+			}, ""},
 			{"file", func(a *answers) {
 				a.Tracker = "file"
 				a.Path = "issues"

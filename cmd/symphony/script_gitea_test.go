@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// giteaTracker is a repository on a real Gitea as the tracker of a script, behind a proxy. The
+// states of open issues are labels; Done and Canceled are closed issues.
+type giteaTracker struct {
+	*giteatest.Repository
+	proxy *giteatest.Proxy
+}
+
+func startGitea(env *testscript.Env, set *stage) (scriptTracker, error) {
+	g, err := newGitea(env.Defer, env.Setenv)
+	if err != nil {
+		return nil, err
+	}
+	set.gitea = &g
+	path := filepath.Join(env.WorkDir, "WORKFLOW.md")
+	workflow := strings.ReplaceAll(made("WORKFLOW-gitea.md"), "$GITEA_API", g.proxy.API())
+	workflow = strings.ReplaceAll(workflow, "$AGENT", env.Getenv("AGENT"))
+	return g, os.WriteFile(path, []byte(workflow), 0o600)
+}
+
+// newGitea makes a repository, and sets $GITEA_REPOSITORY, its address $GITEA_URL, that for git with
+// a login, $GITEA_REMOTE, the API $GITEA_API and the token $GITEA_TEST_TOKEN.
+func newGitea(atEnd func(func()), setenv func(name, value string)) (giteaTracker, error) {
+	server, err := giteatest.Start()
+	if err != nil {
+		return giteaTracker{}, err
+	}
+	name, err := server.MakeRepository()
+	if err != nil {
+		return giteaTracker{}, err
+	}
+	g := giteaTracker{
+		Repository: &giteatest.Repository{
+			Server: server,
+			Name:   name,
+			States: []string{"Todo", "In Progress", "Human Review", "Backlog"},
+		},
+		proxy: server.NewProxy(),
+	}
+	atEnd(g.proxy.Close)
+	login := giteatest.Operator + ":" + server.Token
+	setenv("GITEA_REPOSITORY", name)
+	setenv("GITEA_URL", g.proxy.URL+"/"+name)
+	setenv("GITEA_REMOTE", strings.Replace(g.proxy.URL, "://", "://"+login+"@", 1)+"/"+name+".git")
+	setenv("GITEA_API", g.proxy.API())
+	setenv("GITEA_TEST_TOKEN", server.Token)
+	return g, nil
+}
+
+// numberOf returns the number of an issue, such as 1 for GT-1.
+func numberOf(issue string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(issue, "GT-"))
+	if err != nil {
+		panic(err) // the script is wrong
+	}
+	return n
+}
+
+// giteaState is the state on Gitea for a state of the scripts.
+func giteaState(state string) string {
+	if closes(state) {
+		return "closed"
+	}
+	return state
+}
+
+func (g giteaTracker) Add(i scriptIssue) error {
+	labels := i.Labels
+	if i.Priority > 0 {
+		labels = append(labels, fmt.Sprint("P", i.Priority-1))
+	}
+	n, err := g.Repository.Add(giteatest.Issue{
+		Title:  i.Title,
+		Body:   i.Description,
+		State:  giteaState(i.State),
+		Labels: labels,
+		Number: numberOf(i.Identifier),
+	})
+	if err != nil {
+		return err
+	}
+	for _, blocker := range i.BlockedBy {
+		if err := g.Block(n, numberOf(blocker)); err != nil {
+			return err
+		}
+	}
+	return g.Age(n, i.Age)
+}
+
+func (g giteaTracker) Move(issue, state string) error {
+	return g.Repository.Move(numberOf(issue), giteaState(state))
+}
+
+func (g giteaTracker) Comment(issue, body string) error {
+	return g.Repository.Comment(numberOf(issue), giteatest.Writer, body, time.Time{})
+}
+
+func (g giteaTracker) Remove(issue string) error { return g.Delete(numberOf(issue)) }
+
+func (g giteaTracker) State(issue string) (string, error) {
+	state, err := g.Repository.State(numberOf(issue))
+	if state == "closed" {
+		state = "Done"
+	}
+	return state, err
+}
+
+func (g giteaTracker) Comments(issue string) (int, error) {
+	return g.Repository.Comments(numberOf(issue))
+}
+
+func (g giteaTracker) Call(_, macro, body string) (tool string, args any, err error) {
+	if macro == "comment" {
+		return "issue_comment", map[string]string{"text": body}, nil
+	}
+	return "issue_update", map[string]string{"state": giteaState(body)}, nil
+}
+
+func (g giteaTracker) Down()    { g.proxy.Fail(giteatest.Down) }
+func (g giteaTracker) Garbage() { g.proxy.Fail(giteatest.Garbage()) }
+
+func (g giteaTracker) Limit(d time.Duration) {
+	g.proxy.Fail(giteatest.Limit(time.Now().Add(d + time.Second)))
+}
+
+func (g giteaTracker) Up()            { g.proxy.Fail(nil) }
+func (g giteaTracker) Requests() int  { return len(g.proxy.Log()) }
+func (g giteaTracker) ClearRequests() { g.proxy.ClearLog() }
+
+// giteaCmd controls the script's Gitea, for which the script's tracker is Gitea:
+//
+//	gitea start                    makes a repository; sets $GITEA_REPOSITORY, $GITEA_URL, $GITEA_API, $GITEA_TEST_TOKEN
+//	                               and $GITEA_REMOTE, the address for git with a login
+//	gitea status BRANCH NAME STATE reports a status of the newest commit of a branch
+//	gitea review NUMBER EVENT BODY reviews a pull request as kim: APPROVED, REQUEST_CHANGES or COMMENT
+//	gitea merge NUMBER             merges a pull request as its owner
+//	gitea pulls                    prints all pull requests, the oldest first
+//	gitea comments NUMBER          prints the comments on an issue or a pull request
+func giteaCmd(ts *testscript.TestScript, neg bool, args []string) {
+	set := stageOf(ts)
+	if args[0] == "start" {
+		g, err := newGitea(ts.Defer, func(name, value string) { setVar(ts, name, value) })
+		ts.Check(err)
+		set.gitea = &g
+		set.tracker = g
+		return
+	}
+	g := set.gitea
+	rest := args[1:]
+	switch args[0] {
+	case "status":
+		var branch struct {
+			Commit struct{ ID string }
+		}
+		path := g.At("/branches/%s", strings.ReplaceAll(rest[0], "/", "%2F"))
+		ts.Check(g.As(giteatest.Owner, http.MethodGet, path, nil, &branch))
+		body := map[string]string{"context": rest[1], "state": rest[2]}
+		ts.Check(g.As(giteatest.Owner, http.MethodPost, g.At("/statuses/%s", branch.Commit.ID), body, nil))
+	case "review":
+		body := map[string]string{"event": rest[1], "body": strings.Join(rest[2:], " ")}
+		ts.Check(g.As(giteatest.Writer, http.MethodPost, g.At("/pulls/%s/reviews", rest[0]), body, nil))
+	case "merge":
+		waitFor(ts, "a pull request that can be merged", func() (bool, string) {
+			body := map[string]string{"Do": "merge"}
+			err := g.As(giteatest.Owner, http.MethodPost, g.At("/pulls/%s/merge", rest[0]), body, nil)
+			return err == nil, fmt.Sprint(err)
+		})
+	case "pulls":
+		var pulls []struct {
+			Number     int
+			State      string
+			Title      string
+			Body       string
+			Head, Base struct{ Label string }
+		}
+		ts.Check(g.As(giteatest.Owner, http.MethodGet, g.At("/pulls?state=all&sort=oldest"), nil, &pulls))
+		for _, p := range pulls {
+			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s: %s\n%s\n",
+				p.Number, p.State, p.Head.Label, p.Base.Label, p.Title, p.Body)
+		}
+	case "comments":
+		var comments []struct {
+			Body string
+			User struct{ Login string }
+		}
+		ts.Check(g.As(giteatest.Owner, http.MethodGet, g.At("/issues/%s/comments", rest[0]), nil, &comments))
+		for _, c := range comments {
+			fmt.Fprintf(ts.Stdout(), "%s: %s\n", c.User.Login, text.OneLine(c.Body))
+		}
+	default:
+		ts.Fatalf("gitea: unknown verb %q", args[0])
+	}
+}

@@ -1,0 +1,154 @@
+package workflow
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Repositories selects the issues of a tracker whose issues belong to repositories, with labels
+// as states.
+type Repositories struct {
+	Names          []string // owner/name, as written; at least 1
+	StateLabels    []string // labels that are states
+	PriorityLabels []string // the most urgent first
+	Project        string   // the address of a board on GitHub; empty for none
+	StatusField    string   // the field of the board that contains the state
+	ToolBudget     int      // how many requests the agent's tool may make in a run
+	repo           string
+}
+
+// repositoryKeys are the keys of each of these kinds.
+func repositoryKeys(c *Config) []Key {
+	list := []Key{
+		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint"),
+		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key"),
+		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.Repositories.repo,
+			"the repository with the issues, as owner/name, or $NAME; required unless repos is given"),
+		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.Repositories.Names,
+			"several repositories, instead of repo").thenTracker(trackerReader.repositories),
+		key(
+			"tracker.provider.state_labels",
+			typeStrings,
+			"[]",
+			&c.Tracker.Repositories.StateLabels,
+			"labels that are states: the state of an open issue is the first of these labels that it has, else open",
+		),
+		key(
+			"tracker.provider.priority_labels",
+			typeStrings,
+			"[P0, P1, P2, P3]",
+			&c.Tracker.Repositories.PriorityLabels,
+			"labels that are priorities, most urgent first",
+		),
+	}
+	return text.Map(list, func(k Key) Key { return k.of(gitHubTracker.name, giteaTracker.name) })
+}
+
+const gitHubRepoVar = "GITHUB_REPO"
+
+var repositoryName = text.Pattern(`^[\w-]+/[\w.-]+$`)
+
+// repositories reads provider.repo and provider.repos.
+func (r trackerReader) repositories(f field) {
+	code := "missing_" + r.tracker.name + "_repo"
+	hint := "write owner/name, as in the address " + r.tracker.site + "/owner/name"
+	g := &r.cfg.Tracker.Repositories
+	one := r.field("tracker.provider.repo")
+	item := func(i int) field { return r.item(f, i) }
+	switch {
+	case f.node != nil && one.node != nil:
+		r.invalid(f, "conflicts with provider.repo", "keep one of them")
+		return
+	case f.node != nil && len(g.Names) == 0:
+		r.fail(code, f, "empty", hint)
+		return
+	case f.node == nil:
+		f = one
+		item = func(int) field { return one }
+		if one.node == nil && r.tracker.name != gitHubTracker.name { // its variable is GitHub's
+			g.repo = ""
+		}
+		if name, isVar := reference(g.repo); isVar {
+			g.repo = r.variable(name, gitHubRepoVar)
+			if g.repo == "" && one.node != nil {
+				r.fail(
+					code,
+					f,
+					"the environment variable "+name+" is not set, or empty",
+					r.setHint(name, "it"),
+				)
+				return
+			}
+		}
+		if g.repo == "" {
+			r.fail(code, f, "missing", hint)
+			return
+		}
+		g.Names = []string{g.repo}
+	}
+	names := map[string]string{}
+	for i, repo := range g.Names {
+		_, name, _ := strings.Cut(strings.ToLower(repo), "/")
+		other := names[name]
+		switch {
+		case repo == "": // reported
+		case !repositoryName().MatchString(repo) || name == "." || name == "..":
+			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
+		case other != "":
+			r.invalid(
+				item(i),
+				other+" and "+repo+" have the same name, which begins the identifiers of their issues",
+				"keep one of them",
+			)
+		default:
+			names[name] = repo
+		}
+	}
+	// neither the order of the list nor the case of a name makes another project
+	list := text.Map(g.Names, strings.ToLower)
+	slices.Sort(list)
+	r.place(
+		f,
+		strings.Join(g.Names, ", "),
+		r.cfg.Tracker.Endpoint+" "+strings.Join(list, ","),
+	)
+}
+
+// labelStates warns about states that no issue can have.
+func (r trackerReader) labelStates() {
+	t := r.cfg.Tracker
+	r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, t.Repositories.StateLabels...)
+	if _, set := r.lines["tracker.active_states"]; !set {
+		for _, label := range t.Repositories.StateLabels {
+			if slices.Contains([]string{"todo", "to do", "in progress"}, reconcile.NormalizeState(label)) {
+				r.warnKey(
+					"tracker.provider.state_labels",
+					"agents leave issues in the state "+strconv.Quote(label)+
+						" alone: add it to tracker.active_states",
+				)
+			}
+		}
+	}
+	possible := append([]string{"open", "closed"}, t.Repositories.StateLabels...)
+	known := text.Map(possible, reconcile.NormalizeState)
+	check := func(f field, state string) {
+		if !slices.Contains(known, reconcile.NormalizeState(state)) {
+			r.warnKey(
+				f.key,
+				"no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
+					"; add it to provider.state_labels if it is a label",
+			)
+		}
+	}
+	r.eachHandoffState(check)
+	for _, state := range r.cfg.Policy.ActiveStates {
+		check(r.field("tracker.active_states"), state)
+	}
+	for _, state := range r.cfg.Policy.TerminalStates {
+		check(r.field("tracker.terminal_states"), state)
+	}
+}
