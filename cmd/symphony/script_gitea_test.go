@@ -148,7 +148,8 @@ func (g giteaTracker) ClearRequests() { g.proxy.ClearLog() }
 //	gitea start                    makes a repository; sets $GITEA_REPOSITORY, $GITEA_URL, $GITEA_API, $GITEA_TEST_TOKEN
 //	                               and $GITEA_REMOTE, the address for git with a login
 //	gitea status BRANCH NAME STATE reports a status of the newest commit of a branch
-//	gitea review NUMBER EVENT BODY reviews a pull request as kim: APPROVED, REQUEST_CHANGES or COMMENT
+//	gitea review NUMBER EVENT BODY reviews a pull request as kim, three minutes ago: APPROVED, REQUEST_CHANGES or COMMENT
+//	gitea look                     runs a pass that reads the pull requests, however recently they were read
 //	gitea merge NUMBER             merges a pull request as its owner
 //	gitea pulls                    prints all pull requests, the oldest first
 //	gitea comments NUMBER          prints the comments on an issue or a pull request
@@ -174,7 +175,12 @@ func giteaCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(g.As(giteatest.Owner, http.MethodPost, g.At("/statuses/%s", branch.Commit.ID), body, nil))
 	case "review":
 		body := map[string]string{"event": rest[1], "body": strings.Join(rest[2:], " ")}
-		ts.Check(g.As(giteatest.Writer, http.MethodPost, g.At("/pulls/%s/reviews", rest[0]), body, nil))
+		var made struct{ ID int64 }
+		ts.Check(g.As(giteatest.Writer, http.MethodPost, g.At("/pulls/%s/reviews", rest[0]), body, &made))
+		ts.Check(g.Exec("UPDATE review SET created_unix = created_unix - 180, "+
+			"updated_unix = updated_unix - 180 WHERE id = ?", made.ID))
+	case "look":
+		lookAtPulls(ts)
 	case "merge":
 		waitFor(ts, "a pull request that can be merged", func() (bool, string) {
 			body := map[string]string{"Do": "merge"}

@@ -19,6 +19,12 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
+// lookAtPulls runs a pass that reads the pull requests, however recently they were read.
+func lookAtPulls(ts *testscript.TestScript) {
+	execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
+	output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
+}
+
 // githubCmd controls the script's GitHub. Its first repository is team/app, reached by
 // $GITHUB_API with $GITHUB_TEST_TOKEN. It has the verbs move, comment, is, comments and clear
 // of the command tracker, for issues that are named by their numbers, and:
@@ -135,8 +141,7 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 			s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Required = rest[1:] }),
 		)
 	case "look":
-		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
-		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
+		lookAtPulls(ts)
 	case "review", "new-review":
 		at := time.Now().Add(-3 * time.Minute)
 		if verb == "new-review" {
