@@ -1260,3 +1260,19 @@ func TestUnreadableNamesTheFirst(t *testing.T) {
 		test.Equal(t, "the error", fmt.Sprint(unreadable(list)), "config can't be read")
 	}
 }
+
+// TestHooksBehindLink: the workspace's hook is a link, as a hook after_create makes it. An agent
+// puts a link to the hooks of another repository in the place of the directory.
+func TestHooksBehindLink(t *testing.T) {
+	t.Parallel()
+	g := guard(t, false)
+	foreign := filepath.Join(g.spare, "hooks")
+	test.Write(t, filepath.Join(foreign, "pre-commit"), "of the operator\n")
+	g.do(`mkdir -p scripts; touch scripts/pre-commit; ln -sf ../../scripts/pre-commit .git/hooks/pre-commit`)
+	g.trust()
+	g.do(`rm -rf .git/hooks; ln -s "$SPARE/hooks" .git/hooks`)
+	g.undo("hooks", "hooks/pre-commit")
+	test.Equal(t, "the other hook", test.Read(t, filepath.Join(foreign, "pre-commit")), "of the operator\n")
+	target := test.Must(os.Readlink(filepath.Join(g.Tree, ".git", "hooks", "pre-commit")))
+	test.Equal(t, "the hook", target, "../../scripts/pre-commit")
+}

@@ -363,13 +363,17 @@ func (m *Mirror) addressOf(written string) (string, error) {
 var remoteHelper = text.Pattern(`^[\w.+-]*::`)
 
 // hostOf returns the scheme and the host of an address, with its port, if any, for instance
-// ssh and example.com for git@example.com:team/app.
+// ssh and example.com for git@example.com:team/app. It returns no host where git and ssh read
+// more into an address: to both, a@here:b@[there]:app is on the host there.
 func hostOf(address string) (scheme, name string) {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Scheme, strings.ToLower(u.Host)
 	}
 	where, _, scp := strings.Cut(address, ":")
 	if !scp || strings.Contains(where, "/") {
+		return "", ""
+	}
+	if strings.ContainsAny(address, "[]") || strings.Count(address, "@") > 1 {
 		return "", ""
 	}
 	_, name, named := strings.Cut(where, "@")
