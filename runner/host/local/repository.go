@@ -303,7 +303,7 @@ func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.Pac
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	m := r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env)
-	if err := m.MakePack(ctx, r.space.Path, q.Commit, q.Have, f); err != nil {
+	if err := m.MakePack(ctx, r.space.Path, r.space.Origin(), q.Commit, q.Have, f); err != nil {
 		return answer, err
 	}
 	answer.Size, err = f.Seek(0, io.SeekEnd)

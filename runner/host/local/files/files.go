@@ -90,10 +90,10 @@ func Ours(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// ReadRegular reads a small regular file. A pipe or device in its place is an error and is not
-// waited for.
+// ReadRegular reads a small regular file. A link, pipe or device in its place is an error: an
+// agent may have made a link to what only the operator may read. A pipe is not waited for.
 func ReadRegular(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}

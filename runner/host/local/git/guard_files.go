@@ -25,9 +25,13 @@ const (
 
 var (
 	// controlFiles and the files in controlDirs decide which programs git runs: configuration,
-	// pointers to other directories, hooks, and remotes in an old format.
-	controlFiles = []string{"config", "config.worktree", "commondir", "gitdir"}
-	controlDirs  = []string{"hooks", "remotes", "branches"}
+	// pointers to other directories, hooks, and remotes in an old format. Two more name directories
+	// with objects of other repositories, which would be pushed.
+	controlFiles = []string{
+		"config", "config.worktree", "commondir", "gitdir",
+		"objects/info/alternates", "objects/info/http-alternates",
+	}
+	controlDirs = []string{"hooks", "remotes", "branches"}
 
 	// inProgress are files that can make git run a program when a hook continues a rebase or a
 	// series of picks, with the content that does. A merge strategy with a slash is a path.
@@ -134,11 +138,10 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 }
 
 // enter returns fs.SkipDir for a directory of a git directory in which git neither runs nor
-// writes anything: loose objects, for instance, are only read.
+// writes anything.
 func enter(path, name string) error {
 	top, _, _ := strings.Cut(name, "/")
-	isLooseObjects := top == "objects" && len(filepath.Base(name)) == 2
-	if !slices.Contains(writtenDirs, top) || isLooseObjects {
+	if !slices.Contains(writtenDirs, top) {
 		return fs.SkipDir
 	}
 	open(path)

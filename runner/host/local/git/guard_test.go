@@ -1276,3 +1276,16 @@ func TestHooksBehindLink(t *testing.T) {
 	target := test.Must(os.Readlink(filepath.Join(g.Tree, ".git", "hooks", "pre-commit")))
 	test.Equal(t, "the hook", target, "../../scripts/pre-commit")
 }
+
+// TestForeignObjects: an agent has its clone borrow objects of another repository.
+func TestForeignObjects(t *testing.T) {
+	t.Parallel()
+	const object = "objects/58/7be6b4c3f93f93c489c0111bba5596147a26cb" // of a file with the line x
+	g := guard(t, false)
+	g.do(`git init -q "$SPARE/e"; echo x | git -C "$SPARE/e" hash-object -w --stdin`)
+	g.trust()
+	g.do(`mkdir -p .git/objects/58; ln -s "$SPARE/e/.git/` + object + `" .git/` + object + `
+		echo "$SPARE/e/.git/objects" >> .git/objects/info/alternates`)
+	g.undo("objects/info/alternates", object)
+	g.do("! git cat-file -e 587be6b4c3f93f93c489c0111bba5596147a26cb 2>&1")
+}

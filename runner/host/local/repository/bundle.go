@@ -195,8 +195,15 @@ func (m writer) fetchBundle(
 
 // MakePack writes a pack of the HEAD of a workspace, which must still be commit, without the
 // contents of commits in have that this machine knows. A missing mirror is made; the workspace
-// may borrow the objects of another mirror.
-func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []string, to io.Writer) error {
+// may borrow the objects of another mirror. cloned is where symphony cloned it from.
+func (m *Mirror) MakePack(
+	ctx context.Context,
+	workspace string,
+	cloned host.Origin,
+	commit string,
+	have []string,
+	to io.Writer,
+) (err error) {
 	failed := func(err error) error {
 		return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)
 	}
@@ -215,11 +222,16 @@ func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []
 			return failed(err)
 		}
 	}
-	have, err = m.existing(ctx, head.Objects, have)
+	objects, err := m.takeObjects(workspace, cloned)
 	if err != nil {
 		return failed(err)
 	}
-	return failed(m.pack(ctx, head.Objects, []string{commit}, have, to))
+	defer func() { err = errors.Join(err, os.RemoveAll(objects)) }()
+	have, err = m.existing(ctx, objects, have)
+	if err != nil {
+		return failed(err)
+	}
+	return failed(m.pack(ctx, objects, []string{commit}, have, to))
 }
 
 // temporary returns a file without a name, so that nothing is left if this process dies.

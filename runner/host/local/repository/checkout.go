@@ -58,7 +58,8 @@ func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checko
 // fillCheckout makes the repository, without files of the work tree.
 func (m *Mirror) fillCheckout(ctx context.Context, workspace string, cloned host.Origin, to Checkout) error {
 	head, err := git.HeadOf(workspace)
-	if err != nil || !m.exists() || m.checkBorrower(head.Objects) != nil {
+	isBorrower := cloned.URL != "" || err == nil && m.checkBorrower(head.Objects) == nil
+	if !m.exists() || !isBorrower {
 		return m.packInto(ctx, workspace, to)
 	}
 	return m.WithHashedClone(ctx, workspace, cloned, func(work git.Clone) error {

@@ -61,8 +61,13 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 		return work, err
 	}
 	work = host.Work{Commit: head.Commit, Cloned: cloned, GitDir: head.GitDir()}
-	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
-		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
+	work.Pack = func(ctx context.Context, have []string, to io.Writer) (err error) {
+		objects, err := m.takeObjects(workspace, cloned)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(objects)) }()
+		return m.pack(ctx, objects, []string{head.Commit}, have, to)
 	}
 	return work, nil
 }

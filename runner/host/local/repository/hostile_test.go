@@ -52,6 +52,14 @@ const programs = `
 		url = ../evil.git
 		update = !../pwn" > .gitmodules`
 
+// stolen commits a file of another repository by its id, dir and file, without its content.
+const stolen = `
+	git init -q ../private; echo secret > ../private/secret
+	id=$(git -C ../private hash-object -w secret); dir=$(echo $id | cut -c1-2); file=$(echo $id | cut -c3-)
+	tree=$(printf '100644 blob %s\tstolen\n' $id | git mktree --missing)
+	git update-ref HEAD $(git commit-tree -p HEAD -m stolen $tree)
+	`
+
 // What an agent leaves in its repository neither runs nor changes what is pushed, and where.
 func TestHostileWorkspace(t *testing.T) {
 	test.Expensive(t)
@@ -77,9 +85,17 @@ func TestHostileWorkspace(t *testing.T) {
 		{"grafts", "git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow", ""},
 		{"borrowed objects of another repository", "mv .git/objects ../borrowed; mkdir .git/objects; " +
 			"mkdir .git/objects/info; " +
-			"echo $PWD/../borrowed > .git/objects/info/alternates", ""},
+			"echo $PWD/../borrowed > .git/objects/info/alternates", "copy the commits"},
+		{"an object by a link", stolen + "mkdir -p .git/objects/$dir; " +
+			"ln -s $PWD/../private/.git/objects/$dir/$file .git/objects/$dir/$file", "it is no regular file"},
+		{"objects by a link", stolen + "rm -rf .git/objects/$dir; " +
+			"ln -s $PWD/../private/.git/objects/$dir .git/objects/$dir", "is no directory"},
+		{"all objects by a link", stolen + "mv .git/objects ../borrowed; ln -s $PWD/../private/.git/objects .git/objects",
+			"path escapes from parent"},
+		{"the objects of another repository as well", stolen +
+			"echo $PWD/../private/.git/objects >> .git/objects/info/alternates", "copy the commits"},
 		{"a link in the place of the objects", "mv .git/objects ../borrowed; ln -s $PWD/../borrowed " +
-			".git/objects", ""},
+			".git/objects", "path escapes from parent"},
 		{"no borrowed objects", "git repack -qad; rm .git/objects/info/alternates", ""},
 		{"a reference that is a link", "mkdir ../outside; rm -rf .git/refs/remotes; ln -s " +
 			"../../../outside .git/refs/remotes", ""},
