@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +30,23 @@ func TestTwoPermissionsWithOneID(t *testing.T) {
 	_, err := wait()
 	test.OK(t, err)
 	test.Equal(t, "withdrawn", strings.Count(p.names(), agent.EventRequestWithdrawn), 3)
+}
+
+// Only some requests wait for an operator, and none that is long: they are in the memory of the
+// worker, which no sandbox limits.
+func TestManyPermissions(t *testing.T) {
+	_, p, wait := inTurn(t, "acp", agent.Options{OnApproval: agent.ApprovalAsk, Ask: waitForEnd})
+	p.say(asks("1", strings.Repeat("x", longestRequest)))
+	test.Equal(t, "cancelled first", string(p.hear().ID), "1")
+	for i := range mostRequests + 1 {
+		p.say(asks(strconv.Itoa(100+i), "ls"))
+	}
+	m := p.hear()
+	test.Equal(t, "cancelled then", string(m.ID), strconv.Itoa(100+mostRequests))
+	test.Equal(t, "answer", string(compact(m.Result)), `{"outcome":{"outcome":"cancelled"}}`)
+	p.say(ended)
+	_, err := wait()
+	test.OK(t, err)
 }
 
 // What comes after the end of a turn, and an answer that comes twice, change neither that turn

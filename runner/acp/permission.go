@@ -16,6 +16,10 @@ import (
 const (
 	summaryLength = 500      // characters of a summary
 	filesLength   = 16 << 10 // characters of the names of files in a summary
+
+	// Requests that wait are in the memory of the worker, which no sandbox limits.
+	mostRequests   = 32      // that wait at once
+	longestRequest = 1 << 20 // bytes of one that waits
 )
 
 // request is a request of the agent that waits for an operator.
@@ -125,7 +129,7 @@ func (s *Session) asRequest(asked *toolCall, c *call) agent.Request {
 		ThreadID:       s.ThreadID(),
 		ItemID:         asked.ToolCallID,
 		Cwd:            cmp.Or(c.item.Cwd, s.workplace()),
-		OutsideSandbox: true,
+		OutsideSandbox: s.o.ToolsInside == "",
 	}
 	switch c.item.Kind {
 	case agent.ItemCommand:
@@ -156,6 +160,11 @@ func (s *Session) ask(t *turn, m *wire.Message, options []permissionOption, what
 	}
 	if _, granted := s.granted.Load(key); granted {
 		event(agent.EventApprovalGranted, s.allowed(m.ID, options, "approved for the session before: "+line, nil))
+		return
+	}
+	if len(m.Raw) > longestRequest || s.waiting() >= mostRequests {
+		s.choose(m.ID, nil, nil)
+		event(agent.EventRequestWithdrawn, "cancelled, because it is too long, or too many wait: "+wire.Short(line, summaryLength))
 		return
 	}
 	r := s.begin(t, m.ID, what)
@@ -209,6 +218,13 @@ func (s *Session) begin(t *turn, id json.RawMessage, what agent.Request) *reques
 	r.ctx, r.cancel = context.WithCancel(t.ctx)
 	s.open[string(id)] = r
 	return r
+}
+
+// waiting returns the number of requests that wait for an operator.
+func (s *Session) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
 }
 
 // finish ends a request and returns it, nil if it had already ended.

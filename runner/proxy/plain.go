@@ -79,11 +79,12 @@ func (m Model) serves(r *http.Request) bool {
 }
 
 // climbs reports whether a path could lead out of the URL of a model on its server. Some servers
-// decode a path twice (%252e), and some take ..; for .. with an empty parameter.
+// decode a path twice (%252e), and some take ..; for .. with an empty parameter. A path with a
+// percent sign of its own (%25zz) is refused: a server may decode the parts that it can.
 func climbs(path string) bool {
 	again, err := url.PathUnescape(path)
 	if err != nil {
-		again = path // it is not encoded twice
+		return true
 	}
 	for part := range strings.FieldsFuncSeq(again, func(c rune) bool { return c == '/' || c == '\\' }) {
 		name, _, _ := strings.Cut(part, ";")

@@ -703,6 +703,7 @@ func TestModel(t *testing.T) {
 		{"GET /model/gateway/%2e%2e/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/a%2f..%2f..%2fadmin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/%252e%252e/admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/%252e%252e/%25zz HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/a%252f..%252fadmin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/..;/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/..%3ba=b/admin HTTP/1.1\r\n", "404", "no page"},

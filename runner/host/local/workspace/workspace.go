@@ -107,7 +107,8 @@ func (w *Workspace) readOwn(o Owner) (found bool, err error) {
 	return found, err
 }
 
-// lookAt returns nil if nothing is at path, and an error for anything but a real directory.
+// lookAt returns nil if nothing is at path, and an error for anything but a real directory. It
+// gives the directory back the rights that an agent may have taken from it.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,8 +124,14 @@ func lookAt(path string) (fs.FileInfo, error) {
 		return nil, invalidCwd(path, "it is a symbolic link, not a directory")
 	case !info.IsDir():
 		return nil, invalidCwd(path, "it is a special file, not a directory")
+	case info.Mode().Perm()&0o700 == 0o700:
+		return info, nil
 	}
-	return info, nil
+	if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
+		return nil, files.Failed(err, "open the workspace %s", path)
+	}
+	info, err = os.Lstat(path)
+	return info, files.Failed(err, "check the workspace %s", path)
 }
 
 // prepare makes a held workspace usable, and creates it if necessary.

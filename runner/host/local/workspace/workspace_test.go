@@ -44,6 +44,18 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	test.Equal(t, "state directory", wantRecord(t, r, "ABC-1", Prepared, "r2").StateDir, "/state/two")
 }
 
+// An agent takes all rights from its own workspace, which keeps neither the next run nor a removal.
+func TestClosedWorkspace(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("ABC-1", "r1"))
+	test.OK(t, w.Ready())
+	test.OK(t, os.Chmod(w.Path, 0))
+	test.OK(t, w.Release())
+	again := acquire(t, r, owner("ABC-1", "r2"))
+	test.Equal(t, "created", again.Created, false)
+	test.Equal(t, "mode", test.Must(os.Lstat(w.Path)).Mode(), os.ModeDir|0o700)
+}
+
 // A holder that died before it had ended the processes of its predecessors must not hide these
 // from its successor.
 func TestPreviousIsKeptUntilReady(t *testing.T) {
