@@ -76,12 +76,13 @@ func (c *Client) Ask(ctx context.Context, right string, r transport.Request) (tr
 	if err != nil {
 		return a, c.explain(err, right)
 	}
+	isRepository := strings.HasPrefix(r.Path, "/repos/")
 	switch {
 	case a.Status/100 == 2:
 		return a, nil
 	case a.Status == http.StatusTooManyRequests:
 		return a, c.explain(c.RateLimit(transport.LimitEnd(a.Header, c.Now(), time.Time{})), right)
-	case a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect:
+	case isRepository && (a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect):
 		if name := c.movedTo(a.Header.Get("Location")); name != "" {
 			return a, &Moved{Name: name}
 		}

@@ -352,6 +352,24 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		"run "+login+" as this account, or put "+variable+"=… into "+e.p.EnvPath())
 }
 
+// checkForge reads a pull request with the token that opens them. Where people log in with gh,
+// checkGh looks at the login.
+func checkForge(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	connect := wiring.NewForge(e.p, e.config, nil)
+	if connect == nil || repository.ForgeKind().Gh {
+		return nil
+	}
+	forge, err := connect(ctx, nil)
+	if err != nil {
+		return failWith(err)
+	}
+	if _, err := forge.Read(ctx, []int{1}); err != nil { // there need not be one
+		return failWith(err)
+	}
+	return ok("%s shows those of %s to $%s", repository.ForgeKind().Title, repository.OwnerName, repository.TokenVar)
+}
+
 // ghHost returns the host that the project uses with gh, such as github.com; empty if it is
 // not known, as that of a hook with a repository of its own. gh fails if it is asked about all
 // hosts and logged out of one of them.
