@@ -161,6 +161,7 @@ func (c *checker) hit(
 	if err := send(handle, sig); err != nil || sig != syscall.SIGSTOP {
 		return errors.Join(err, handle.Release())
 	}
+	c.noteStop(frozen)
 	stopped.Go(func() {
 		pause(ctx, frozen)
 		_ = errors.Join(send(handle, syscall.SIGCONT), handle.Release()) // it may have been killed
@@ -193,7 +194,9 @@ func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait 
 			Args: append([]string{"symphony"}, args...),
 		}}, sig)
 		if cmd.Process.Signal(sig) == nil && sig == syscall.SIGSTOP {
-			pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+			frozen := time.Duration(rand.IntN(3000)) * time.Millisecond
+			c.noteStop(frozen)
+			pause(ctx, frozen)
 			_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
 		}
 	})
@@ -203,6 +206,7 @@ func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait 
 // answer is how a command ended.
 type answer struct {
 	output string
+	began  time.Time
 	exit   int  // -1: by a signal
 	hit    bool // by the killer
 }
@@ -229,6 +233,7 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = time.Second
 	}
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		c.fault("unexpected ends", "%v", err)
 		return answer{exit: -1}
@@ -238,6 +243,7 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 	wait()
 	a := answer{
 		output: out.String() + errw.String(),
+		began:  began,
 		exit:   cmd.ProcessState.ExitCode(),
 		hit:    c.wasHit(cmd.Process.Pid),
 	}
