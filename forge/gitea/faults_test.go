@@ -26,39 +26,48 @@ func TestFaults(t *testing.T) {
 		hint    string
 	}{
 		"a refused token": {
-			401, `{"message": "invalid username, password or token"}`, [2]string{},
+			401, `{"message": "invalid username, password or token"}`,
+			[2]string{},
 			"forge_api_status", "Gitea answers 401: invalid username", "put a valid token into $TEAM_TOKEN",
 		},
 		"a missing scope": {
-			403, `{"message": "token does not have at least one of required scope(s)"}`, [2]string{},
+			403, `{"message": "token does not have at least one of required scope(s)"}`,
+			[2]string{},
 			"forge_api_status", "required scope", "$TEAM_TOKEN needs the scope ",
 		},
 		"a renamed repository": {
-			301, "", [2]string{"Location", "/api/v1/repos/acme/other/pulls/1"},
+			301, "",
+			[2]string{"Location", "/api/v1/repos/acme/other/pulls/1"},
 			reconcile.CodeForgeMoved, "Gitea has renamed or moved acme/shop to acme/other", "set repository.url",
 		},
 		"a server elsewhere": {
-			301, "", [2]string{"Location", "https://other.example/api/v1/repos/acme/shop"},
+			301, "",
+			[2]string{"Location", "https://other.example/api/v1/repos/acme/shop"},
 			"forge_api_status", "it leads to https://other.example", "the server is at another address",
 		},
 		"a limit": {
-			429, "", [2]string{"Retry-After", "90"},
+			429, "",
+			[2]string{"Retry-After", "90"},
 			"forge_rate_limited", "accepts no more requests until 20", "",
 		},
 		"a limit without a time": {
-			429, "slow down", [2]string{},
+			429, "slow down",
+			[2]string{},
 			"forge_rate_limited", "accepts no more requests until 20", "",
 		},
 		"a server that fails": {
-			502, "<html>bad gateway</html>", [2]string{},
+			502, "<html>bad gateway</html>",
+			[2]string{},
 			"forge_api_status", "Gitea answers 502", "Gitea has an internal error",
 		},
 		"a page of a login": {
-			200, "<html>Sign in</html>", [2]string{},
+			200, "<html>Sign in</html>",
+			[2]string{},
 			"forge_unknown_payload", "Sign in", "check repository.api",
 		},
 		"an empty list": {
-			200, "null", [2]string{},
+			200, "null",
+			[2]string{},
 			"forge_unknown_payload", "", "",
 		},
 	} {
