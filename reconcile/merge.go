@@ -275,12 +275,12 @@ func (w *Watch) MergeDue(f Feedback, now time.Time) bool {
 		return true
 	}
 	verdict, _ := w.MayMerge(f, now)
-	return verdict == MergeGo && !w.mergeRests(now)
+	return verdict == MergeGo && !w.MergeRests(now)
 }
 
-// mergeRests reports whether the newest commit is not merged for now, because the forge refused
+// MergeRests reports whether the newest commit is not merged for now, because the forge refused
 // it a moment ago, or because auto-merge was ended there.
-func (w *Watch) mergeRests(now time.Time) bool {
+func (w *Watch) MergeRests(now time.Time) bool {
 	t := w.Merge
 	if t == nil || t.Head != w.Pull.Head {
 		return false

@@ -83,6 +83,9 @@ func (d *deliveryStep) deliverSince(
 	last reconcile.Delivered,
 	env []string,
 ) (result reconcile.DeliveryResult, head string, err error) {
+	if err := d.disarm(ctx, env); err != nil {
+		return result, "", err
+	}
 	repository := d.site.Config.Repository.Repository
 	answer, err := d.site.host.Deliver(ctx, host.DeliverRequest{
 		Repository: repository,
@@ -121,6 +124,46 @@ func (d *deliveryStep) deliverSince(
 		result.PullRequest, err = d.openPullRequest(ctx, last, env)
 	}
 	return result, answer.Commit, err
+}
+
+// disarm takes back that the forge merges the pull request by itself: it would merge what is
+// pushed now, which nobody has approved.
+func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
+	if d.pull.open == nil {
+		return nil
+	}
+	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	if err != nil || !watch.MayBeArmed() {
+		return err
+	}
+	disarm := func(ctx context.Context) (struct{}, error) {
+		forge, err := d.pull.open(ctx, env)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, forge.DisarmMerge(ctx, watch.Pull.Number)
+	}
+	_, err = host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the end of auto-merge", disarm)
+	if err != nil {
+		return notDisarmed(err)
+	}
+	crash.At("runner.disarmed")
+	d.log.Info("auto-merge was ended before the push", "url", watch.Pull.URL)
+	return d.journal.EndMerge(context.WithoutCancel(ctx), d.run.IssueID)
+}
+
+// notDisarmed adds to the error of a forge that nothing is pushed because of it.
+func notDisarmed(err error) error {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok {
+		return err
+	}
+	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
+	return &reconcile.Error{
+		Code:    host.CodeDeliveryFailed,
+		Message: "nothing is pushed, because auto-merge of its pull request could not be ended: " + why,
+		Err:     err,
+	}
 }
 
 // takeSigned moves the verification to the signed copy of the verified commit, which contains

@@ -88,6 +88,8 @@ type DeliveryJournal interface {
 	// are answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
+	// EndMerge records that the forge will not merge the issue's pull request by itself.
+	EndMerge(ctx context.Context, issueID string) error
 }
 
 // MessageJournal stores the messages between people and agents.

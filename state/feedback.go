@@ -83,6 +83,21 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	})
 }
 
+// EndMerge records that the forge will not merge the pull request of an issue by itself.
+func (j Journal) EndMerge(ctx context.Context, issueID string) error {
+	return j.update(ctx, "record that a pull request is not merged", full, func(t tx) error {
+		w, err := row(t, watchFields, oneWatch, issueID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil || w.Merge == nil {
+			return err
+		}
+		w.Merge = nil
+		return saveWatch(t, w)
+	})
+}
+
 // LookError is why the last look at pull requests failed. It is kept until a look succeeds.
 type LookError struct {
 	// PullRequest is the address of the only pull request that the error is about; empty if

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,6 +51,12 @@ func lookAtPulls(ts *testscript.TestScript) {
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
 //	github merge NUMBER
+//	github label NUMBER LOGIN LABEL...   sets the labels of a pull request as this person
+//	github disarm NUMBER      takes back that GitHub merges a pull request
+//	github demand NUMBER approvals|behind N   makes its base demand approvals, or not to be behind (1, 0)
+//	github allow methods|auto|queue WORD...   sets the allowed ways to merge, or turns auto-merge or a merge queue on or off
+//	github merges             prints how often and by which method each pull request was merged, and whether GitHub is to merge it
+//	github settle             makes the last pushes older than checks need to begin
 //	github reopen NUMBER
 //	github pulls              prints all pull requests
 //	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
@@ -194,6 +201,42 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 			p.State = "closed"
 			p.Merged = true
 		}))
+	case "label":
+		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) {
+			i.LabeledBy = rest[1]
+			i.Labels = rest[2:]
+		}))
+	case "disarm":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.AutoMerge = "" }))
+	case "demand":
+		n := test.Must(strconv.Atoi(rest[2]))
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			if rest[1] == "behind" {
+				p.Behind = n > 0
+			} else {
+				p.Approvals = n
+			}
+		}))
+	case "allow":
+		switch rest[0] {
+		case "methods":
+			s.Methods = rest[1:]
+		case "auto":
+			s.NoAutoMerge = rest[1] != "on"
+		case "queue":
+			s.Queue = rest[1] == "on"
+		}
+	case "merges":
+		for _, p := range s.Pulls(context.Background()) {
+			armed := cmp.Or(p.AutoMerge, "no")
+			if p.Queued {
+				armed = "queue"
+			}
+			fmt.Fprintf(ts.Stdout(), "%d: %d by %s, armed %s\n", p.Number, p.Merges, cmp.Or(p.Method, "none"), armed)
+		}
+	case "settle":
+		const older = `UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`
+		execute(ts, []string{"sql", older})
 	case "reopen":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State = "open" }))
 	case "pulls":

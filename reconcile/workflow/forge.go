@@ -26,6 +26,8 @@ type ForgeKind struct {
 	// Gh: people log in with the program gh, which gives out its token.
 	Gh     bool
 	Rights string // of a token, for a person who makes one; empty if gh has them
+	// Labelled: it says who set a label of a pull request, and whether that was renamed since.
+	Labelled bool
 	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
 	MaxPulls int
 }

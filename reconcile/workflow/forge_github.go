@@ -13,6 +13,7 @@ var GitHubForge = ForgeKind{
 	gitHosts:  map[string]string{"ssh.github.com": "github.com"},
 	TokenVars: []string{"GITHUB_TOKEN", "GH_TOKEN"},
 	Gh:        true,
+	Labelled:  true,
 	api: func(host string) string {
 		if host == "github.com" || strings.HasSuffix(host, ".ghe.com") {
 			return "https://api." + host

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Key describes a key of the front matter. The table of keys is the only place to change for a
@@ -410,6 +412,30 @@ func workspaceKeys(c *Config) []Key {
 		),
 		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
 			"state to which symphony moves an issue whose pull request was merged; default: none"),
+
+		key(
+			"merge.when",
+			"",
+			"",
+			&c.Feedback.Merge.When,
+			"when symphony merges the pull request of an issue in review: approved, once a reviewer approved "+
+				"the delivered commit; green, once its checks are green; default: never",
+		).oneOf(reconcile.MergeApproved, reconcile.MergeGreen),
+		key(
+			"merge.method",
+			"",
+			"squash",
+			&c.Feedback.Merge.Method,
+			"how it is merged; a merge queue has its own way",
+		).oneOf("squash", "merge", "rebase"),
+		key(
+			"merge.label",
+			typeString,
+			"",
+			&c.Feedback.Merge.Label,
+			"label of the pull request, set by a person: with approved it counts as an approval, with green "+
+				"it is required",
+		),
 
 		key(
 			"hooks.after_create",

@@ -17,7 +17,7 @@ var texts = []string{
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
 	"tracker.provider.status_field", "tracker.provider.priority_labels",
 	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
-	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state",
+	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state", "merge.label",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",
 	"agent.model", "agent.effort", "agent.env", "agent.key",
 	"agent.pass_env", "worker.engine.pass_env", // names of variables

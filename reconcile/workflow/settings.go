@@ -439,6 +439,7 @@ func (r *reader) checkHandoff() {
 			r.warnKey("feedback."+name, "no effect without feedback.state")
 		}
 	}
+	r.checkMerge()
 	if c.Handoff.State == "" {
 		r.checkNoHandoff()
 		return
@@ -511,6 +512,26 @@ func (r *reader) eachHandoffState(do func(f field, state string)) {
 		if named[1] != "" {
 			do(r.field(named[0]), named[1])
 		}
+	}
+}
+
+// checkMerge checks what merges need.
+func (r *reader) checkMerge() {
+	c := r.cfg
+	merge := c.Feedback.Merge
+	switch {
+	case !merge.On():
+		for _, name := range []string{"method", "label"} {
+			r.warnKey("merge."+name, "no effect without merge.when")
+		}
+	case !c.Feedback.On():
+		r.invalid(r.field("merge.when"), "only pull requests that symphony watches are merged", "set feedback.state")
+	case merge.Label != "" && !c.Repository.ForgeKind().Labelled:
+		r.invalid(
+			r.field("merge.label"),
+			c.Repository.ForgeKind().Title+" does not say since when a label has its name, which agents can change",
+			"remove it",
+		)
 	}
 }
 

@@ -70,10 +70,12 @@ codex: {turn_sandbox_policy: {type: readOnly}}
 handoff: {blocked_state: Stuck}
 verify: {rounds: 2}
 feedback: {rounds: 5}
+merge: {method: rebase}
 `,
 			want: `handoff.blocked_state: no effect without handoff.state
 verify: no effect without verify.command
-feedback.rounds: no effect without feedback.state`,
+feedback.rounds: no effect without feedback.state
+merge.method: no effect without merge.when`,
 		},
 		"the name of branches is no template": {
 			file: `

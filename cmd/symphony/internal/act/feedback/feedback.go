@@ -181,9 +181,13 @@ func (d Watcher) updateAll(
 		}
 		found.read = append(found.read, f.Watch)
 		errs = append(errs, about(pull.URL, d.update(ctx, forge, f, pull)))
+		isBusy := f.Claim != "" && !f.NeedsHelp()
+		if isBusy && f.MayBeArmed() { // an operator holds the issue, or it is worked on again
+			errs = append(errs, about(pull.URL, d.disarm(ctx, forge, f.Watch)))
+		}
 		switch {
 		case f.Claim == reconcile.Running: // only for show: the worker may write it now
-		case f.Asks(d.Feedback, d.Now()):
+		case f.Asks(d.Feedback, d.Now()) || !isBusy && f.MergeDue(d.Feedback, d.Now()):
 			found.asking = append(found.asking, f.Watch)
 		default:
 			found.quiet = append(found.quiet, f.Watch)
@@ -260,7 +264,7 @@ func (d Watcher) show(ctx context.Context, read []*reconcile.Watch) error {
 		return reconcile.Issue{
 			ID:          w.IssueID,
 			Identifier:  w.Identifier,
-			PullRequest: w.Pull.Summary(),
+			PullRequest: w.Summary(),
 		}
 	}))
 }
@@ -318,7 +322,14 @@ func (d Watcher) act(
 	w *reconcile.Watch,
 	issue reconcile.Issue,
 ) error {
-	switch d.nextStep(w, issue) {
+	step := d.nextStep(w, issue)
+	verdict, _ := w.MayMerge(d.Feedback, d.Now())
+	if w.MayBeArmed() && (step != stepLook || verdict == reconcile.MergeNo) {
+		if err := d.disarm(ctx, forge, w); err != nil {
+			return err
+		}
+	}
+	switch step {
 	case stepEnd:
 		w.Ended = true
 	case stepMoveOn:
@@ -333,6 +344,9 @@ func (d Watcher) act(
 	case stepForget:
 		w.Rework = nil
 	case stepLook:
+		if verdict == reconcile.MergeGo {
+			return d.merge(ctx, forge, w)
+		}
 		return d.look(ctx, forge, w, issue)
 	case stepWait:
 	}
@@ -362,6 +376,9 @@ func (d Watcher) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) 
 		if _, err := d.DB.Operator.AddCommand(ctx, retry); err != nil {
 			return err
 		}
+	}
+	if err := d.tellMerged(ctx, w); err != nil {
+		return err
 	}
 	to := d.Feedback.MergedState
 	if cameBack {

@@ -1,0 +1,117 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+)
+
+// merge merges an open pull request that may be merged, or lets the forge do that later. The
+// attempt is stored before the request. If the process dies in between, the next pass sees
+// either that the forge has merged, or makes the request again.
+func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	if w.MergeArmed() || w.MergeRests(d.Now()) {
+		return nil
+	}
+	rules, err := forge.ReadMerge(ctx, w.Pull.Number)
+	if err != nil {
+		return err
+	}
+	plan := w.PlanMerge(d.Feedback, rules)
+	if plan.Refused != "" {
+		w.RefuseMerge(plan.Refused, d.Now())
+	}
+	if plan.Do == "" {
+		return nil
+	}
+	w.BeginMerge(plan.Why, d.Now())
+	if err := d.save(ctx, w); err != nil {
+		return err
+	}
+	crash.At("feedback.merging")
+	merged, err := ask(ctx, forge, plan.Do, reconcile.Merging{
+		Number: w.Pull.Number,
+		Head:   w.Pull.Head,
+		Method: d.Feedback.Merge.Method,
+	})
+	if err != nil {
+		return d.notMerged(w, err)
+	}
+	crash.At("feedback.merged")
+	w.EndMerge(merged)
+	return nil
+}
+
+// ask asks the forge for a merge. merged: it has merged, and not only agreed to do that later.
+func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Merging) (merged bool, err error) {
+	if do == reconcile.MergeArm {
+		return forge.ArmMerge(ctx, m)
+	}
+	return true, forge.Merge(ctx, m)
+}
+
+// notMerged notes why a merge failed. After a fault of the connection or of the forge it stays
+// begun, because the forge may have got the request. What the forge itself refuses is shown as
+// what the pull request waits for, and is no error of the pass.
+func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
+	if errors.Is(err, reconcile.ErrLater) {
+		w.Merge = nil
+		return nil
+	}
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || reconcile.EndsByItself(known.Code, known.Status) {
+		return err
+	}
+	w.RefuseMerge(strings.TrimSuffix(known.Message+"; "+known.Hint, "; "), d.Now())
+	if errors.Is(err, reconcile.ErrRejected) {
+		return nil
+	}
+	return err
+}
+
+// disarm takes back that the forge merges a pull request by itself. It stores only that,
+// because a worker may write the rest now.
+func (d Watcher) disarm(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	if err := forge.DisarmMerge(ctx, w.Pull.Number); err != nil {
+		return err
+	}
+	crash.At("feedback.disarmed")
+	w.Merge = nil
+	return d.DB.Journal.EndMerge(ctx, w.IssueID)
+}
+
+// clocksDiffer is by how much the tracker's clock may differ at most.
+const clocksDiffer = 24 * time.Hour
+
+// tellMerged comments on the issue, once, that symphony has merged its pull request.
+func (d Watcher) tellMerged(ctx context.Context, w *reconcile.Watch) error {
+	if w.MergedBy() == "" || w.Merge.Commented || d.Tracker.Post == nil {
+		return nil
+	}
+	mark := fmt.Sprintf("%smerge %s %.12s -->", reconcile.CommentMarker, w.IssueID, w.Merge.Head)
+	if d.Tracker.Comments != nil {
+		list, err := d.Tracker.Comments(ctx, w.IssueID, w.Merge.At.Add(-clocksDiffer))
+		if err != nil {
+			return err
+		}
+		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }
+		if slices.ContainsFunc(list, isOurs) {
+			return nil
+		}
+	}
+	const words = "Symphony has merged the pull request, %s: %s, commit `%.12s`"
+	body := fmt.Sprintf(words, w.Merge.Why, w.Pull.URL, w.Merge.Head)
+	_, err := d.Tracker.Post(ctx, w.IssueID, body+"\n\n"+mark)
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
+		return err
+	}
+	crash.At("feedback.told")
+	w.Merge.Commented = true
+	return d.save(ctx, w)
+}
