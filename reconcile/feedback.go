@@ -438,7 +438,6 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	if w.pending() {
 		w.RerunAt = time.Time{} // the forge shows that jobs run again
 	}
-	w.NoteArming(now)
 }
 
 func (w *Watch) note(s Observation) {

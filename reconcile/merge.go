@@ -329,7 +329,9 @@ func (w *Watch) RefuseMerge(message string, now time.Time) {
 	}
 }
 
-// NoteArming notes that the forge will not merge by itself any more, although it was asked to.
+// NoteArming notes that the forge will not merge by itself any more, although it was asked to
+// and nothing else is in the way. Otherwise symphony may have taken that back itself, and died
+// before it was stored.
 func (w *Watch) NoteArming(now time.Time) {
 	if w.MergeArmed() && w.Pull.AutoMerge == AutoMergeOff {
 		w.Merge.State = mergeEnded

@@ -199,6 +199,7 @@ func TestMergeDue(t *testing.T) {
 		pull := w.Pull
 		pull.AutoMerge = c.auto
 		w.Update(pull, f, mergeNoon)
+		w.NoteArming(mergeNoon)
 		test.Equal(t, name, w.MergeDue(f, mergeNoon), c.want)
 	}
 }

@@ -39,11 +39,12 @@ type crashScenario struct {
 	deaths    int   // workers that the play itself kills
 	recounted bool  // the play resets attempts
 	// reports whether the system has what the scenario needs; nil for every system
-	needs    func() bool
-	stands   bool     // the process stops instead of dying
-	late     bool     // workers may die only after arm
-	accepted bool     // the remote refuses no push
-	pushed   []string // the commits that a person pushes to the branch, the newest first
+	needs     func() bool
+	stands    bool     // the process stops instead of dying
+	late      bool     // workers may die only after arm
+	accepted  bool     // the remote refuses no push
+	handsOver int      // how often more than once, besides the answers to its pull request
+	pushed    []string // the commits that a person pushes to the branch, the newest first
 	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this
 	// scenario although an earlier one reaches them, too.
 	again []string
@@ -512,6 +513,19 @@ var crashScenarios = []crashScenario{
 		play:      mergedPlay,
 	},
 	{
+		// Auto-merge of the pull request is armed. The worker of a next run takes that back,
+		// and later a pass. In the end a pass merges.
+		name:      "merges",
+		accepted:  true,
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Backlog",
+		keeps:     true,
+		recounted: true,
+		handsOver: 1,
+		again:     []string{"pass:feedback.", "pass:state.EndMerge.", "worker:state.EndMerge."},
+		play:      mergesPlay,
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name:   "stuck",
 		issue:  "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver,
@@ -818,6 +832,44 @@ func comesBackPlay(c *crashScene) {
 	c.passes("answered again", answered(2))
 }
 
+// mergesPlay lets GitHub merge the pull request later, lets the worker of another run and a pass
+// take that back, and then merges it at once.
+func mergesPlay(c *crashScene) {
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
+		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nmerge: {when: green}\nhooks:\n")
+	deliveredPlay(c)
+	c.handedOver()
+	change := func(change func(*githubtest.Pull)) { c.must(c.github.EditPull(c.t.Context(), 1, change)) }
+	sql := func(statement string) { test.Must(query(c.path("state"), statement)) }
+	looks := func(until string) func() bool {
+		return func() bool {
+			sql(`DELETE FROM meta WHERE key = 'feedback_read_at'`)
+			sql(`UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`)
+			return c.number(`SELECT count(*) FROM watches WHERE `+until) == 1
+		}
+	}
+	const armed = `json_extract(watch, '$.merge.state') = 'armed'`
+	head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
+	c.github.SetChecks(head, githubtest.Check{Name: "test", State: "SUCCESS", Status: true})
+	change(func(p *githubtest.Pull) { p.Approvals = 1 })
+	c.passes("armed", looks(armed))
+	// No pass looks at the pull request before the worker delivers.
+	sql(`INSERT OR REPLACE INTO meta (key, value)
+		VALUES ('feedback_read_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+25 seconds'))`)
+	c.move("Todo")
+	c.handedOver()
+	c.passes("armed again", looks(armed))
+	change(func(p *githubtest.Pull) { p.Draft = true })
+	c.passes("disarmed", looks(`json_extract(watch, '$.merge') IS NULL`))
+	test.Equal(c.t, "auto-merge of a draft", c.github.Pulls(c.t.Context())[0].AutoMerge, "")
+	change(func(p *githubtest.Pull) {
+		p.Draft = false
+		p.Approvals = 0
+	})
+	c.passes("merged", func() bool { return looks(`ended`)() && c.ended() && c.claim() == "" })
+	test.Equal(c.t, "merges", c.github.Pulls(c.t.Context())[0].Merges, 1)
+}
+
 // mergedPlay closes the pull request of an issue that has come back, which holds the issue,
 // and merges it.
 func mergedPlay(c *crashScene) {
@@ -863,7 +915,7 @@ func (c *crashScene) checkHandedOver() {
 			c.t,
 			"comments about it",
 			len(about),
-			1+c.number(
+			1+c.handsOver+c.number(
 				`SELECT coalesce(sum(json_array_length(watch, '$.history') * (NOT ended)), 0) FROM watches`,
 			),
 		)

@@ -16,6 +16,7 @@ import (
 // attempt is stored before the request. If the process dies in between, the next pass sees
 // either that the forge has merged, or makes the request again.
 func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	w.NoteArming(d.Now())
 	if w.MergeArmed() || w.MergeRests(d.Now()) {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile
 	if err != nil {
 		return d.notMerged(w, err)
 	}
-	crash.At("feedback.merged")
+	crash.At("feedback.asked")
 	w.EndMerge(merged)
 	return nil
 }
