@@ -23,7 +23,8 @@ type labelEvent struct {
 	CreatedAt time.Time         `json:"created_at"`
 }
 
-// labelsSet returns who set the present labels of an issue, by its timeline.
+// labelsSet returns who set the present labels of an issue, by its timeline. Gitea does not tell
+// when a label was renamed; agents have no tool to rename one.
 func (c *client) labelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
 	// A label that is set while the timeline is read is not among the present labels.
 	r, w, err := c.existing(ctx, issueID)
