@@ -164,7 +164,8 @@ func (s *Session) ask(t *turn, m *wire.Message, options []permissionOption, what
 	}
 	if len(m.Raw) > longestRequest || s.waiting() >= mostRequests {
 		s.choose(m.ID, nil, nil)
-		event(agent.EventRequestWithdrawn, "cancelled, because it is too long, or too many wait: "+wire.Short(line, summaryLength))
+		said := "cancelled, because it is too long, or too many wait: " + wire.Short(line, summaryLength)
+		event(agent.EventRequestWithdrawn, said)
 		return
 	}
 	r := s.begin(t, m.ID, what)

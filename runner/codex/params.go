@@ -257,7 +257,7 @@ func (p *patchAsked) reviewedChanges() []agent.FileChange {
 		return agent.FileChange{
 			Path: moved(path, c.MovePath),
 			Kind: c.Type,
-			Diff: cmp.Or(c.UnifiedDiff, c.Content),
+			Diff: cmp.Or(c.UnifiedDiff, signed(c.Type, c.Content)),
 		}
 	})
 }

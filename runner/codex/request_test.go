@@ -376,3 +376,18 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	}
 	return out
 }
+
+// TestNewFile: codex sends the text of a new file as it is, also if it looks like a diff.
+func TestNewFile(t *testing.T) {
+	var changes []wireChange
+	test.OK(t, json.Unmarshal([]byte(`[
+		{"path": "/w/x.rb", "kind": {"type": "add"}, "diff": "@@n = 0\n- 1\n"},
+		{"path": "/w/y.rb", "kind": {"type": "delete"}, "diff": "gone"},
+		{"path": "/w/z.rb", "kind": {"type": "update"}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}
+	]`), &changes))
+	var diffs []string
+	for _, change := range fileChanges(changes) {
+		diffs = append(diffs, change.Diff)
+	}
+	test.Equal(t, "diffs", diffs, []string{"+@@n = 0\n+- 1\n", "-gone\n", "@@ -1 +1 @@\n-a\n+b\n"})
+}

@@ -124,8 +124,21 @@ func moved(path, to string) string {
 
 func fileChanges(changes []wireChange) []agent.FileChange {
 	return text.Map(changes, func(c wireChange) agent.FileChange {
-		return agent.FileChange{Path: moved(c.Path, c.Kind.Move), Kind: c.Kind.Type, Diff: c.Diff}
+		return agent.FileChange{
+			Path: moved(c.Path, c.Kind.Move),
+			Kind: c.Kind.Type,
+			Diff: signed(c.Kind.Type, c.Diff),
+		}
 	})
+}
+
+// signed makes a diff of the text of an added or deleted file, which codex sends as it is.
+func signed(kind, content string) string {
+	sign := map[string]string{"add": "+", "delete": "-"}[kind]
+	if sign == "" || content == "" {
+		return content
+	}
+	return sign + strings.ReplaceAll(strings.TrimSuffix(content, "\n"), "\n", "\n"+sign) + "\n"
 }
 
 // codex reports a command as a quoted argument of a shell: /bin/bash -lc '…'. The model may

@@ -90,8 +90,8 @@ func TestHostileWorkspace(t *testing.T) {
 			"ln -s $PWD/../private/.git/objects/$dir/$file .git/objects/$dir/$file", "it is no regular file"},
 		{"objects by a link", stolen + "rm -rf .git/objects/$dir; " +
 			"ln -s $PWD/../private/.git/objects/$dir .git/objects/$dir", "is no directory"},
-		{"all objects by a link", stolen + "mv .git/objects ../borrowed; ln -s $PWD/../private/.git/objects .git/objects",
-			"path escapes from parent"},
+		{"all objects by a link", stolen + "mv .git/objects ../borrowed; " +
+			"ln -s $PWD/../private/.git/objects .git/objects", "path escapes from parent"},
 		{"the objects of another repository as well", stolen +
 			"echo $PWD/../private/.git/objects >> .git/objects/info/alternates", "copy the commits"},
 		{"a link in the place of the objects", "mv .git/objects ../borrowed; ln -s $PWD/../borrowed " +

@@ -273,7 +273,7 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 		l.Text = cmp.Or(r.changes(i.Changes), message)
 		for _, c := range i.Changes {
 			l.Detail = append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path)))
-			l.Detail = append(l.Detail, linesOf(AsDiff(c))...)
+			l.Detail = append(l.Detail, linesOf(c.Diff)...)
 		}
 	case agent.ItemTool, agent.ItemMCPTool:
 		l.Kind = Call
@@ -309,7 +309,7 @@ func (r *Reader) changes(changes []agent.FileChange) string {
 	for _, c := range changes {
 		added := 0
 		removed := 0
-		for _, line := range linesOf(AsDiff(c)) {
+		for _, line := range linesOf(c.Diff) {
 			switch {
 			case strings.HasPrefix(line, "+"):
 				added++
@@ -339,16 +339,6 @@ func (r *Reader) short(path string) string {
 		return path
 	}
 	return strings.ReplaceAll(path, r.Workspace+string(filepath.Separator), "")
-}
-
-// AsDiff turns the text of an added or deleted file, which an agent sends without signs, into a
-// diff.
-func AsDiff(c agent.FileChange) string {
-	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
-	if sign == "" || c.Diff == "" || strings.HasPrefix(c.Diff, "@@") || strings.Contains(c.Diff, "\n@@") {
-		return c.Diff
-	}
-	return sign + strings.ReplaceAll(strings.TrimSuffix(c.Diff, "\n"), "\n", "\n"+sign)
 }
 
 func linesOf(s string) []string {

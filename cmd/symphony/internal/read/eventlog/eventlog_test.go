@@ -177,7 +177,7 @@ func TestRead(t *testing.T) {
 					}, {
 						Path: "/w/b/c",
 						Kind: "add",
-						Diff: "x\n",
+						Diff: "+x\n",
 					}, {
 						Path: "/w/d → /w/e",
 						Kind: "update",

@@ -5,7 +5,6 @@ import (
 	"html/template"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -62,7 +61,7 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 // changeBlocks divides the patch of a request. It shows each line of it, whatever the heads of
 // the hunks claim.
 func changeBlocks(c reconcile.RequestChange) []diffBlock {
-	return blocksOf(c.Path, linesOf(eventlog.AsDiff(c)))
+	return blocksOf(c.Path, linesOf(c.Diff))
 }
 
 // linesOf divides a diff into lines.

@@ -191,9 +191,9 @@ func TestBlocks(t *testing.T) {
 			`new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`,
 	)
 	test.Equal(t, "lines that no head counts", strings.Count(html, "<code>hidden?</code>"), 2)
-	test.Contains(t, "a new file, which codex sends without signs", draw(reconcile.RequestChange{
+	test.Contains(t, "a new file", draw(reconcile.RequestChange{
 		Kind: "add",
-		Diff: "- a: 1\n  b: 2\n",
+		Diff: "+- a: 1\n+  b: 2\n",
 	}),
 		`<div class="add"><code>- a: 1</code></div><div class="add"><code>  b: 2</code></div>`)
 }
