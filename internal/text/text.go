@@ -139,6 +139,26 @@ func Nearest(name string, known []string) []string {
 	return names
 }
 
+// Misspelt returns the known name that was probably meant with a name: the most similar one, if
+// at most two letters differ, or one of a short name; empty if there is none. A name that
+// contains another one, such as To Do later, is not misspelt.
+func Misspelt(name string, known []string) string {
+	want := strings.ToLower(strings.TrimSpace(name))
+	most := 2
+	if utf8.RuneCountInString(want) < 6 {
+		most = 1
+	}
+	found := ""
+	for _, k := range known {
+		far := levenshtein.ComputeDistance(want, strings.ToLower(k))
+		if far <= most {
+			found = k
+			most = far - 1
+		}
+	}
+	return found
+}
+
 // DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty
 // string. format formats the name, for example %q or --%s.
 func DidYouMean(name string, known []string, format string) string {

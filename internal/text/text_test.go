@@ -44,6 +44,21 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+func TestMisspelt(t *testing.T) {
+	known := []string{"Todo", "Done", "In Progress", "Human Review"}
+	for name, want := range map[string]string{
+		"Human Reveiw": "Human Review",
+		"in progres":   "In Progress",
+		"Tood":         "",
+		"Dome":         "Done",
+		"Doing":        "",
+		"Review":       "",
+		"Todo later":   "",
+	} {
+		test.Equal(t, name, text.Misspelt(name, known), want)
+	}
+}
+
 func TestDidYouMean(t *testing.T) {
 	test.Equal(
 		t,

@@ -226,10 +226,9 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
-// Backlog.md a state exists if it is in the configuration or an issue; a state of the handover
-// is reported only if it resembles one of these. In another folder any name may be meant, so
-// that a name is reported only if no issue contains it, and it resembles a name that is in an
-// issue and not in the workflow.
+// Backlog.md a state exists if it is in the configuration or an issue. In another folder any
+// name may be meant, so that a name is reported only if no issue contains it, and it resembles
+// a name that is in an issue and not in the workflow.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
 		ID:   t.Path,
@@ -265,11 +264,16 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
 			return !isComplete
 		case slices.ContainsFunc(t.Handoff, isName):
-			// The first issue that is moved there brings the state into the folder.
-			return !isComplete || len(u.Nearest) == 0
+			// init writes the usual state, and the first issue that is moved there brings it into
+			// the folder.
+			isUsual := reconcile.SameState(u.Name, usualReview) && len(u.Nearest) == 0
+			return !isComplete || isUsual // for other folders see warnOfHandoff
 		}
 		return false
 	})
+	if !isComplete {
+		t.warnOfHandoff(states)
+	}
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}
@@ -296,6 +300,27 @@ func (t *tracker) warnOfFinished(all *folder) {
 		t.Warn(fmt.Sprintf("%s: the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
 			"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states",
 			r.name, r.issue.State, t.Terminal[0]))
+	}
+}
+
+// usualReview is the state of the handover that init writes if the folder has none.
+const usualReview = "Human Review"
+
+// warnOfHandoff warns of a state of the handover that is spelt almost as another state, such as
+// Human Reveiw, and that no issue has. Another name may be meant: the first issue that is moved
+// there brings the state into the folder.
+func (t *tracker) warnOfHandoff(states []string) {
+	others := slices.Concat(states, t.Active, t.Terminal, t.Handoff, []string{usualReview})
+	for _, name := range t.Handoff {
+		isName := func(s string) bool { return reconcile.SameState(s, name) }
+		if slices.ContainsFunc(states, isName) || reconcile.SameState(name, usualReview) {
+			continue
+		}
+		meant := text.Misspelt(name, slices.DeleteFunc(slices.Clone(others), isName))
+		if meant != "" {
+			t.Warn(fmt.Sprintf("handoff: no issue has the state %q, did you mean %q? Agents move what they finish there: "+
+				"correct the name in WORKFLOW.md", name, meant))
+		}
 	}
 }
 

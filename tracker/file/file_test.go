@@ -414,6 +414,7 @@ func TestVerify(t *testing.T) {
 		{Name: "Todo", Nearest: []string{"To Do"}},
 		{Name: "Done", Nearest: []string{}},
 		{Name: "Human Revue", Nearest: []string{"Human Review"}},
+		{Name: "Blocked", Nearest: []string{}},
 	})
 }
 
