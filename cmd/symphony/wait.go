@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/urfave/cli/v2"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -50,6 +52,13 @@ func waitCommand(w *term.Env) *cli.Command {
 				}
 				render.WaitEnd(w, v)
 				if isLate {
+					fmt.Fprintf(w.Stderr, "symphony: the %s of --timeout are over\n", text.Duration(c.Duration("timeout")))
+				}
+				if v.LacksPass() {
+					const note = "symphony: no schedule is active, so that nothing goes on with it: run %s\n"
+					fmt.Fprintf(w.Stderr, note, reconcile.CommandFor("tick", ""))
+				}
+				if isLate {
 					return err
 				}
 				return waitCode(v)
@@ -69,7 +78,7 @@ func waitCode(v detail.Issue) error {
 		return exit.Only(exit.Held)
 	case v.Status == reconcile.StatusNeedsAnswer:
 		return exit.Only(exit.Asks)
-	case v.Claim != nil && v.Failed():
+	case v.Claim != nil && v.Failed() && !v.LacksPass():
 		return exit.Only(exit.Failed)
 	}
 	return exit.Only(exit.NotStarted)

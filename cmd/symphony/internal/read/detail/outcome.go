@@ -36,6 +36,9 @@ func (v Issue) GoesOn() bool {
 	}
 }
 
+// LacksPass reports whether the issue waits for a pass, and nothing runs passes.
+func (v Issue) LacksPass() bool { return v.Next.NeedsPass && !v.Schedule }
+
 // endedWithin reports whether the newest run ended so recently that its own pass still decides
 // the next step.
 func (v Issue) endedWithin(d time.Duration) bool {

@@ -458,7 +458,7 @@ func nextLine(w *term.Env, v detail.Issue) string {
 	default:
 		line = "in " + text.Duration(at.Sub(v.GeneratedAt)) + ": " + line
 	}
-	if v.Next.NeedsPass && !v.Schedule {
+	if v.LacksPass() {
 		line += "; no schedule is active: run symphony tick"
 	}
 	return line

@@ -113,7 +113,7 @@ func (i Issue) progress() headline {
 	}
 	name := names[i.Status]
 	switch {
-	case i.Next.NeedsPass && !i.Schedule:
+	case i.LacksPass():
 		// the alarm above the page is red, and has the button
 		return headline{"info", "clock", name + ": no schedule is active, so nothing starts it"}
 	case !i.GoesOn():
