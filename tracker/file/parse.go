@@ -269,10 +269,21 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 		case required.value == "" && node != nil:
 			return faultAt(node.Line+1, "%s is empty", required.key)
 		case required.value == "":
-			return faultAt(1, "%s is missing", required.key)
+			return f.missing(required.key)
 		}
 	}
 	return nil
+}
+
+// missing returns the fault of a key that is not set. It names the line on which the key is
+// written in another case, as in Status: Todo.
+func (f fields) missing(key string) fault {
+	for name, node := range f.values {
+		if name != key && strings.EqualFold(name, key) {
+			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)
+		}
+	}
+	return faultAt(1, "%s is missing", key)
 }
 
 // colonInValue finds the key of a line whose plain value contains a colon and a blank.
@@ -296,6 +307,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 	i.Labels = text.Unique(text.Map(f.list("labels"), strings.ToLower))
 	i.BlockedBy = []reconcile.BlockerRef{}
 	r.dependencies = f.list("dependencies")
+	f.warnOfKeys()
 	r.assignees = text.Map(f.list("assignee"), bare)
 	r.state = f.get("status")
 	_, after, _ := bytes.Cut(content[body:], []byte("\n"))
@@ -376,6 +388,16 @@ var otherNames = map[string][]string{
 	"assignee":     {"assignees"},
 	"created_date": {"created_at"},
 	"updated_date": {"updated_at"},
+}
+
+// warnOfKeys warns of keys that mean dependencies in other programs, and are not read here.
+func (f fields) warnOfKeys() {
+	for _, name := range []string{"depends_on", "depends-on", "dependsOn", "blocked-by", "blockedBy", "dependency"} {
+		node := f.values[name]
+		if node != nil {
+			f.t.Warn(fmt.Sprintf("%s:%d: %s is not read: write dependencies", f.name, node.Line+1, name))
+		}
+	}
 }
 
 // get returns the value of a key; nil if there is none.
