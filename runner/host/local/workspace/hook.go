@@ -116,6 +116,9 @@ func (h Hook) report(log io.Writer, output []byte, lost int64, end string) {
 	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s\n", h.Name, said, h.Name, end)
 }
 
+// notFound is the exit status of a shell that does not find a command.
+const notFound = 127
+
 // exitFailed is the error of a shell that exited with another status than 0.
 func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	what := exit.Error()
@@ -124,6 +127,9 @@ func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	}
 	if line := files.Reason(output); line != "" {
 		what += ": " + line
+	}
+	if exit.ExitCode() == notFound {
+		what += "; hooks have the PATH of the login shell: bash -lc 'echo $PATH' prints it"
 	}
 	return reconcile.NewError(CodeHookFailed, h.title()+": "+what,
 		"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(exit)
