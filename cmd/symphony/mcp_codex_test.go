@@ -43,11 +43,14 @@ func newCodexHost(t *testing.T) *codexHost {
 	home := h.path("host")
 	test.OK(t, modeltest.WriteHome(home, h.model.URL))
 	config := filepath.Join(home, "config.toml")
+	// codex waits with its first turn for required servers only
 	server := fmt.Sprintf(`
 [mcp_servers.symphony]
 command = %q
 args = ["mcp", "--tools", "lean", "--ephemeral"]
 default_tools_approval_mode = "approve"
+required = true
+startup_timeout_sec = 120
 
 [mcp_servers.symphony.env]
 CODEX_HOME = %q
