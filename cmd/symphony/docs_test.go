@@ -184,6 +184,7 @@ func TestDocumentedPromises(t *testing.T) {
 		"Proof first":            "all/verify codex/verify",
 		"No network for agents":  "all/delivery all/pull_request_open codex/no_network",
 		"The way back":           "all/feedback_changed codex/feedback",
+		"Merged, if you want":    "all/merge all/merge_later",
 		"An end to attempts":     "all/limits codex/max_tokens",
 	}
 	promises := rows(between(t, document(t, "README.md"), "\n## What you get\n", "\n## "))[1:]
