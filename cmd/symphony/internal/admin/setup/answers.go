@@ -369,25 +369,26 @@ func (s *starter) proposeRoot() string {
 	name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
 	name = cmp.Or(name, s.project.Slug, "project") // of a folder called 店, the letters say nothing
 	root := "~/" + wiring.RootsFolder + "/" + name
-	for n := 2; wiring.Exists(s.expand(root)) || s.namedAbove(root); n++ {
+	for n := 2; wiring.Exists(s.expand(root)) || s.namedNear(root); n++ {
 		root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
 	}
 	return root
 }
 
-// namedAbove reports whether the WORKFLOW.md of a folder around this one names the root. No pass of
-// it need have run yet, so that the root need not exist.
-func (s *starter) namedAbove(root string) bool {
+// namedNear reports whether the WORKFLOW.md in this folder, beside the one that is written, or in
+// a folder around it names the root. No pass of it need have run yet, so that the root need not
+// exist.
+func (s *starter) namedNear(root string) bool {
 	line := "\n  root: " + root + "\n"
-	dir := filepath.Dir(s.p.Path)
-	for filepath.Dir(dir) != dir {
-		dir = filepath.Dir(dir)
+	for dir := filepath.Dir(s.p.Path); ; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "WORKFLOW.md"))
 		if err == nil && strings.Contains(string(content), line) {
 			return true
 		}
+		if filepath.Dir(dir) == dir {
+			return false
+		}
 	}
-	return false
 }
 
 // render fills in an example and checks the result as symphony check does: a name with a brace

@@ -152,8 +152,8 @@ func (s *starter) addState(name string, kind reconcile.StateKind) {
 	s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
 }
 
-// writeFolder creates the folder if there is none, and a first issue if there is no file in
-// it.
+// writeFolder creates the folder if there is none, and a first issue for an agent that writes
+// if there is no file in it.
 func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error) {
 	cfg, err := s.written.Config()
 	if err != nil {
@@ -178,7 +178,9 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 		return undo, err
 	}
 	// the pattern is valid
-	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.md"))
+	// A reviewer could not do what the first issue asks for: it writes nothing.
+	if len(files) == 0 && s.answers.Example != reviewExample {
 		issue, err := tracker.Create(ctx, reconcile.NewIssue{
 			Title: firstTitle,
 			Body:  firstText,
@@ -214,9 +216,9 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 		const line = "agents begin at %s, the branch that is checked out: repository.base names another one"
 		lines = append(lines, fmt.Sprintf(line, base))
 	}
-	next := "Next:"
 	if s.firstPath != "" {
-		next = "Say in that file what you want done, then run:"
+		const line = "%s asks an agent to write CONTRIBUTING.md; keep it, or replace its text by what you want done"
+		lines = append(lines, fmt.Sprintf(line, s.first))
 	}
-	return append(lines, "", next), JSON{Path: s.answers.Path}
+	return append(lines, "", "Next:"), JSON{Path: s.answers.Path}
 }

@@ -396,10 +396,15 @@ func (s *starter) report(ctx context.Context) {
 		"symphony run " + cmp.Or(s.first, "ISSUE") + flags,
 		"symphony schedule install" + flags,
 	}
+	now := next[:2]
+	later := next[2]
 	if len(s.answers.Stacks) > 0 {
 		found := s.answers.Stacks[0]
 		const line = "found %s (%s): before an issue is handed over, symphony runs %s"
 		lines = slices.Insert(lines, 1, fmt.Sprintf(line, found.Name, found.Files[0], found.Verify))
+		if note := found.note(); note != "" {
+			lines = slices.Insert(lines, 2, note)
+		}
 		all.Verify = found.Verify
 	}
 	if w.JSON {
@@ -413,7 +418,8 @@ func (s *starter) report(ctx context.Context) {
 	for _, line := range lines {
 		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
-	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
+	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(now, "\n  ")))
+	fmt.Fprintf(w.Stdout, "\nWhen that has worked, let a schedule start runs:\n\n  %s\n", text.Visible(later))
 }
 
 // findIssue finds the issue to run first, preferably an issue with the label. Without an

@@ -26,6 +26,8 @@ const (
 	pip     = "\n" + `"$venv/bin/pip" install --quiet`
 	newVenv = venv + `python3 -m venv "$venv"` + pip
 	pytest  = " pytest"
+	// unittest counts a file without a class of tests as no tests, and passes.
+	unittest = " unittest"
 	// 5: there are no tests yet
 	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest + " || [ $? = 5 ]"
 	pycache   = `__pycache__/\n*.egg-info/`
@@ -147,16 +149,24 @@ func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 		}
 	case "Python":
 		if d.git(ctx, dir, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
-			unittest := " unittest"
+			runner := unittest
 			tests := d.git(ctx, dir, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
 			if tests != "" && !strings.Contains(tests, "__init__.py") {
-				unittest += " discover -s tests"
+				runner += " discover -s tests"
 			}
-			row.Verify = strings.Replace(row.Verify, pytest, unittest, 1)
+			row.Verify = strings.Replace(row.Verify, pytest, runner, 1)
 			row.Fetch = strings.Replace(row.Fetch, pip+pytest, "", 1)
 		}
 	}
 	return row
+}
+
+// note is what the operator has to check about Verify; empty for nothing.
+func (s Stack) note() string {
+	if strings.Contains(s.Verify, unittest) {
+		return "the repository does not mention pytest, so unittest runs the tests: check that it finds them"
+	}
+	return ""
 }
 
 // Lines are the lines of a script.
