@@ -110,6 +110,18 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
+// otherServices are services without a kind whose names are spelled like a kind by chance.
+var otherServices = []string{"gitlab", "gitee"}
+
+// NearestKind is the kind of tracker that a misspelled name means; empty if there is none.
+func NearestKind(name string, kinds []string) string {
+	near := text.Nearest(name, append(slices.Clone(kinds), otherServices...))
+	if len(near) == 0 || slices.Contains(otherServices, near[0]) {
+		return ""
+	}
+	return near[0]
+}
+
 // trackerReader reads the keys below tracker: where the issues are, the key to them, and their
 // states.
 type trackerReader struct{ *reader }
@@ -136,8 +148,8 @@ func (r trackerReader) kind(f field) {
 		)
 	default:
 		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
-		if near := text.Nearest(*kind, kinds); len(near) > 0 {
-			hint = "write `kind: " + near[0] + "`"
+		if near := NearestKind(*kind, kinds); near != "" {
+			hint = "write `kind: " + near + "`"
 		}
 		r.fail(
 			CodeTrackerKind,

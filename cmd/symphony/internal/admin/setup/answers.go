@@ -235,6 +235,15 @@ func (d dialog) git(ctx context.Context, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// foreign is the next step if git refuses the repository of a directory because another account
+// owns it; empty if it does not.
+func (d dialog) foreign(ctx context.Context, dir string) string {
+	cmd := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--git-dir")
+	cmd.Env = append(host.Scrub(d.w.Environ), "LC_ALL=C")
+	said, _ := cmd.CombinedOutput()
+	return host.ForeignHint(string(said))
+}
+
 // setRepository sets the repository, and the branch at which work begins in a directory. A
 // repository that is refused leaves nothing behind: the operator may name another one.
 func (s *starter) setRepository(ctx context.Context, address string) error {
@@ -243,10 +252,12 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
 	base := ""
 	detached := ""
+	foreign := ""
 	if isDir {
 		address = s.w.Absolute(address) // hooks run elsewhere
 		head := s.git(ctx, address, "symbolic-ref", "--quiet", "HEAD")
 		base = strings.TrimPrefix(head, "refs/heads/")
+		foreign = s.foreign(ctx, address)
 		if base == "" {
 			detached = s.git(ctx, address, "rev-parse", "--short", "HEAD")
 			base = s.usualBranch(ctx, address)
@@ -265,6 +276,8 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 			"init: --example pull-request needs the address of the repository on GitHub or Gitea, and %q is a directory",
 			address,
 		)
+	case foreign != "":
+		return exit.Usage("init: %s", foreign)
 	case isDir && s.git(ctx, address, "ls-remote", address) == "":
 		return exit.Usage(
 			"init: %q is not the top of a git repository with a commit that this account may read: "+

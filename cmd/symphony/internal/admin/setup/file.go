@@ -71,6 +71,7 @@ func (s *starter) findFolder(ctx context.Context) error {
 	if s.options.Repository == "" {
 		s.options.Repository = s.git(ctx, dir, "rev-parse", "--show-toplevel")
 		_, missing := exec.LookPath("git")
+		foreign := s.foreign(ctx, dir)
 		switch {
 		case missing != nil:
 			return exit.Usage("init: git is missing: it is not in PATH; install it first")
@@ -80,6 +81,8 @@ func (s *starter) findFolder(ctx context.Context) error {
 					"or in another folder with --repository %[1]s",
 				dir,
 			)
+		case foreign != "":
+			return exit.Usage("init: %s", foreign)
 		case s.options.Repository == "":
 			return exit.Usage(
 				"init: %s is in no git repository: run git init and git commit first, or give --repository",

@@ -243,12 +243,11 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 	i := slices.Index(TrackerNames(), name)
 	names := TrackerNames()
 	if i < 0 {
-		return exit.Usage(
-			"init: unknown tracker %q; there are %s%s",
-			name,
-			strings.Join(names, ", "),
-			text.DidYouMean(name, names, "%q"),
-		)
+		meant := workflow.NearestKind(name, names)
+		if meant != "" {
+			meant = fmt.Sprintf(", did you mean %q?", meant)
+		}
+		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), meant)
 	}
 	s.kind = kinds[i]
 	s.answers.Tracker = name
