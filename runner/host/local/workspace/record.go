@@ -212,6 +212,7 @@ func (r Record) checkOwner(path string, o Owner) error {
 // a context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
+	CodeGone            = reconcile.CodeWorkspaceGone
 	CodeForeign         = reconcile.CodeWorkspaceForeign
 	CodeTaken           = "workspace_taken"
 	CodeBusy            = reconcile.CodeWorkspaceBusy

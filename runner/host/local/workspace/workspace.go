@@ -297,7 +297,7 @@ func (w *Workspace) look() (fs.FileInfo, error) {
 		return nil, err
 	}
 	if info == nil {
-		return nil, invalidCwd(w.Path, "it does not exist any more")
+		return nil, reconcile.NewError(CodeGone, w.Path+" does not exist any more", "")
 	}
 	return info, contained(w.Root, w.Path)
 }
@@ -316,7 +316,7 @@ func contained(root, path string) error {
 
 // Verify checks that the path is still the directory that was acquired, and inside the root
 // (specification 9.5, invariants 1 and 2). It is called directly before something is started
-// in the workspace. Its error is invalid_workspace_cwd.
+// in the workspace. Its error is invalid_workspace_cwd, or workspace_gone.
 func (w *Workspace) Verify() error {
 	info, err := w.look()
 	if err != nil {
