@@ -114,13 +114,26 @@ func ioFault(dir, doing string, code int, err error) error {
 			"system log", err)
 }
 
+// CheckSpace returns the error with which the next pass would fail if the file system of the
+// state directory is full. Reading the state needs no space.
+func CheckSpace(dir string) error {
+	if isFull(dir) {
+		return diskFull(dir, "write the state", nil)
+	}
+	return nil
+}
+
 // isFull reports whether the file system of dir is out of space or inodes.
 func isFull(dir string) bool {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return false
 	}
-	return st.Bavail == 0 || st.Files > 0 && st.Ffree == 0
+	free := uint64(st.Bavail)
+	if os.Geteuid() == 0 { // the blocks that are reserved are for root
+		free = uint64(st.Bfree)
+	}
+	return free*uint64(st.Bsize) < growth || st.Files > 0 && st.Ffree == 0
 }
 
 // growth is the most by which SQLite makes one of its files larger at once, in bytes: the index

@@ -52,7 +52,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	defer db.Close()
 	_, ownerErr := wiring.OwnerPath(ctx, e.p, db)
 	_, copyErr := wiring.OriginalPath(ctx, e.p, db)
-	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
+	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx), state.CheckSpace(dir)} {
 		if err != nil {
 			list = append(list, failWith(err)...)
 		}

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -133,9 +134,15 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	return err
 }
 
-// readBlock returns the block that matters most: the tracker's and the machine's, then the
-// accounts', then the agent's; nil if there is none.
+// readBlock returns the block that matters most: a full disk, which keeps passes from recording
+// any other, then the tracker's and the machine's, then the accounts', then the agent's; nil if
+// there is none.
 func (f *Facts) readBlock() *wiring.BlockedRow {
+	var full *reconcile.Error
+	if errors.As(state.CheckSpace(f.Project.StateDir), &full) {
+		now := f.Now.UTC()
+		return &wiring.BlockedRow{Since: now, Reason: full.Code, Message: full.Message, NextTry: now}
+	}
 	recorded := wiring.BlockedBy(f.Recorded)
 	if f.Config == nil || f.Recorded.TrackerBlock != nil || f.Recorded.MachineBlock != nil {
 		return recorded
