@@ -172,6 +172,25 @@ func appFor(w *term.Env, name string) *cli.App {
 	return newApp(w)
 }
 
+// checkPaths refuses a path of a flag whose ~ the shell left as it is, as in --state-dir=~/state.
+// Symphony would make a folder called ~. The flags of init that take paths of the workflow are read
+// by symphony itself, as the workflow is.
+func checkPaths(c *cli.Context, w *term.Env) error {
+	for _, name := range []string{"workflow", "state-dir", "token-file", "otlp"} {
+		if flagOf(c.Command, name) == nil {
+			continue
+		}
+		for path := range strings.SplitSeq(c.String(name), betweenPaths) {
+			meant, isLeft := term.BelowHome(path, w.Home)
+			if isLeft {
+				const message = "%s: the shell left the ~ of --%s as it is: write --%[2]s %[3]s"
+				return exit.Usage(message, c.Command.Name, name, text.ShellQuote(meant))
+			}
+		}
+	}
+	return nil
+}
+
 // appWith returns the command line interface with some commands. It returns its errors instead
 // of printing them: main maps them to exit codes.
 func appWith(w *term.Env, commands []*cli.Command) *cli.App {
@@ -199,8 +218,14 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 		`{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
 	for _, c := range commands {
 		c.OnUsageError = app.OnUsageError
+		c.Before = func(c *cli.Context) error { return checkPaths(c, w) }
 		if v := jsonValueOf(c); v != nil {
-			c.Before = func(c *cli.Context) error { return selectJSON(c, w) }
+			c.Before = func(c *cli.Context) error {
+				if err := selectJSON(c, w); err != nil {
+					return err
+				}
+				return checkPaths(c, w)
+			}
 			c.CustomHelpTemplate = helpWithFields
 		}
 		c.HideHelpCommand = true

@@ -87,7 +87,8 @@ func NewEnv() (*Env, error) {
 
 // checkDirectories refuses a HOME or TMPDIR that is no absolute path, such as HOME='~/svc', where
 // the shell left the ~ as it is. Programs would make a folder of that name wherever they run. The
-// directories of XDG need no check: symphony and git ignore relative ones.
+// directories of XDG need no check: symphony and git ignore relative ones. A path of symphony's own
+// variables may be relative, but not begin with ~.
 func checkDirectories(w *Env) error {
 	for _, name := range []string{"HOME", "TMPDIR"} {
 		value := w.Getenv(name)
@@ -101,10 +102,9 @@ func checkDirectories(w *Env) error {
 		if value == "" || filepath.IsAbs(value) {
 			continue
 		}
-		meant := filepath.Join(w.Dir, value)
-		rest, below := strings.CutPrefix(value, "~")
-		if below && (rest == "" || rest[0] == '/') {
-			meant = filepath.Join(cmp.Or(w.AccountHome, "/home/you"), rest)
+		meant, isLeft := BelowHome(value, w.AccountHome)
+		if !isLeft {
+			meant = filepath.Join(w.Dir, value)
 		}
 		return reconcile.NewError(
 			"environment_invalid",
@@ -112,7 +112,28 @@ func checkDirectories(w *Env) error {
 			fmt.Sprintf("write it out: %s=%s", name, text.ShellQuote(meant)),
 		)
 	}
+	for _, name := range []string{"SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW"} {
+		value := w.Getenv(name)
+		meant, isLeft := BelowHome(value, w.Home)
+		if isLeft {
+			return reconcile.NewError(
+				"environment_invalid",
+				fmt.Sprintf("%s is %q: only a shell reads ~ as the home directory, and none did", name, value),
+				fmt.Sprintf("write it out: %s=%s", name, text.ShellQuote(meant)),
+			)
+		}
+	}
 	return nil
+}
+
+// BelowHome returns what is meant by a path with a ~ at its beginning that no shell has replaced,
+// as in --state-dir=~/state; left is false for other paths. A folder called ~ is ./~.
+func BelowHome(path, home string) (meant string, left bool) {
+	rest, found := strings.CutPrefix(path, "~")
+	if !found || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return filepath.Join(cmp.Or(home, "/home/you"), rest), true
 }
 
 // accountHome returns the home directory of this account, whatever $HOME is; empty if it is not
