@@ -32,7 +32,6 @@ var shellBlocks = map[string]string{
 	"npm install -g @openai/codex":                                       "needs the network and a login",
 	"symphony init --tracker file":                                       "all/tutorial",
 	"symphony init --tracker github":                                     "needs a token",
-	"symphony schedule install":                                          "all/tutorial",
 	"gh label create symphony":                                           "needs a token",
 	"git fetch\ngit log -p HEAD..origin/symphony/GH-12":                  "needs a token",
 

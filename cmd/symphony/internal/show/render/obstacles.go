@@ -87,11 +87,7 @@ func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 		return fmt.Sprintf("account limit used up until %s, in %s (%s)",
 			until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
 	}
-	line := b.Reason + ": " + b.Message
-	if !b.Since.Before(now) { // it was found just now
-		return line
-	}
-	line += fmt.Sprintf(" (for %s", text.Age(now, b.Since))
+	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))
 	if b.NextTry.After(now) {
 		line += ", next try in " + text.Duration(b.NextTry.Sub(now))
 	}
