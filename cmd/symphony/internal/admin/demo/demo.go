@@ -87,6 +87,7 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 		}
 	}
 	d.say("%s, the repository and everything else are in %s", text.Plural(len(d.issues), "issue"), dir)
+	d.say("passes that do nothing are not shown")
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
 	}
@@ -288,7 +289,7 @@ func (d *playground) play(ctx context.Context) error {
 			return nil
 		}
 		if idle && waiting {
-			if err := d.approve(ctx); err != nil {
+			if err := d.merge(ctx); err != nil {
 				return err
 			}
 		}
@@ -300,16 +301,18 @@ func (d *playground) play(ctx context.Context) error {
 		"not every issue was handed over within %s", text.Duration(bound))
 }
 
-// approve acts as the reviewer: it moves an issue in review, for which others wait, to its
-// end.
-func (d *playground) approve(ctx context.Context) error {
+// merge acts as the person who has merged a branch: it moves the issue in review for which another
+// one waits to its end.
+func (d *playground) merge(ctx context.Context) error {
 	blocker := text.First(d.issues, func(i reconcile.Issue) bool {
 		return i.ID == "DEMO-1" && i.State == "Human Review"
 	})
 	if blocker.ID == "" {
 		return nil
 	}
-	d.say("you       approve %s, for which others wait", blocker.Identifier)
+	waiting := text.First(d.issues, func(i reconcile.Issue) bool { return len(i.BlockedBy) > 0 })
+	const line = "you       move %s to Done, as after a merge: %s waits for it"
+	d.say(line, blocker.Identifier, waiting.Identifier)
 	return d.tracker.Move(ctx, blocker.ID, "Done")
 }
 
@@ -407,12 +410,14 @@ func (d *playground) lookBack(ctx context.Context) error {
 			d.w.Stdout,
 			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
 				"  git -C %[4]s log -p HEAD..symphony/DEMO-3\n"+
-				"  %[2]s send-back DEMO-3 %[5]s %[3]s\n",
+				"  %[2]s send-back DEMO-3 %[5]s %[3]s\n\n"+
+				"When you have seen enough, remove all of it:\n\n  rm -rf %[6]s\n",
 			text.Visible(d.repository()),
 			program(wiring.ProgramPath()),
 			d.flags(),
 			text.ShellQuote(d.repository()),
 			text.ShellQuote(remark),
+			text.ShellQuote(d.dir),
 		)
 	}
 	fmt.Fprint(d.w.Stdout, d.begin(wiring.ProgramPath()))
