@@ -152,7 +152,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 	stacks := "\n| stack | a file at the top | `verify.command` |\n|---|---|---|\n"
 	for _, s := range setup.Stacks {
-		command := "not known"
+		command := "none is written: see Gradle below"
 		if s.Verify != "" {
 			command = "`" + strings.ReplaceAll(s.Verify, "|", `\|`) + "`"
 		}
