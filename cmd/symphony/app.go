@@ -142,6 +142,7 @@ USAGE:
 COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
 
 symphony help COMMAND explains a command and its flags.
+symphony WORKFLOW.md is short for symphony tick --loop WORKFLOW.md.
 `
 
 // newApp returns the command line interface with all commands.

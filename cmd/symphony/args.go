@@ -45,7 +45,7 @@ type allProjectsFlag struct{ *cli.StringFlag }
 func projectFlag() cli.Flag {
 	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: "only the word `all`, for every project of your account; to choose some, repeat -w",
+		Usage: "every project of your account: `all` is the only value; for some projects, repeat -w",
 	}}
 }
 

@@ -10,14 +10,14 @@ import (
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "check",
-		Usage:       "check WORKFLOW.md; needs no key, network or state",
+		Usage:       "check WORKFLOW.md, without a key, a network or a state, except with --tracker",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: helpText("check", "symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
 				Name: "tracker",
-				Usage: "also read from the tracker, and check that it follows the rules for trackers; " +
-					"this needs its key",
+				Usage: "also read from the tracker, with its key, and check your own tracker program " +
+					"against docs/trackers.md",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			out := wiring.CheckFile(c.Context, p)

@@ -23,11 +23,12 @@ func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
 		Usage:     "allow what a running agent asks for; a result is not approved but merged",
-		UsageText: requestUsageText("approve", "REQUEST...", "requests"),
-		Description: exampleText(
+		UsageText: usageText("approve", "REQUEST..."),
+		Description: requestHelpText(
+			"requests",
 			"symphony approve ABC-7.3",
 			"symphony approve ABC-7.3 --for-session",
-			"symphony approve --filter text=npm",
+			"symphony approve --filter label=docs",
 		),
 		Flags: severalFlags[requests.JSON](&cli.BoolFlag{
 			Name:  "for-session",
@@ -43,8 +44,9 @@ func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "deny",
 		Usage:     "refuse what a running agent asks for; it goes on without that",
-		UsageText: requestUsageText("deny", "REQUEST...", "requests"),
-		Description: exampleText(
+		UsageText: usageText("deny", "REQUEST..."),
+		Description: requestHelpText(
+			"requests",
 			"symphony deny ABC-7.3 --reason 'leave the lock file alone'",
 			"symphony deny ABC-7.3 ABC-9.1",
 		),
@@ -62,8 +64,9 @@ func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "answer",
 		Usage:     "answer the question of a running agent",
-		UsageText: requestUsageText("answer", `REQUEST "TEXT"...`, "answer"),
-		Description: exampleText(
+		UsageText: usageText("answer", `REQUEST "TEXT"...`),
+		Description: requestHelpText(
+			"answer",
 			"symphony answer ABC-7.4 'the second one'",
 			"symphony answer ABC-7.4 --choice 2",
 			"symphony answer ABC-7.5 --stdin < answer.txt",
@@ -141,10 +144,9 @@ func requestMissing(w *term.Env, c *cli.Context) error {
 	return exit.Usage("%s: REQUEST is missing; open: %s", c.Command.Name, strings.Join(names, ", "))
 }
 
-// requestUsageText is the usage line of a command about requests, with the part of the help
-// that explains its arguments.
-func requestUsageText(name, args, part string) string {
-	return strings.Join([]string{usageText(name, args), helpPart("request"), helpPart(part)}, "\n\n")
+// requestHelpText is the description of a command about requests, with its examples.
+func requestHelpText(part string, examples ...string) string {
+	return helpPart("request") + "\n\n" + helpText(part, examples...)
 }
 
 // decideEach is the action of a command that decides a request, or several alike.

@@ -90,7 +90,7 @@ func initFlags() []cli.Flag {
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "init",
-		Usage:       "write WORKFLOW.md and its environment file",
+		Usage:       "write WORKFLOW.md and, for a key that you give it, the project's environment file",
 		UsageText:   usageText("init", "[WORKFLOW]"),
 		Description: helpPart("init"),
 		Flags:       initFlags(),

@@ -42,7 +42,7 @@ func logsCommand(w *term.Env) *cli.Command {
 			&cli.IntFlag{
 				Name:        "tail",
 				Aliases:     []string{"n"},
-				Usage:       "only the last `N` lines of the run, with their details",
+				Usage:       "only the last `N` lines of the run; the indented lines below a line do not count",
 				DefaultText: "all",
 			},
 			&cli.StringFlag{

@@ -207,7 +207,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 		UsageText:   usageText("deliver", "ISSUE... [WORKFLOW]"),
 		Description: severalHelpText("deliver", "symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
 		Flags: severalFlags[pass.ResultJSON](
-			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of the delivery"},
 			&cli.BoolFlag{
 				Name:  "unverified",
 				Usage: "hand the issue over although verify has not passed; the comment says so, with your name",

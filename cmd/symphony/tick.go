@@ -60,8 +60,8 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:  "trigger",
 				Value: wiring.TriggerManual,
-				Usage: "record that `NAME` runs the pass: " +
-					"cron, timer, manual, worker or command",
+				Usage: "only for the record that ps shows, `NAME` is one of " +
+					"cron, timer, manual, worker, command",
 			},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
@@ -135,6 +135,6 @@ func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "verbose",
 		Aliases: []string{"v"},
-		Usage:   "print plain lines of fields for scripts, instead of sentences",
+		Usage:   "for scripts: print fields instead of sentences",
 	}
 }

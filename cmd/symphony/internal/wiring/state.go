@@ -65,7 +65,8 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 	}
 	e := reconcile.NewError(
 		"no_state",
-		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
+		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir+
+			", so that nothing runs and nothing is recorded",
 		"",
 	).WithHint(step+", or name the right project with -w and --state-dir", commands...).WithCause(err)
 	hintMoved(p, e)

@@ -232,7 +232,11 @@ func checkHome(_ context.Context, e *environment) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	list := ok("agents have the login and the model of %s, and nothing else of it", home)
+	if !wiring.Exists(home) {
+		return warn(home+" does not exist yet, from which agents get the login and the model",
+			"codex login makes it: CODEX_HOME="+home+" codex login")
+	}
+	list := ok("codex runs with the login and the model of %s, and with nothing else of it", home)
 	names := strings.Join(unshared, ", ")
 	switch {
 	case names == "" && e.config.Chosen.Inherit:
@@ -244,7 +248,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 				"home for agents in codex.home",
 		)
 	case names != "":
-		list = ok("agents have the login and the model of %s, but not: %s", home, names)
+		list = ok("codex runs with the login and the model of %s, but not with: %s", home, names)
 	}
 	system, err := kind.OperatorOnly(systemHome)
 	if err != nil {

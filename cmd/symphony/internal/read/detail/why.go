@@ -218,6 +218,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Next.Message = "passes watch its pull request, and bring the issue back if that needs work"
 	}
 	switch {
+	case f.reason == "terminal" && release.InReview: // no pass has seen it since it was moved
+		v.Next.Message = "nothing to do: within ten minutes a pass moves its workspace to the trash"
 	case f.reason == "not_active" && r.Config != nil:
 		active := strings.Join(r.Config.Policy.ActiveStates, " or ")
 		v.Next.Message += "; if it is moved to " + active + ", a pass starts it again"
@@ -270,7 +272,11 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:
-		return Why{"eligible", "it can start"}
+		message := "it can start"
+		if !r.Schedule {
+			message += ", but no schedule is active, so that nothing starts it"
+		}
+		return Why{"eligible", message}
 	case c == nil && r.skipped:
 		return Why{r.skip.Reason, words.Skip(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
