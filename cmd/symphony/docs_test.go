@@ -183,7 +183,7 @@ func TestDocumentedPromises(t *testing.T) {
 		"Agents work on":         "script/run all/schedule_cron all/hosts",
 		"Proof first":            "all/verify codex/verify",
 		"No network for agents":  "all/delivery all/pull_request_open codex/no_network",
-		"The way back":           "all/feedback_changed codex/feedback",
+		"Back to the agent":      "all/feedback_changed codex/feedback",
 		"Merged, if you want":    "all/merge all/merge_later",
 		"An end to attempts":     "all/limits codex/max_tokens",
 	}
