@@ -233,7 +233,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	if !wiring.Exists(home) {
-		return warn(home+" does not exist yet, from which agents get the login and the model",
+		return warn(home+", from which agents get the login and the model, does not exist yet",
 			"codex login makes it: CODEX_HOME="+home+" codex login")
 	}
 	list := ok("codex runs with the login and the model of %s, and with nothing else of it", home)

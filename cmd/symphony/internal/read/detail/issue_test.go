@@ -112,6 +112,19 @@ func TestReleasedIssue(t *testing.T) {
 	}
 }
 
+// An issue that a person has moved to a final state waits for no review any more, although no pass
+// has seen that.
+func TestNextAfterDone(t *testing.T) {
+	r := issueReader{}
+	r.releases = []state.Release{{From: "Todo", To: new("Review"), Reason: reconcile.StopInactive, InReview: true}}
+	v := Issue{}
+	r.explainRelease(&v, forecast{reason: "not_active"})
+	test.Equal(t, "in review", v.Next.Message, "it waits for your review: take the result, or send it back")
+	r.explainRelease(&v, forecast{reason: "terminal"})
+	const want = "nothing to do: within ten minutes a pass moves its workspace to the trash"
+	test.Equal(t, "done", v.Next.Message, want)
+}
+
 // An issue without a run goes on by itself if something runs passes, whatever it waits for,
 // unless only a person can end that.
 func TestGoesOn(t *testing.T) {
