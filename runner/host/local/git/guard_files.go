@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -278,10 +277,8 @@ func isConfig(name string, e entry) bool {
 // putBack carries out repairs. It replaces a file atomically, and removes anything else first.
 // It never writes into an existing file, because that may have a second name elsewhere.
 func putBack(ctx context.Context, todo []repair) error {
-	for _, r := range slices.Backward(todo) { // files before the directories in which they are
-		if isBehindLink(r.path, todo) {
-			continue
-		}
+	// A link in the place of a directory goes first: what is behind it is not the workspace's.
+	for _, r := range todo {
 		open(filepath.Dir(r.path))
 		info, err := os.Lstat(r.path)
 		if !r.remove && r.entry.Mode.IsRegular() && err == nil && !info.IsDir() {
@@ -309,18 +306,6 @@ func putBack(ctx context.Context, todo []repair) error {
 		}
 	}
 	return nil
-}
-
-// isBehindLink reports whether a directory above a path is to be removed, and is a link. What is
-// behind it does not belong to the workspace.
-func isBehindLink(path string, todo []repair) bool {
-	return slices.ContainsFunc(todo, func(above repair) bool {
-		if above.path == path || !paths.Inside(above.path, path) {
-			return false
-		}
-		info, err := os.Lstat(above.path)
-		return err == nil && info.Mode()&fs.ModeSymlink != 0
-	})
 }
 
 // open makes a directory accessible again, because an agent may have changed its mode.
