@@ -50,6 +50,21 @@ type MergeRules struct {
 	Labels []LabelSet
 }
 
+// MergeMethods returns the names of the methods that a repository allows, as in MergeRules.
+func MergeMethods(squash, merge, rebase bool) []string {
+	var names []string
+	if squash {
+		names = append(names, "squash")
+	}
+	if merge {
+		names = append(names, "merge")
+	}
+	if rebase {
+		names = append(names, "rebase")
+	}
+	return names
+}
+
 // ErrLater is wrapped by the error of a merge that may succeed soon: the pull request or its
 // base was just changed, or the forge still computes whether they conflict.
 var ErrLater = errors.New("the forge asks to try it again later")

@@ -36,24 +36,12 @@ func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, 
 	if err != nil {
 		return reconcile.MergeRules{}, err
 	}
-	rules := reconcile.MergeRules{
+	return reconcile.MergeRules{
 		Head:    p.Head.SHA,
+		Methods: reconcile.MergeMethods(repository.Squash, repository.Merge, repository.Rebase),
 		Missing: base.Checked || base.Approvals > 0,
 		Auto:    true,
-	}
-	for _, method := range []struct {
-		name    string
-		allowed bool
-	}{
-		{"squash", repository.Squash},
-		{"merge", repository.Merge},
-		{"rebase", repository.Rebase},
-	} {
-		if method.allowed {
-			rules.Methods = append(rules.Methods, method.name)
-		}
-	}
-	return rules, nil
+	}, nil
 }
 
 // merge implements reconcile.Forge.

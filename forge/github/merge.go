@@ -90,27 +90,15 @@ func (h hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, e
 	if err != nil {
 		return reconcile.MergeRules{}, err
 	}
-	rules := reconcile.MergeRules{
+	return reconcile.MergeRules{
 		Head:    m.Pull.Head,
+		Methods: reconcile.MergeMethods(m.MaySquash, m.MayMerge, m.MayRebase),
 		Missing: m.Pull.Status == statusBlocked,
 		Auto:    m.Auto,
 		Queue:   m.Pull.HasQueue,
 		Behind:  m.Pull.Status == statusBehind,
 		Labels:  m.labels(),
-	}
-	for _, method := range []struct {
-		name    string
-		allowed bool
-	}{
-		{"squash", m.MaySquash},
-		{"merge", m.MayMerge},
-		{"rebase", m.MayRebase},
-	} {
-		if method.allowed {
-			rules.Methods = append(rules.Methods, method.name)
-		}
-	}
-	return rules, nil
+	}, nil
 }
 
 // labels returns who set each label of the pull request. Of a label that was set before the
