@@ -55,7 +55,7 @@ func waitCommand(w *term.Env) *cli.Command {
 					fmt.Fprintf(w.Stderr, "symphony: the %s of --timeout are over\n", text.Duration(c.Duration("timeout")))
 				}
 				if v.LacksPass() {
-					const note = "symphony: no schedule is active, so that nothing goes on with it: run %s\n"
+					const note = "symphony: no schedule is active, so nothing goes on with it: run %s\n"
 					fmt.Fprintf(w.Stderr, note, reconcile.CommandFor("tick", ""))
 				}
 				if isLate {

@@ -58,8 +58,8 @@ func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Mer
 }
 
 // notMerged notes why a merge failed. After a fault of the connection or of the forge it stays
-// begun, because the forge may have got the request. What the forge itself refuses is shown as
-// what the pull request waits for, and is no error of the pass.
+// begun, because the forge may have got the request. If the forge itself refuses, the pass goes
+// on without an error, and the pull request is shown as waiting for what it demands.
 func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
 	if errors.Is(err, reconcile.ErrLater) {
 		w.Merge = nil

@@ -301,8 +301,8 @@ func (d *playground) play(ctx context.Context) error {
 		"not every issue was handed over within %s", text.Duration(bound))
 }
 
-// merge acts as the person who has merged a branch: it moves the issue in review for which another
-// one waits to its end.
+// merge does what a person does after merging a branch: it moves an issue in review to its last
+// state. Another issue waits for that.
 func (d *playground) merge(ctx context.Context) error {
 	blocker := text.First(d.issues, func(i reconcile.Issue) bool {
 		return i.ID == "DEMO-1" && i.State == "Human Review"

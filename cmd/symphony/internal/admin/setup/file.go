@@ -155,8 +155,8 @@ func (s *starter) addState(name string, kind reconcile.StateKind) {
 	s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
 }
 
-// writeFolder creates the folder if there is none, and a first issue for an agent that writes
-// if there is no file in it.
+// writeFolder creates the folder, if it is missing. Into an empty one it writes a first issue,
+// unless the agent is a reviewer, which writes nothing.
 func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error) {
 	cfg, err := s.written.Config()
 	if err != nil {

@@ -126,8 +126,8 @@ func checkDirectories(w *Env) error {
 	return nil
 }
 
-// BelowHome returns what is meant by a path with a ~ at its beginning that no shell has replaced,
-// as in --state-dir=~/state; left is false for other paths. A folder called ~ is ./~.
+// BelowHome replaces the ~ at the beginning of a path, which a shell would have replaced, but not
+// in --state-dir=~/state. left is false for a path without it. A folder called ~ is ./~.
 func BelowHome(path, home string) (meant string, left bool) {
 	rest, found := strings.CutPrefix(path, "~")
 	if !found || rest != "" && rest[0] != '/' {
