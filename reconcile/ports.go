@@ -127,6 +127,31 @@ func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
 }
 
+// clocksDiffer is by how much the tracker's clock may differ at most.
+const clocksDiffer = 24 * time.Hour
+
+// PostOnce comments on an issue, unless there is a comment with that mark, and returns the
+// comment. The mark becomes the last line of the comment. since is the time of this machine
+// before which nobody made the comment.
+func (t *TrackerAdapter) PostOnce(
+	ctx context.Context,
+	issueID, body, mark string,
+	since time.Time,
+) (Comment, error) {
+	if t.Comments != nil {
+		list, err := t.Comments(ctx, issueID, since.Add(-clocksDiffer))
+		if err != nil {
+			return Comment{}, err
+		}
+		isOurs := func(c Comment) bool { return strings.Contains(c.Body, mark) }
+		at := slices.IndexFunc(list, isOurs)
+		if at >= 0 {
+			return list[at], nil
+		}
+	}
+	return t.Post(ctx, issueID, body+"\n\n"+mark)
+}
+
 // TimeThere returns a time of this machine by the tracker's clock, as far as the tracker told
 // its time: 12:00:30 if it is half a minute ahead at noon. The tracker tells whole seconds,
 // and its answer takes a moment: a difference of less than two seconds is none.

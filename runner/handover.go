@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
-
-const clocksDiffer = 24 * time.Hour // by which the tracker's clock may differ at most
 
 // stateFor is the state to which an issue is moved; empty if the workflow does not say it.
 func (h Handoff) stateFor(wish reconcile.Handover) string {
@@ -133,19 +129,8 @@ func (d *deliveryStep) postHandover(
 	h reconcile.Handover,
 	work reconcile.Delivered,
 ) (reconcile.Comment, error) {
-	if d.tracker.Comments != nil {
-		list, err := d.tracker.Comments(ctx, d.run.IssueID, h.At.Add(-clocksDiffer))
-		if err != nil {
-			return reconcile.Comment{}, err
-		}
-		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, h.Marker()) }
-		ours := text.First(list, isOurs)
-		if ours.ID != "" {
-			return ours, nil
-		}
-	}
 	body := d.redactor.Text(handoverText(h, work, d.workflowText()))
-	return d.tracker.Post(ctx, d.run.IssueID, body+"\n\n"+h.Marker())
+	return d.tracker.PostOnce(ctx, d.run.IssueID, body, h.Marker(), h.At)
 }
 
 // handoverText is the comment about a handover.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -87,28 +85,15 @@ func (d Watcher) disarm(ctx context.Context, forge *reconcile.Forge, w *reconcil
 	return d.DB.Journal.EndMerge(ctx, w.IssueID)
 }
 
-// clocksDiffer is by how much the tracker's clock may differ at most.
-const clocksDiffer = 24 * time.Hour
-
 // tellMerged comments on the issue, once, that symphony has merged its pull request.
 func (d Watcher) tellMerged(ctx context.Context, w *reconcile.Watch) error {
 	if w.MergedBy() == "" || w.Merge.Commented || d.Tracker.Post == nil {
 		return nil
 	}
 	mark := fmt.Sprintf("%smerge %s %.12s -->", reconcile.CommentMarker, w.IssueID, w.Merge.Head)
-	if d.Tracker.Comments != nil {
-		list, err := d.Tracker.Comments(ctx, w.IssueID, w.Merge.At.Add(-clocksDiffer))
-		if err != nil {
-			return err
-		}
-		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }
-		if slices.ContainsFunc(list, isOurs) {
-			return nil
-		}
-	}
 	const words = "Symphony has merged the pull request, %s: %s, commit `%.12s`"
 	body := fmt.Sprintf(words, w.Merge.Why, w.Pull.URL, w.Merge.Head)
-	_, err := d.Tracker.Post(ctx, w.IssueID, body+"\n\n"+mark)
+	_, err := d.Tracker.PostOnce(ctx, w.IssueID, body, mark, w.Merge.At)
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err
 	}
