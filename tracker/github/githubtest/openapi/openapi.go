@@ -2,161 +2,16 @@
 // is not a part of githubtest, because the tests of cmd/symphony start their own program
 // thousands of times, and the validator would add a third to the time of each start. They use
 // the program validate instead.
-//
-// githubtest answers with the fields that are read, not with all that GitHub sends. So the
-// fields in an answer are checked, and no field is required.
 package openapi
 
-import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"regexp"
-	"slices"
-	"strings"
-	"sync"
-
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-
-	"github.com/symphony-cron/symphony/internal/test"
-)
+import "github.com/symphony-cron/symphony/internal/adapter/openapitest"
 
 // Variable names the description, api.github.com.json of npm's @octokit/openapi. Without it
 // nothing is checked.
 const Variable = "SYMPHONY_GITHUB_OPENAPI"
 
-type parts = map[string]json.RawMessage
-
-// description is the content of the file.
-type description struct {
-	OpenAPI    string           `json:"openapi"`
-	Info       json.RawMessage  `json:"info"`
-	Paths      parts            `json:"paths"`
-	Components map[string]parts `json:"components"`
-}
-
-var published = sync.OnceValue(func() (all description) {
-	if path := os.Getenv(Variable); path != "" {
-		if err := json.Unmarshal(test.Must(os.ReadFile(path)), &all); err != nil {
-			panic(err)
-		}
-	}
-	return all
-})
-
-var (
-	reference = regexp.MustCompile(`"\$ref":\s*"#/components/(\w+)/([^"]+)"`)
-	required  = regexp.MustCompile(`"required":\s*\[`) // names of fields
-	loading   sync.Mutex
-	loaded    = map[string]*openapi3.T{} // by path
-)
-
-// load returns the part of the description that is about a path, with all that it refers to:
-// the whole would take seconds to load. It is nil if the path is not described.
-func load(path string) *openapi3.T {
-	text, there := published().Paths[path]
-	if !there {
-		return nil
-	}
-	loading.Lock()
-	defer loading.Unlock()
-	if loaded[path] != nil {
-		return loaded[path]
-	}
-	part := published()
-	part.Paths = parts{path: text}
-	part.Components = map[string]parts{}
-	var follow func(text json.RawMessage)
-	follow = func(text json.RawMessage) {
-		for _, m := range reference.FindAllSubmatch(text, -1) {
-			kind := string(m[1])
-			name := string(m[2])
-			if part.Components[kind] == nil {
-				part.Components[kind] = parts{}
-			}
-			if part.Components[kind][name] == nil {
-				part.Components[kind][name] = required.ReplaceAll(
-					published().Components[kind][name],
-					[]byte(`"x-required": [`),
-				)
-				follow(part.Components[kind][name])
-			}
-		}
-	}
-	follow(text)
-	loaded[path] = test.Must(openapi3.NewLoader().LoadFromData(test.Must(json.Marshal(part))))
-	return loaded[path]
-}
+var github = openapitest.Description{Variable: Variable}
 
 // Check returns the fault of a request, or of the reply to it. params are the values of the
 // parts of path in braces.
-func Check(
-	r *http.Request,
-	body []byte,
-	path string,
-	params map[string]string,
-	reply func() (int, http.Header, []byte),
-) (mistake string) {
-	doc := load(path)
-	if doc == nil {
-		reply()
-		return ""
-	}
-	item := doc.Paths.Value(path)
-	operation := item.GetOperation(r.Method)
-	if operation == nil {
-		return r.Method + " is not described"
-	}
-	for name := range r.URL.Query() {
-		is := func(p *openapi3.ParameterRef) bool { return p.Value.Name == name && p.Value.In == "query" }
-		if !slices.ContainsFunc(operation.Parameters, is) {
-			return "there is no parameter " + name
-		}
-	}
-	input := &openapi3filter.RequestValidationInput{
-		Request:    r,
-		PathParams: params,
-		Route: &routers.Route{
-			Spec:      doc,
-			Path:      path,
-			PathItem:  item,
-			Method:    r.Method,
-			Operation: operation,
-		},
-		Options: &openapi3filter.Options{
-			AuthenticationFunc:  openapi3filter.NoopAuthenticationFunc,
-			SkipSettingDefaults: true,
-		},
-	}
-	// without the schema and the value
-	input.Options.WithCustomSchemaErrorFunc(func(e *openapi3.SchemaError) string {
-		return strings.Join(append(e.JSONPointer(), e.Reason), ": ")
-	})
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
-		return "request: " + err.Error()
-	}
-	status, header, data := reply()
-	if operation.Responses.Status(status) == nil {
-		if status < 300 {
-			return fmt.Sprint("the answer has status ", status)
-		}
-		return ""
-	}
-	response := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input,
-		Status:                 status,
-		Header:                 header,
-		Options:                input.Options,
-	}
-	response.SetBodyBytes(data)
-	if err := openapi3filter.ValidateResponse(r.Context(), response); err != nil {
-		return "answer: " + err.Error()
-	}
-	return ""
-}
+var Check = github.Check
