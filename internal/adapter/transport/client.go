@@ -138,7 +138,7 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if o.User != "" {
 		basic := base64.StdEncoding.EncodeToString([]byte(o.User + ":" + o.Key))
 		authorization = "Basic " + basic
-		secrets = []string{basic, o.Key, o.User}
+		secrets = []string{basic, o.Key}
 	}
 	return &Client{
 		Service:       s,

@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// A key that belongs to a user is sent as Basic, and no part of it is left in an answer.
+// A key that belongs to a user is sent as Basic, and is left in no answer, also not encoded.
 func TestUser(t *testing.T) {
 	t.Parallel()
 	const user = "ann@example.com"
@@ -23,7 +23,7 @@ func TestUser(t *testing.T) {
 	o := Options{Endpoint: echo.URL, Key: key, User: user}
 	c := test.Must(service.Connect(o, func(http.Header) {}))
 	a := test.Must(c.Send(t.Context(), Request{Method: http.MethodGet, Path: "/"}))
-	test.Equal(t, "answer", string(a.Body), "[token] [token] Basic [token]")
+	test.Equal(t, "answer", string(a.Body), user+" [token] Basic [token]")
 }
 
 // Services name the headers of their limits with and without X-.

@@ -109,8 +109,9 @@ const (
 	longestQuote = 300
 )
 
-// Scrub removes the key, and the user to whom it belongs, from text that was received. Services
-// do not repeat their keys, but a proxy may.
+// Scrub removes the key from text that was received. Services do not repeat their keys, but a
+// proxy may. The user of Options stays: an address in an issue may be the same, and would be lost
+// where the text is written back.
 func (c *Client) Scrub(s string) string {
 	for _, secret := range c.secrets {
 		if len(secret) >= shortestSecret {
