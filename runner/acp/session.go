@@ -199,12 +199,8 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	if refusal := new(wire.Error); errors.As(err, &refusal) {
 		return server, incompatible(wire.Join(method, refusal.Message))
 	}
-	failed, is := errors.AsType[*agent.Error](err)
-	if said := s.conn.Said(); is && said != "" {
-		return server, failed.Saying(said, agent.CodeAgentIncompatible)
-	}
 	if err != nil {
-		return server, err
+		return server, s.conn.InsteadOfAnswer(ctx, err, agent.CodeAgentIncompatible)
 	}
 	able := decoded[initialized](result)
 	if err := s.kind.accept(able); err != nil {

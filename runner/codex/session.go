@@ -250,8 +250,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		return agent.Server{}, incompatible(method, refusal.Message)
 	}
 	if err != nil {
-		s.awaitLastWords(ctx, err)
-		return agent.Server{}, insteadOfAnswer(err, s.conn.Said())
+		return agent.Server{}, s.conn.InsteadOfAnswer(ctx, err, agent.CodeIncompatible)
 	}
 	var answer struct{ UserAgent, CodexHome string }
 	if err := json.Unmarshal(result, &answer); err != nil {
@@ -265,34 +264,6 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
 	return server, s.conn.Send(object{"method": "initialized", "params": object{}}, nil)
-}
-
-// lastWordsBound is how long an agent that has ended may take to close its stdout.
-const lastWordsBound = time.Second
-
-// awaitLastWords waits until everything that an ended agent wrote to its stdout is read. A
-// write to its stdin may have failed before that.
-func (s *Session) awaitLastWords(ctx context.Context, err error) {
-	ended, is := errors.AsType[*agent.Error](err)
-	if !is || ended.Code != agent.CodePortExit {
-		return
-	}
-	select {
-	case <-s.conn.Drained:
-	case <-time.After(lastWordsBound):
-	case <-ctx.Done():
-	}
-}
-
-// insteadOfAnswer adds to the error of initialize the text that the agent wrote to its stdout
-// in place of an answer. A program that asks a question there asks it for each issue: the
-// fault is the machine's.
-func insteadOfAnswer(err error, said string) error {
-	var failed *agent.Error
-	if said == "" || !errors.As(err, &failed) {
-		return err
-	}
-	return failed.Saying(said, agent.CodeIncompatible)
 }
 
 // release returns the release of codex that a user agent names: 0.169.0 of "symphony/0.169.0

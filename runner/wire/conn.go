@@ -153,9 +153,36 @@ func (c *Conn) Finish() {
 	c.events.add(func() { close(c.Drained) })
 }
 
-// Said returns the text that the agent wrote in place of its first message, "" if a message
-// came.
-func (c *Conn) Said() string { return c.noise.said() }
+// lastWordsBound is how long an agent that has ended may take to close its stdout.
+const lastWordsBound = time.Second
+
+// InsteadOfAnswer adds to the error of the first request the text that the agent wrote to its
+// stdout in place of an answer, such as "Update now? [Y/n]". A program that asks a question
+// there asks it for each issue: the fault is the machine's. cause is as for agent.Error.Saying.
+func (c *Conn) InsteadOfAnswer(ctx context.Context, err error, cause agent.Code) error {
+	failed, is := errors.AsType[*agent.Error](err)
+	if !is {
+		return err
+	}
+	if failed.Code == agent.CodePortExit {
+		c.awaitLastWords(ctx)
+	}
+	said := c.noise.said()
+	if said == "" {
+		return err
+	}
+	return failed.Saying(said, cause)
+}
+
+// awaitLastWords waits until everything that an ended agent wrote to its stdout is read. A
+// write to its stdin may have failed before that.
+func (c *Conn) awaitLastWords(ctx context.Context) {
+	select {
+	case <-c.Drained:
+	case <-time.After(lastWordsBound):
+	case <-ctx.Done():
+	}
+}
 
 // whyEnded says why nothing more can be read from the agent's stdout. err is nil at its end.
 func whyEnded(err error) string {
