@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -97,12 +98,29 @@ func (c *chromiumTab) evaluate(ctx context.Context, expression string) (any, err
 	return chromedp.Run(c.within(ctx), chromedp.Evaluate[any](expression, chromedp.EvalAwaitPromise))
 }
 
+// use repeats an action on an element until the element can be used: the page may have
+// replaced it since it was found.
+func (c *chromiumTab) use(ctx context.Context, action chromedp.Action[chromedp.Void]) error {
+	var last error
+	for {
+		err := chromedp.Do(c.within(ctx), action)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return errors.Join(err, last)
+		}
+		last = err
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 func (c *chromiumTab) click(ctx context.Context, selector string) error {
-	return chromedp.Do(c.within(ctx), chromedp.Click(chromedp.CSS(selector)))
+	return c.use(ctx, chromedp.Click(chromedp.CSS(selector)))
 }
 
 func (c *chromiumTab) fill(ctx context.Context, selector, text string) error {
-	return chromedp.Do(c.within(ctx), chromedp.SendKeys(chromedp.CSS(selector), text))
+	return c.use(ctx, chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
 func (c *chromiumTab) press(ctx context.Context, key string) error {
