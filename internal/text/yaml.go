@@ -144,7 +144,7 @@ func explainStructure(lines []string, line int, message string) (at int, explain
 	if message == noMapping || message == noColon {
 		// YAML reads `kind file` and `kind:file` as a text, so the library names the line after it.
 		for at = line; at >= max(0, line-1); at-- {
-			if explained := explainColon(lines[at]); explained != "" {
+			if explained := ColonFault(lines[at]); explained != "" {
 				return at, explained
 			}
 		}
@@ -173,8 +173,9 @@ func textBefore(lines []string, line int) []string {
 	return nil
 }
 
-// explainColon says which colon is missing in a line; empty if none is.
-func explainColon(line string) string {
+// ColonFault says what is wrong with the colon of a line such as `kind:file`, which YAML reads as
+// a text; empty if it is not a key with a value.
+func ColonFault(line string) string {
 	written := strings.TrimSpace(line)
 	found := equalSign().FindStringSubmatch(line)
 	if found != nil {

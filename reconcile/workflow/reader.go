@@ -91,11 +91,12 @@ func (r *frontMatter) load() bool {
 		return true
 	}
 	if root.Kind != yaml.MappingNode {
+		const hint = "write it as `tracker:` and the other sections, each with its keys indented below"
 		r.fail(
 			CodeNotAMap,
 			field{line: r.line(root)},
 			"the front matter is "+kindName(root)+", not a map of keys",
-			"write it as `tracker:` and the other sections, each with its keys indented below",
+			cmp.Or(r.colonFault(root), hint),
 		)
 		return false
 	}
@@ -137,6 +138,16 @@ func (r *frontMatter) failParse(err error) {
 	line, message := text.YAMLFault(r.src.FrontMatter, err)
 	at := field{line: r.src.frontLine + line}
 	r.fail(CodeParse, at, message, "the front matter is YAML: check indentation, quotes and tabs")
+}
+
+// colonFault says what is wrong with the colon of a text that is meant as a key and its value,
+// such as max_turns:2; empty for another value.
+func (r *frontMatter) colonFault(value *yaml.Node) string {
+	if value.Kind != yaml.ScalarNode || value.Style != 0 {
+		return ""
+	}
+	lines := strings.Split(string(r.src.FrontMatter), "\n")
+	return text.ColonFault(strings.TrimRight(lines[value.Line-1], "\r"))
 }
 
 // failUnsectioned reports that the first keys of the front matter are indented, and others are
@@ -203,7 +214,12 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			}
 		case section && value.Kind != yaml.MappingNode:
 			hint := ""
+			isBelow := r.line(value) > f.line
+			wrong := r.colonFault(value)
 			switch {
+			case isBelow && wrong != "":
+				f.line = r.line(value)
+				hint = wrong
 			case value.Kind == yaml.ScalarNode:
 				hint = "write its keys on lines of their own below it, indented"
 			case value.Style != yaml.FlowStyle:
@@ -217,9 +233,27 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				f.line = r.line(scalar)
 			}
 			r.fields[f.key] = f
+			r.refuseQuotes(f, value)
 		default:
 			r.warn(f, message)
 		}
+	}
+}
+
+// otherQuotes matches a text in quotes that are none for YAML, as word processors and web pages
+// write them.
+var otherQuotes = text.Pattern(`^[“”„‟«»‘’‚‛](.*)[“”„‟«»‘’‚‛]$`)
+
+// refuseQuotes reports texts in a value that are in such quotes, which would become a part of a
+// path or of the name of a state.
+func (r *frontMatter) refuseQuotes(f field, value *yaml.Node) {
+	found := otherQuotes().FindStringSubmatch(value.Value)
+	if value.Kind == yaml.ScalarNode && value.Style == 0 && found != nil {
+		f.line = r.line(value)
+		r.invalid(f, "the quotes of "+value.Value+" are no quotes for YAML", `write "`+found[1]+`"`)
+	}
+	for _, item := range value.Content {
+		r.refuseQuotes(f, item)
 	}
 }
 
