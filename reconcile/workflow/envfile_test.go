@@ -22,6 +22,7 @@ COMMENTED= # nothing
 SINGLE='a "b" $C \n' # why
 DOUBLE="a \"b\" \$C \\ \n 'd'"
 EQUALS=a=b==
+TILDE='~/x'
   INDENTED=x
 exported=y
 PLAIN=last` + "\r\nCR=z\r\n"
@@ -36,6 +37,7 @@ PLAIN=last` + "\r\nCR=z\r\n"
 		"SINGLE":    `a "b" $C \n`,
 		"DOUBLE":    `a "b" $C \ \n 'd'`,
 		"EQUALS":    "a=b==",
+		"TILDE":     "~/x",
 		"INDENTED":  "x",
 		"exported":  "y",
 		"PLAIN":     "last",
@@ -54,6 +56,8 @@ func TestReadEnvFileRefuses(t *testing.T) {
 		`A="SECRET\"`:              "not closed",
 		"A='x' SECRET":             "text follows",
 		"A=SECRET\x00":             "zero byte",
+		"A=~/SECRET":               "the home directory has to be written out",
+		`A="$HOME/SECRET"`:         "the home directory has to be written out",
 		"export=SECRET\nexport  B": "contains no =",
 	} {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)

@@ -241,7 +241,12 @@ var (
 	quotedValue = text.Pattern(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
 	escaped     = text.Pattern("\\\\([\\\\\"$`])")
 	comment     = text.Pattern(`[ \t]#.*$`)
+	// what a shell would replace at the beginning of a path
+	tilde   = text.Pattern(`^~(?:/|$)`)
+	homeVar = text.Pattern(`^\$(?:HOME|\{HOME\})(?:/|$)`)
 )
+
+const homeKept = "no shell reads the file, so that the home directory has to be written out; single quotes keep such a value"
 
 // envValue parses the text after =, and returns the value or the fault of the text. As in a
 // shell, # starts a comment only after a blank.
@@ -255,7 +260,14 @@ func envValue(text string) (value, wrong string) {
 		if parts == nil {
 			return "", "the quote is not closed on its line, or text follows it"
 		}
+		if homeVar().MatchString(parts[2]) {
+			return "", homeKept
+		}
 		return parts[1] + escaped().ReplaceAllString(parts[2], "$1"), ""
 	}
-	return strings.Trim(comment().ReplaceAllString(text, ""), " \t"), ""
+	value = strings.Trim(comment().ReplaceAllString(text, ""), " \t")
+	if tilde().MatchString(value) || homeVar().MatchString(value) {
+		return "", homeKept
+	}
+	return value, ""
 }
