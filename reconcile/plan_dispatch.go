@@ -433,12 +433,29 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	for _, b := range s.openBlockers(issue) {
 		unnamed := "an unnamed blocker"
 		unknown := ""
-		if b.State == nil {
+		switch {
+		case s.malformed(b) != "":
+			unknown = ", whose record is malformed: " + s.malformed(b)
+		case b.State == nil:
 			unknown = ", which the tracker does not know"
 		}
 		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
 	}
 	return strings.Join(list, ", "), len(list) > 0
+}
+
+// malformed is the fault of the record of a blocker without a state, as far as it is among the
+// candidates; empty if none is known.
+func (s *Snapshot) malformed(b BlockerRef) string {
+	if b.State != nil || b.ID == nil || s.Tracker == nil {
+		return ""
+	}
+	for _, c := range s.Tracker.Candidates {
+		if strings.EqualFold(c.ID, *b.ID) {
+			return c.Malformed
+		}
+	}
+	return ""
 }
 
 // openBlockers returns the open blockers of an issue that waits to be begun. In other states
@@ -494,7 +511,12 @@ func (d *dispatch) mendOfBlockers(issue Issue) string {
 	}
 	for _, b := range d.s.openBlockers(issue) {
 		name := cmp.Or(b.Identifier, b.ID)
-		if b.State == nil && name != nil {
+		switch {
+		case b.State != nil || name == nil:
+			continue
+		case d.s.malformed(b) != "":
+			return "correct the record of " + *name
+		default:
 			return "create " + *name + ", or remove it from the dependencies of " + issue.Identifier
 		}
 	}

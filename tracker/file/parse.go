@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -244,7 +245,8 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return faultAt(root.Line+1, "the front matter must be a map of keys")
+		wrong := text.ColonFault(strings.Split(string(yml), "\n")[root.Line-1])
+		return faultAt(root.Line+1, "%s", cmp.Or(wrong, "the front matter must be a map of keys"))
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]
@@ -276,10 +278,10 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 }
 
 // missing returns the fault of a key that is not set. It names the line on which the key is
-// written in another case, as in Status: Todo.
+// written in another way, as in Status: Todo.
 func (f fields) missing(key string) fault {
 	for name, node := range f.values {
-		if name != key && strings.EqualFold(name, key) {
+		if meantKey(name) == key {
 			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)
 		}
 	}
@@ -390,12 +392,41 @@ var otherNames = map[string][]string{
 	"updated_date": {"updated_at"},
 }
 
-// warnOfKeys warns of keys that mean dependencies in other programs, and are not read here.
+// keysRead are the keys of Backlog.md that are read here.
+var keysRead = []string{
+	"id", "title", "status", "priority", "created_date", "updated_date", "labels", "dependencies", "assignee",
+}
+
+// foreignKeys are keys of other programs that mean dependencies, and are not read here.
+var foreignKeys = []string{"depends_on", "dependency", "blockers"}
+
+// meantKey returns the key that is meant with a key that is not read, such as priority for
+// Priority and dependencies for depends-on; empty if none is, or the key is read.
+func meantKey(name string) string {
+	letters := func(s string) string { return strings.Map(onlyLetters, strings.ToLower(s)) }
+	isMeant := func(known string) bool { return letters(known) == letters(name) }
+	for _, key := range keysRead {
+		names := append([]string{key}, otherNames[key]...)
+		if slices.Contains(names, name) {
+			return ""
+		}
+		if slices.ContainsFunc(names, isMeant) {
+			return key
+		}
+	}
+	if slices.ContainsFunc(foreignKeys, isMeant) {
+		return "dependencies"
+	}
+	return ""
+}
+
+// warnOfKeys warns of keys that are not read and mean one that is. Of a title and a status the
+// issue says so itself: see missing.
 func (f fields) warnOfKeys() {
-	for _, name := range []string{"depends_on", "depends-on", "dependsOn", "blocked-by", "blockedBy", "dependency"} {
-		node := f.values[name]
-		if node != nil {
-			f.t.Warn(fmt.Sprintf("%s:%d: %s is not read: write dependencies", f.name, node.Line+1, name))
+	for name, node := range f.values {
+		key := meantKey(name)
+		if key != "" && key != "title" && key != "status" {
+			f.t.Warn(fmt.Sprintf("%s:%d: %s is not read: write %s", f.name, node.Line+1, name, key))
 		}
 	}
 }
