@@ -244,6 +244,27 @@ func (d dialog) foreign(ctx context.Context, dir string) string {
 	return host.ForeignHint(string(said))
 }
 
+// repositoryName is the name of a repository on a forge, such as acme/web.
+var repositoryName = text.Pattern(`^\w[\w.-]*/[\w.-]+$`)
+
+// refuseName refuses the name of a repository in the place of its address.
+func (s *starter) refuseName(address string) error {
+	if !repositoryName().MatchString(address) || exists(s.w.Absolute(address)) {
+		return nil
+	}
+	host := "github.com"
+	if s.kind.name == giteaKind.name {
+		host = "HOST"
+	}
+	also := ""
+	if s.kind.forge.Name != "" {
+		also = ", and --project " + address + " for its issues"
+	}
+	return exit.Usage(
+		"init: %q is neither the address of a repository nor a directory; if it is the name of a repository, "+
+			"give --repository https://%s/%[1]s%[3]s", address, host, also)
+}
+
 // setRepository sets the repository, and the branch at which work begins in a directory. A
 // repository that is refused leaves nothing behind: the operator may name another one.
 func (s *starter) setRepository(ctx context.Context, address string) error {
@@ -288,6 +309,8 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		return exit.Usage(
 			"init: %s has no branch at which agents could begin: run git switch -c main there first", address,
 		)
+	case s.refuseName(address) != nil:
+		return s.refuseName(address)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}

@@ -197,6 +197,9 @@ func (s *starter) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.refuseName(s.options.Repository); err != nil {
+		return err
+	}
 	if s.options.Team != "" && s.kind.name != linearKind.name {
 		return exit.Usage("init: --team works only with --tracker linear")
 	}
