@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -47,6 +48,10 @@ type File struct {
 // Write writes an archive to path, which must not exist. There is no file at path until the
 // archive is complete and on the disk.
 func Write(path string, m Manifest) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		inside := text.ShellQuote(filepath.Join(path, m.Kind+".tar.gz"))
+		return reconcile.NewError("file_exists", path+" is a directory", "name a file in it, such as "+inside)
+	}
 	if _, err := os.Lstat(path); err == nil {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
 	}
