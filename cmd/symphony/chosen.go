@@ -170,6 +170,11 @@ func chosenProjects(w *term.Env, c *cli.Context, positional string) ([]view.Name
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range list {
+		if p.SourceErr != nil && !p.HasState() { // its path is probably misspelt
+			return nil, p.SourceErr
+		}
+	}
 	return view.Name(c.Context, list), nil
 }
 

@@ -27,6 +27,9 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if e := v.Error; e != nil {
 		line("ERROR", term.ColourStuck, "%s: %s", e.Code, e.Message)
+		if e.Hint != "" {
+			fmt.Fprintln(w.Stdout, hang(w, "         ", text.Visible(e.Hint)))
+		}
 	}
 	if b := v.ProjectBlock; b != nil {
 		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
