@@ -203,11 +203,16 @@ func missing(dir, doing string) error {
 	)
 }
 
+// Aside is the command that moves a state directory away, under a name that is none of a project's.
+func Aside(dir string) string {
+	return "mv " + text.ShellQuote(dir) + " " + text.ShellQuote(dir+".old")
+}
+
 // restoreHint explains how to restore a database. A WAL that is left belongs to the file that
 // is gone and would damage another.
 func restoreHint(dir string) string {
 	return "stop the workers (symphony stop --all) and remove state.db-wal and state.db-shm; " +
-		"then restore a backup of state.db, or move " + dir + " aside to start over"
+		"then restore a backup of state.db, or start over: " + Aside(dir)
 }
 
 // NeedsRepair reports whether err means that an operator must restore the database before it

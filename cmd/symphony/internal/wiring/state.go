@@ -219,6 +219,10 @@ func StateHome(w *environ.Env) string {
 // AgentsDir is the state directory of agents without an issue, beside the projects' directories.
 func AgentsDir(w *environ.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
 
+// aside are the ends of the names of state directories that somebody moved away, as hints advise,
+// to start over: they belong to no project any more.
+var aside = []string{".old", ".aside"}
+
 // StateDirs lists the state directories of the account's projects.
 func StateDirs(w *environ.Env) ([]string, error) {
 	base := StateHome(w)
@@ -235,7 +239,7 @@ func StateDirs(w *environ.Env) ([]string, error) {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
-		if dir != AgentsDir(w) {
+		if dir != AgentsDir(w) && !slices.Contains(aside, filepath.Ext(dir)) {
 			dirs = append(dirs, dir)
 		}
 	}

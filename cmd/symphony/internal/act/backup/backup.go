@@ -185,11 +185,10 @@ func refuseState(ctx context.Context, p *wiring.Project) error {
 	if err == nil {
 		_ = db.Close() // it was only read
 	}
-	aside := "mv " + text.ShellQuote(p.StateDir) + " " + text.ShellQuote(p.StateDir+".old")
 	return reconcile.NewError(
 		"state_exists",
 		p.StateDir+" has a state, which is not replaced",
-		"to give it up: symphony stop --all, then move it aside: "+aside,
+		"to give it up: symphony stop --all, then move it aside: "+state.Aside(p.StateDir),
 	)
 }
 

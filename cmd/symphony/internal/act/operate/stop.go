@@ -566,5 +566,5 @@ func restoreHint(stateDir string, living []string, found map[string]proc.FoundWo
 			"; before you restore a backup, wait or run the command again"
 	}
 	return "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, " +
-		"or move " + stateDir + " aside to start over"
+		"or start over: " + state.Aside(stateDir)
 }
