@@ -48,6 +48,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	if out.OK && cfg.Tracker.Folder != "" {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
+	out.Warnings = append(out.Warnings, p.UselessVars()...)
 	if cfg.KeyIsLiteral {
 		warning := workflow.Warning{
 			File: p.Path,

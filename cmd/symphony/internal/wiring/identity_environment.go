@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,34 @@ func (p *Project) ReadEnvFiles(uid int) {
 	p.EnvFile = map[string]string{}
 	maps.Copy(p.EnvFile, p.SharedEnv)
 	maps.Copy(p.EnvFile, p.OwnEnv)
+}
+
+// realOnly are the variables that have no effect in an environment file, each with the place to set
+// it: symphony reads them before the file, or its own environment has them in any case.
+var realOnly = []struct{ name, place string }{
+	{"HOME", whereItStarts},
+	{"PATH", "hooks and agents get the PATH of the login shell: set it in ~/.profile"},
+	{"SYMPHONY_RELEASES", whereItStarts},
+	{"SYMPHONY_STATE_DIR", whereItStarts},
+	{"SYMPHONY_WORKFLOW", whereItStarts},
+}
+
+const whereItStarts = "set it where symphony starts"
+
+// UselessVars returns a warning for each variable of the environment files that has no effect.
+func (p *Project) UselessVars() (warnings []string) {
+	for _, v := range realOnly {
+		path := p.EnvPath()
+		_, isSet := p.OwnEnv[v.name]
+		if !isSet {
+			path = p.SharedEnvPath()
+			_, isSet = p.SharedEnv[v.name]
+		}
+		if isSet {
+			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect there: %s", path, v.name, v.place))
+		}
+	}
+	return warnings
 }
 
 // SharedEnvPath is the path of the environment file for all projects.

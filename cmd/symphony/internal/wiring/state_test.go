@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -242,4 +243,29 @@ func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
 	read, dead := ConfirmDead(t.Context(), p, db.Runs, run)
 	test.Equal(t, "after the end it has died", dead, false)
 	test.Equal(t, "outcome", read.Outcome, reconcile.Failed)
+}
+
+// A state directory that was moved aside, as a hint advises, belongs to no project any more.
+func TestStateDirsAside(t *testing.T) {
+	w := &environ.Env{Home: t.TempDir()}
+	for _, name := range []string{"web-1", "web-1.old", "web-2.aside"} {
+		db := test.Must(state.Create(t.Context(), filepath.Join(StateHome(w), name), time.Now()))
+		test.OK(t, db.Close())
+	}
+	test.Equal(t, "state directories", test.Must(StateDirs(w)), []string{filepath.Join(StateHome(w), "web-1")})
+}
+
+// Variables that symphony reads before the environment file, or never from there, are named.
+func TestUselessVars(t *testing.T) {
+	p := &Project{
+		Env:       &environ.Env{Home: "/home/ann"},
+		StateDir:  "/home/ann/.local/state/symphony/web-1",
+		SharedEnv: map[string]string{"PATH": "/opt/go/bin", "HTTPS_PROXY": "http://proxy"},
+		OwnEnv:    map[string]string{"SYMPHONY_STATE_DIR": "/srv/state"},
+	}
+	test.Equal(t, "warnings", p.UselessVars(), []string{
+		"/home/ann/.config/symphony/symphony.env: PATH has no effect there: " +
+			"hooks and agents get the PATH of the login shell: set it in ~/.profile",
+		"/home/ann/.config/symphony/web-1.env: SYMPHONY_STATE_DIR has no effect there: set it where symphony starts",
+	})
 }

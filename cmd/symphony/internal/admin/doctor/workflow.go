@@ -78,6 +78,9 @@ func checkEnvFile(_ context.Context, e *environment) (list []finding) {
 			list = append(list, ok("%s sets %s", file.path, strings.Join(names, ", "))...)
 		}
 	}
+	for _, warning := range e.p.UselessVars() {
+		list = append(list, warn(warning, "")...)
+	}
 	if list == nil {
 		return ok("none; it would be %s for all projects, or %s", shared, path)
 	}
