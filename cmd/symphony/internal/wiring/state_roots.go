@@ -72,6 +72,20 @@ func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
 	return rootFits(ctx, p, cfg, toClaim)
 }
 
+// Conflict returns why passes refuse the project although its workflow is valid: another project
+// works in its workspace root. It is nil if none does.
+func Conflict(p *Project, cfg *workflow.Config) *reconcile.Error {
+	if len(cfg.Policy.Hosts) > 0 {
+		return nil
+	}
+	err := claimRoot(p, cfg, paths.Real(cfg.Workspace.Root), toCheck)
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is || known.Code != workspace.CodeProjectConflict {
+		return nil // a pass tells any other fault
+	}
+	return known
+}
+
 // intent is what a root is examined for.
 type intent int
 

@@ -69,13 +69,13 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 		if v.Status == reconcile.StatusUndelivered {
 			v.Since = text.OrNull(r.claim.Delivery.FailedAt)
 		}
-	case f.action == reconcile.ActDispatch:
+	case f.action == reconcile.ActDispatch && r.Conflict == nil:
 		v.Status = StatusReady
 	case v.Why.Code == whyUnclaimed:
 		v.Status = StatusUnknown
 	default:
 		v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(stopped)
-		if r.ConfigErr != nil {
+		if r.ConfigErr != nil || r.Conflict != nil {
 			v.Status = reconcile.StatusWaiting
 		}
 		if r.skipped && r.skip.Reason == v.Why.Code {
@@ -264,6 +264,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case now && r.ConfigErr != nil:
 		fault := exit.From(r.ConfigErr)
 		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
+	case now && r.Conflict != nil:
+		return Why{r.Conflict.Code, "passes refuse this project: " + r.Conflict.Message}
 	case now && c != nil && r.trackerFault() != nil:
 		fault := r.trackerFault()
 		return Why{fault.Code, "no run starts until the tracker answers: " + fault.Message}
@@ -343,6 +345,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return Next{Message: wait.Ends, At: text.OrNull(wait.Until.UTC())}
 	case r.ConfigErr != nil:
 		return Next{Message: "correct the workflow: " + exit.From(r.ConfigErr).Message}
+	case r.Conflict != nil:
+		return Next{Message: r.Conflict.Hint}
 	case r.trackerFault() != nil && r.source != SourceTracker:
 		b := r.trackerFault()
 		return Next{

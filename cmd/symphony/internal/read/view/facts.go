@@ -34,6 +34,7 @@ type Facts struct {
 	Requests  []reconcile.Request // the open ones
 	Instant   reconcile.Instant   // now, on the monotonic clock
 	Block     *wiring.BlockedRow  // stops every issue
+	Conflict  *reconcile.Error    // with another project; passes refuse this one
 	Low       time.Time           // until then the tracker's allowance counts as low
 	Budget    *BudgetRow
 	Disk      *DiskRow             // nil if enough space is free
@@ -113,6 +114,7 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	if f.Config != nil {
 		f.agents = wiring.PassPolicy(f.Project, f.Config)
+		f.Conflict = wiring.Conflict(f.Project, f.Config)
 	}
 	f.Block = f.readBlock()
 	f.Disk = f.readDisk(ctx)
@@ -135,13 +137,18 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 }
 
 // readBlock returns the block that matters most: a full disk, which keeps passes from recording
-// any other, then the tracker's and the machine's, then the accounts', then the agent's; nil if
-// there is none.
+// any other, then a conflict with another project, then the tracker's and the machine's, then the
+// accounts', then the agent's; nil if there is none.
 func (f *Facts) readBlock() *wiring.BlockedRow {
 	var full *reconcile.Error
 	if errors.As(state.CheckSpace(f.Project.StateDir), &full) {
 		now := f.Now.UTC()
 		return &wiring.BlockedRow{Since: now, Reason: full.Code, Message: full.Message, NextTry: now}
+	}
+	if c := f.Conflict; c != nil {
+		now := f.Now.UTC()
+		message := c.Message + "; " + c.Hint
+		return &wiring.BlockedRow{Since: now, Reason: c.Code, Message: message, NextTry: now}
 	}
 	recorded := wiring.BlockedBy(f.Recorded)
 	if f.Config == nil || f.Recorded.TrackerBlock != nil || f.Recorded.MachineBlock != nil {

@@ -64,9 +64,14 @@ func NewJudgement(all []Overview) Judgement {
 func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
+		f := Facts{Project: p, Now: p.Env.Now().UTC()}
+		if err := f.readAlerts(ctx); err != nil {
+			return Overview{}, err
+		}
 		return Overview{
-			GeneratedAt: p.Env.Now().UTC(),
-			Project:     newProjectRow(p.Path, p.StateDir),
+			GeneratedAt:  f.Now,
+			Project:      newProjectRow(p.Path, p.StateDir),
+			ProjectBlock: f.Block,
 		}.confine(nil), nil
 	}
 	return v, err
