@@ -19,6 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Findings that both environments have in common are printed once.
@@ -57,6 +59,26 @@ func TestHangingCheckIsReported(t *testing.T) {
 		found[0].Check != "x" {
 		t.Errorf("%+v", found)
 	}
+}
+
+// An agent that hangs is not started a second time for the schedule: the checks that wait for it
+// would give up, and name a disk or the login profile.
+func TestHangingAgentIsStartedOnce(t *testing.T) {
+	late := &agent.Error{Code: agent.CodeResponseTimeout, Message: "no answer to initialize"}
+	config := &workflow.Config{}
+	config.Chosen.Kind = "claude"
+	called := &environment{
+		config: config,
+		agent:  func() (*runner.Inspection, error) { return nil, late },
+	}
+	scheduled := &environment{
+		config: config,
+		other:  called,
+		p:      &wiring.Project{Env: &environ.Env{}},
+		login:  func() loginShell { return loginShell{} },
+	}
+	_, err := scheduled.startAgent(t.Context())
+	test.Equal(t, "the error by the schedule", err, error(late))
 }
 
 func TestExitCode(t *testing.T) {

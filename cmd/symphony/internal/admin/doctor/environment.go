@@ -143,11 +143,20 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	}
 	if e.other != nil && e.other.config != nil {
 		// the agent may exit if another one makes its database in a new home at the same time
-		_, _ = e.other.agent()
+		_, err := e.other.agent()
+		if hangs(err) && e.other.config.Chosen.Command == e.config.Chosen.Command {
+			return nil, err // it would hang here, too, until the checks that wait for it give up
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	return wiring.Inspect(ctx, e.p, e.config, e.trialDir(ctx))
+}
+
+// hangs reports whether an agent gave no answer in time.
+func hangs(err error) bool {
+	late, is := errors.AsType[*agent.Error](err)
+	return is && late.Code == agent.CodeResponseTimeout || errors.Is(err, context.DeadlineExceeded)
 }
 
 // trialDir is where agents are tried: in the workspace root, where they work later, or else in

@@ -32,6 +32,7 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 		{"verify.command", e.config.Verify.Command},
 	} {
 		script := strings.ReplaceAll(hook[1], "\\\n", " ")
+		list = append(list, e.programMissing(ctx, hook[0], script)...)
 		for _, found := range startedFile().FindAllStringSubmatch(script, -1) {
 			file := startedFrom{name: found[2], readByShell: found[1] != ""}
 			if hook[0] == "hooks.on_attention" {
@@ -57,6 +58,40 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 		}
 	}
 	return list
+}
+
+var (
+	commandEnds = text.Pattern(`\n|&&|;`)
+	// a comment, a setting of the shell or a variable
+	preparation = text.Pattern(`^(?:#.*|(?:set|export|unset|cd|umask)\b.*|\w+=\S*|)$`)
+	programName = text.Pattern(`^[A-Za-z][\w.+-]*$`)
+)
+
+// firstProgram returns the name of the program, or the word of the shell, with which a script
+// begins; empty for anything else. Later programs may be installed by the script itself.
+func firstProgram(script string) string {
+	for _, part := range commandEnds().Split(script, -1) {
+		part = strings.TrimSpace(part)
+		if preparation().MatchString(part) {
+			continue
+		}
+		name, _, _ := strings.Cut(part, " ")
+		if programName().MatchString(name) {
+			return name
+		}
+		return ""
+	}
+	return ""
+}
+
+// programMissing warns if a script begins with a program that the login shell does not find.
+func (e *environment) programMissing(ctx context.Context, key, script string) []finding {
+	name := firstProgram(script)
+	// checkGit and checkGh report these
+	if name == "" || name == "git" || name == "gh" || !e.lacks(ctx, name) {
+		return nil
+	}
+	return warn(key+" starts "+name+", which bash -lc does not find", e.hintForProgram(ctx, name))
 }
 
 // startedFrom is a file that a script starts, such as ./build.sh.
