@@ -40,7 +40,7 @@ func (c cron) addStatus(_ context.Context, out *Status) {
 		out.addProblem(message, edited, text.ShellQuote(c.p.Path))
 	}
 	if runs := out.Cron.Daemon; runs != nil && !*runs {
-		out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
+		out.addProblem("no cron daemon is running on this machine: %s", startCron("/"))
 	}
 }
 
@@ -174,11 +174,24 @@ func (c cron) install(ctx context.Context) error {
 	}
 	c.changes.done(verb + " " + line)
 	if runs := cronRuns(); runs != nil && !*runs {
-		c.changes.warn(
-			"no cron daemon is running on this machine: start it, for example with systemctl enable --now cron",
-		)
+		c.changes.warn("no cron daemon is running on this machine: " + startCron("/"))
 	}
 	return nil
+}
+
+// startCron is how root starts a cron daemon, with the files of this machine below root.
+func startCron(root string) string {
+	name := text.First([]string{"cron", "crond", "fcron"}, func(name string) bool {
+		return wiring.Exists(filepath.Join(root, "usr/sbin", name)) // often not in PATH
+	})
+	switch {
+	case name == "":
+		return "install one, such as cron or cronie"
+	case wiring.Exists(filepath.Join(root, "run/systemd/system")): // as in sd_booted(3)
+		return "systemctl enable --now " + name
+	default:
+		return "start it as root, in a container after each start: service " + name + " start, or /usr/sbin/" + name
+	}
 }
 
 // cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.

@@ -266,3 +266,19 @@ func TestAccountOfRemovedSchedule(t *testing.T) {
 		test.Equal(t, "the account", c.has.asOther("root"), c.want)
 	}
 }
+
+// Without systemd nothing but the machine's own service command starts cron.
+func TestStartCron(t *testing.T) {
+	root := t.TempDir()
+	test.Equal(t, "without a daemon", startCron(root), "install one, such as cron or cronie")
+	test.OK(t, os.MkdirAll(filepath.Join(root, "usr/sbin"), 0o755))
+	test.OK(t, os.WriteFile(filepath.Join(root, "usr/sbin/crond"), nil, 0o755))
+	test.Equal(
+		t,
+		"without systemd",
+		startCron(root),
+		"start it as root, in a container after each start: service crond start, or /usr/sbin/crond",
+	)
+	test.OK(t, os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755))
+	test.Equal(t, "with systemd", startCron(root), "systemctl enable --now crond")
+}
