@@ -136,6 +136,11 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 	}
 	o.OwnToken = true
 	file := w.Absolute(c.String("token-file"))
+	if !wiring.Exists(file) {
+		const message = "%s: --token-file: %s does not exist; write a token into a file in %s, which agents can't read, " +
+			"such as openssl rand -hex 32 prints, and give it mode 0600"
+		return o, exit.Usage(message, c.Command.Name, file, wiring.TokenDir(w.Environment()))
+	}
 	if err := checkTokenPlace(w, c.Command.Name, file); err != nil {
 		return o, err
 	}
