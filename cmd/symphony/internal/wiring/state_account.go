@@ -222,6 +222,25 @@ func ForgetLimits(ctx context.Context, db *state.DB) error {
 	)
 }
 
+// Limited reports whether an allowance of the tracker or the forge counts as used up.
+func Limited(ctx context.Context, p *Project, db *state.DB) (bool, error) {
+	low, err := LowUntil(ctx, p, db)
+	if err != nil || low.After(p.Env.Now()) {
+		return true, err
+	}
+	for _, key := range []string{github.LimitKey, forge.LimitKey} {
+		stored, _, err := db.Meta(ctx, key)
+		if err != nil {
+			return true, err
+		}
+		ms, _ := strconv.ParseInt(stored, 10, 64) // empty for no limit
+		if ms > p.Env.Now().UnixMilli() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour
 // long.
 const longestLow = 2 * time.Hour

@@ -26,16 +26,17 @@ func (c Change) About(string) Command { return c }
 func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
 	o := newOperation(p, reconcile.Command{Verb: c.Verb}, runPass)
 	err := o.carryOut(ctx, "", func() error {
-		if c.Verb == reconcile.VerbUnblock {
-			if err := o.forgetLimits(ctx); err != nil {
-				return err
-			}
-		}
-		before, err := o.db.Views.Settings(ctx)
+		before, err := o.db.Views.State(ctx, nil)
 		if err != nil {
 			return err
 		}
 		o.wasPaused = before.Paused
+		if c.Verb == reconcile.VerbUnblock {
+			o.wasBlocked = o.isBlocked(ctx, before)
+			if err := o.forgetLimits(ctx); err != nil {
+				return err
+			}
+		}
 		return o.change(ctx)
 	})
 	return Done{o.result, o.result.JSON()}, err
@@ -139,6 +140,31 @@ func sendBackHint(name string) string {
 	return "symphony send-back " + name + " TEXT lets an agent go on with it"
 }
 
+// isBlocked reports whether anything waits that unblock makes due: the project, an account, the
+// tracker or an issue. What can't be read counts as blocked.
+func (o *operation) isBlocked(ctx context.Context, before reconcile.State) bool {
+	now := o.p.Env.Now()
+	waits := func(c reconcile.Claim) bool { return c.Status == reconcile.Waiting && c.DueAt.After(now) }
+	if wiring.BlockedBy(before) != nil || len(before.RemoteBlocks) > 0 || slices.ContainsFunc(before.Claims, waits) {
+		return true
+	}
+	limited, err := wiring.Limited(ctx, o.p, o.db)
+	if err != nil || limited {
+		return true
+	}
+	cfg, err := o.p.ConfigWithoutKey()
+	if err != nil {
+		return true
+	}
+	isAny := false
+	err = wiring.ForEachAccount(o.p, cfg, func(a *state.Account) error {
+		account, err := a.Read(now)
+		isAny = isAny || account.Block != nil || account.Limit != nil
+		return err
+	})
+	return err != nil || isAny
+}
+
 // forgetLimits ends the waits after a fault of an account or a limit of the tracker.
 func (o *operation) forgetLimits(ctx context.Context) error {
 	cfg, err := o.p.ConfigWithoutKey()
@@ -198,6 +224,9 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 		}
 		return []string{"resumed: the next pass starts what is due"}, false, nil
 	case reconcile.VerbUnblock:
+		if !o.wasBlocked {
+			return []string{"nothing was blocked, and no issue waited for its next try"}, true, nil
+		}
 		return []string{"unblocked: every waiting issue is due"}, false, nil
 	default: // the others have an issue
 		return o.effectOnIssue(ctx)

@@ -143,8 +143,10 @@ type operation struct {
 	fresh    bool // the next run begins a new conversation
 	// wasPaused: the project was paused before the command
 	wasPaused bool
-	runPass   passRunner
-	result    Result
+	// wasBlocked: something waited that unblock makes due
+	wasBlocked bool
+	runPass    passRunner
+	result     Result
 }
 
 func newOperation(p *wiring.Project, command reconcile.Command, runPass passRunner) *operation {
