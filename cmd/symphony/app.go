@@ -173,23 +173,65 @@ func appFor(w *term.Env, name string) *cli.App {
 	return newApp(w)
 }
 
-// checkPaths refuses a path of a flag whose ~ the shell left as it is, as in --state-dir=~/state.
-// Symphony would make a folder called ~. The flags of init that take paths of the workflow are read
-// by symphony itself, as the workflow is.
+// checkPaths refuses a path whose ~ the shell left as it is, as in --state-dir=~/state or
+// '~/web/WORKFLOW.md'. Symphony would make a folder called ~. init itself reads the flags with paths
+// that it writes into the workflow, as the workflow is read.
 func checkPaths(c *cli.Context, w *term.Env) error {
-	for _, name := range []string{"workflow", "state-dir", "token-file", "otlp"} {
-		if flagOf(c.Command, name) == nil {
+	if c.Command.Hidden { // symphony itself runs it
+		return nil
+	}
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		isOfWorkflow := c.Command.Name == "init" && slices.Contains([]string{"path", "root"}, name)
+		if !isPath(f) || isOfWorkflow {
 			continue
 		}
-		for path := range strings.SplitSeq(c.String(name), betweenPaths) {
-			meant, isLeft := term.BelowHome(path, w.Home)
-			if isLeft {
-				const message = "%s: the shell left the ~ of --%s as it is: write --%[2]s %[3]s"
-				return exit.Usage(message, c.Command.Name, name, text.ShellQuote(meant))
+		for _, value := range append(c.StringSlice(name), c.String(name)) {
+			for path := range strings.SplitSeq(value, betweenPaths) {
+				path, isSocket := strings.CutPrefix(path, "unix:")
+				meant, isLeft := term.BelowHome(path, w.Home)
+				if isLeft && isSocket {
+					meant = "unix:" + meant
+				}
+				if isLeft {
+					return tildeLeft(c, "--"+name, "--"+name+" "+text.ShellQuote(meant))
+				}
 			}
 		}
 	}
+	for _, arg := range pathArguments(c) {
+		meant, isLeft := term.BelowHome(arg, w.Home)
+		if isLeft {
+			return tildeLeft(c, arg, text.ShellQuote(meant))
+		}
+	}
 	return nil
+}
+
+func tildeLeft(c *cli.Context, at, meant string) error {
+	return exit.Usage("%s: the shell left the ~ of %s as it is: write %s", c.Command.Name, at, meant)
+}
+
+// isPath reports whether the help of a flag calls its value the name of a file or a directory.
+func isPath(f cli.Flag) bool {
+	documented, is := f.(cli.DocGenerationFlag)
+	if !is {
+		return false
+	}
+	parts := strings.Split(documented.GetUsage(), "`")
+	return len(parts) == 3 && slices.Contains([]string{"FILE", "DIRECTORY", "DIR", "TARGET", "ADDRESS"}, parts[1])
+}
+
+// pathArguments returns the arguments that may be paths. A sentence may begin with ~, too.
+func pathArguments(c *cli.Context) []string {
+	args := c.Args().Slice()
+	switch {
+	case c.Command.Name == "answer":
+		return nil
+	case strings.Contains(c.Command.UsageText, " TEXT "), c.Command.Name == "issues" && c.Args().First() == "new":
+		return args[min(len(args), 2):]
+	}
+	return args
 }
 
 // appWith returns the command line interface with some commands. It returns its errors instead
@@ -586,6 +628,7 @@ var otherFlags = map[string]string{
 	"* detach":     stays,
 	"* force":      "leave it out",
 	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
+	"init repo":    "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
 	"issues close": "close the issue in the tracker",
 	"issues title": "symphony issues new TITLE takes the title without a flag",
 	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",
