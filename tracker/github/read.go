@@ -13,8 +13,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// batch is how many issues a request reads by their numbers.
-const batch = 50
+const (
+	// batch is how many issues a request reads by their numbers.
+	batch = 50
+	// fewPulls is how many pull requests of a branch name a request reads. Where all of these
+	// are of forks, manyPulls are read, because forks may use the name, too.
+	fewPulls  = 5
+	manyPulls = 100
+)
 
 // ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
@@ -84,22 +90,24 @@ func (c *Client) read(
 	})
 	refs = slices.Compact(refs)
 	for part := range slices.Chunk(refs, batch) {
-		if err := c.readBatch(ctx, part, branches, each); err != nil {
+		if err := c.readBatch(ctx, part, branches, fewPulls, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readBatch is read for at most as many issues as fit into a request.
+// readBatch is read for at most as many issues as fit into a request, with at most so many
+// pull requests of each branch.
 func (c *Client) readBatch(
 	ctx context.Context,
 	refs []ref,
 	branches map[ref]string,
+	pulls int,
 	each func(at ref, r *record, me string) error,
 ) error {
 	repos := text.Unique(text.Map(refs, func(at ref) string { return at.Repo }))
-	build := func() (string, map[string]any) { return c.numbersQuery(repos, refs, branches) }
+	build := func() (string, map[string]any) { return c.numbersQuery(repos, refs, branches, pulls) }
 	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, build)
 	if err != nil {
 		return err
@@ -114,6 +122,7 @@ func (c *Client) readBatch(
 	if err != nil {
 		return err
 	}
+	var crowded []ref // forks have newer pull requests of the branch
 	for i, at := range refs {
 		n := slices.Index(repos, at.Repo)
 		raw := answers[n][issueAlias(i)]
@@ -135,12 +144,20 @@ func (c *Client) readBatch(
 		if err != nil {
 			return err
 		}
-		if pulls, asked := answers[n][pullsAlias(i)]; asked {
-			r.pullRequest = c.pullRequest(pulls)
+		if list, asked := answers[n][pullsAlias(i)]; asked {
+			found, read := c.pullRequest(list)
+			if found == nil && read == fewPulls {
+				crowded = append(crowded, at)
+				continue
+			}
+			r.pullRequest = found
 		}
 		if err := each(at, &r, me); err != nil {
 			return err
 		}
+	}
+	if len(crowded) > 0 {
+		return c.readBatch(ctx, crowded, branches, manyPulls, each)
 	}
 	return nil
 }
@@ -186,7 +203,12 @@ func (c *Client) numbered(at ref, raw json.RawMessage) (record, error) {
 }
 
 // numbersQuery returns the query for issues by their numbers, with its variables.
-func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]string) (string, map[string]any) {
+func (c *Client) numbersQuery(
+	repos []string,
+	refs []ref,
+	branches map[ref]string,
+	pulls int,
+) (string, map[string]any) {
 	vars := map[string]any{}
 	var params []string
 	param := func(name string, value any) string {
@@ -217,8 +239,9 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 			fmt.Fprintf(&body, "    %s: issue(number: %d) { %s }\n", issueAlias(i), at.Number, fields)
 			if branch := branches[at]; branch != "" {
 				head := param(fmt.Sprint("head", i), branch)
-				fmt.Fprintf(&body, "    %s: pullRequests(headRefName: %s, first: 5, "+
-					"orderBy: {field: CREATED_AT, direction: DESC}) { nodes { ...PullFields } }\n", pullsAlias(i), head)
+				const list = "    %s: pullRequests(headRefName: %s, first: %d, " +
+					"orderBy: {field: CREATED_AT, direction: DESC}) { nodes { ...PullFields } }\n"
+				fmt.Fprintf(&body, list, pullsAlias(i), head, pulls)
 			}
 		}
 		body.WriteString("  }\n")
@@ -260,9 +283,9 @@ var checkResults = map[string]string{
 	"EXPECTED": "pending",
 }
 
-// pullRequest returns the newest pull request of a branch of the repository itself; nil if
-// there is none.
-func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
+// pullRequest returns the newest pull request of a branch of the repository itself, nil if
+// there is none, and how many pull requests of branches with that name the answer contains.
+func (c *Client) pullRequest(raw json.RawMessage) (newest *reconcile.PullRequest, read int) {
 	var list nodes[struct {
 		URL     string `json:"url"`
 		State   string `json:"state"`
@@ -279,7 +302,7 @@ func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 	}]
 	if json.Unmarshal(raw, &list) != nil {
 		c.WarnOnce("GitHub's pull requests have an unexpected shape and are ignored")
-		return nil
+		return nil, 0
 	}
 	for _, p := range list.Nodes {
 		if p.Foreign || p.URL == "" {
@@ -296,7 +319,7 @@ func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 		for _, commit := range p.Commits.Nodes {
 			found.Checks = checkResults[commit.Commit.Checks.State]
 		}
-		return &found
+		return &found, len(list.Nodes)
 	}
-	return nil
+	return nil, len(list.Nodes)
 }

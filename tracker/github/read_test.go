@@ -85,6 +85,34 @@ func TestPullRequests(t *testing.T) {
 	}
 }
 
+// However many newer pull requests forks have of a branch of that name, the repository's own is
+// found, by a second request.
+func TestPullRequestBelowForks(t *testing.T) {
+	s := newScene(t, byBranch)
+	s.add(githubtest.Issue{})
+	s.add(githubtest.Issue{})
+	pull := githubtest.Pull{
+		Title:  "Work",
+		Branch: "symphony/GH-1",
+		Base:   "main",
+		From:   testToken,
+	}
+	own := test.Must(s.AddPull(pull))
+	pull.Foreign = true
+	for range 12 {
+		s.later()
+		test.Must(s.AddPull(pull))
+	}
+	s.ClearLog()
+	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2"}))
+	test.Equal(t, "issues", len(found), 2)
+	test.Equal(t, "pull request", found["1"].PullRequest, &reconcile.PullRequest{
+		URL:   fmt.Sprint("https://github.com/acme/web-shop/pull/", own),
+		State: "open",
+	})
+	test.Equal(t, "requests", len(s.Log()), 2)
+}
+
 // answered returns the client's reading of one answer to the request for issue 1.
 func answered(
 	t *testing.T,
