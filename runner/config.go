@@ -104,8 +104,9 @@ type Hooks struct {
 // Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
 type Repository struct {
 	host.Repository
-	Branch  Prompt // renders the name of an issue's branch
-	Deliver bool   // push the commits of runs
+	Branch  Prompt              // renders the name of an issue's branch
+	Deliver bool                // push the commits of runs
+	Words   reconcile.PullWords // what people call pull requests there
 	// Token is the token for the forge that the workflow names, empty for none. TokenVar is
 	// the variable that contains it, such as GITHUB_TOKEN.
 	Token, TokenVar string

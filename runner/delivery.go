@@ -145,7 +145,7 @@ func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
 	}
 	_, err = host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the end of auto-merge", disarm)
 	if err != nil {
-		return notDisarmed(err)
+		return d.notDisarmed(err)
 	}
 	crash.At("runner.disarmed")
 	d.log.Info("auto-merge was ended before the push", "url", watch.Pull.URL)
@@ -153,7 +153,7 @@ func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
 }
 
 // notDisarmed adds to the error of a forge that nothing is pushed because of it.
-func notDisarmed(err error) error {
+func (d *deliveryStep) notDisarmed(err error) error {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if !ok {
 		return err
@@ -161,7 +161,7 @@ func notDisarmed(err error) error {
 	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
 	return &reconcile.Error{
 		Code:    host.CodeDeliveryFailed,
-		Message: "nothing is pushed, because auto-merge of its pull request could not be ended: " + why,
+		Message: "nothing is pushed, because auto-merge of its " + d.pull.words.Name + " could not be ended: " + why,
 		Err:     err,
 	}
 }
@@ -214,10 +214,10 @@ func (d *deliveryStep) openPullRequest(
 		}
 		return forge.Open(ctx, request)
 	}
-	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request", open)
+	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the "+d.pull.words.Name, open)
 	crash.At("forge.Open.after")
 	if err != nil {
-		return "", notOpened(last.Branch, err)
+		return "", d.notOpened(last.Branch, err)
 	}
 	if answer.URL == "" {
 		d.log.Info("no pull request: the base contains the commits", "branch", last.Branch)
@@ -249,7 +249,7 @@ func (d *deliveryStep) newPull(ctx context.Context, last reconcile.Delivered) (r
 }
 
 // notOpened adds to the error of a pull request that its branch is pushed.
-func notOpened(branch string, err error) error {
+func (d *deliveryStep) notOpened(branch string, err error) error {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if !ok {
 		return err
@@ -257,7 +257,7 @@ func notOpened(branch string, err error) error {
 	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
 	return &reconcile.Error{
 		Code:    host.CodeDeliveryFailed,
-		Message: branch + " is pushed, but has no pull request: " + why,
+		Message: branch + " is pushed, but has no " + d.pull.words.Name + ": " + why,
 		Err:     err,
 	}
 }

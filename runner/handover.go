@@ -144,7 +144,7 @@ func handoverText(h reconcile.Handover, work reconcile.Delivered, warning string
 		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", work.Branch, work.Commit)
 	}
 	if work.PullRequest != "" {
-		words += "\n\nPull request: " + work.PullRequest
+		words += "\n\n" + reconcile.PullWordsOf(work.PullRequest).Title() + ": " + work.PullRequest
 	}
 	if verified := h.VerifiedText(work.Commit); verified != "" {
 		words += "\n\n" + verified

@@ -68,7 +68,13 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	j.account = sharedAccount{account: w.Account, began: run.StartedAt, now: w.Now, log: w.Log}
 	j.issue = j.newIssueReader()
 	j.branch = j.newIssueBranch()
-	j.pull = &pullRequest{issueID: run.IssueID, open: w.Forge, journal: w.Journal, shell: j.shell}
+	j.pull = &pullRequest{
+		issueID: run.IssueID,
+		open:    w.Forge,
+		words:   w.Here.Config.Repository.Words,
+		journal: w.Journal,
+		shell:   j.shell,
+	}
 	j.agents = j.newLauncher()
 	j.verifier = j.newVerifier()
 	j.desk = agent.Desk{

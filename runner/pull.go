@@ -15,6 +15,7 @@ type pullRequest struct {
 	// open returns the adapter to pull requests, whose login is looked for in env; nil if the
 	// workflow wants none.
 	open    func(ctx context.Context, env []string) (*reconcile.Forge, error)
+	words   reconcile.PullWords
 	journal DeliveryJournal
 	shell   *shell
 }

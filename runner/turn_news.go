@@ -69,7 +69,7 @@ func (n *turnNews) rework(ctx context.Context) string {
 	n.rec.change(func(run *reconcile.Run) { run.Activity = n.redactor.Text(r.String()) })
 	logs, err := n.logs(ctx, r)
 	warn(n.log, "logs of failed checks are not read", err)
-	return agent.ReworkText(r, logs)
+	return agent.ReworkText(n.pull.words, r, logs)
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // ForgeKind is a kind of forge, the service with the pull requests of a repository. All that
@@ -26,6 +27,7 @@ type ForgeKind struct {
 	// Gh: people log in with the program gh, which gives out its token.
 	Gh     bool
 	Rights string // of a token, for a person who makes one; empty if gh has them
+	Words  reconcile.PullWords
 	// Labelled: it says who set a label of a pull request, and whether that was renamed since.
 	Labelled bool
 	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
@@ -39,6 +41,7 @@ var forges = []ForgeKind{
 	{
 		Name:     "gitlab",
 		Title:    "GitLab",
+		Words:    reconcile.MergeRequests,
 		hosts:    []string{"gitlab.com"},
 		gitHosts: map[string]string{"altssh.gitlab.com": "gitlab.com"},
 	},

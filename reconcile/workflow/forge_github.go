@@ -3,12 +3,15 @@ package workflow
 import (
 	"net/url"
 	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // GitHubForge is GitHub, and GitHub Enterprise at other hosts.
 var GitHubForge = ForgeKind{
 	Name:      "github",
 	Title:     "GitHub",
+	Words:     reconcile.PullRequests,
 	hosts:     []string{"github.com", ".ghe.com"},
 	gitHosts:  map[string]string{"ssh.github.com": "github.com"},
 	TokenVars: []string{"GITHUB_TOKEN", "GH_TOKEN"},

@@ -323,7 +323,7 @@ func (r *reader) completeRepository() {
 	if !kind.Gh && repository.TokenVar == "" {
 		r.invalid(
 			f,
-			"to open pull requests on "+kind.Title+" symphony needs repository.token",
+			"to open "+kind.Words.Name+"s on "+kind.Title+" symphony needs repository.token",
 			"write token: $"+kind.TokenVars[0]+", and put a token with "+kind.Rights+" into that variable",
 		)
 	}
@@ -343,7 +343,7 @@ func (r *reader) refuseForge(kind ForgeKind) {
 	if r.cfg.Repository.Forge == "" {
 		f = r.field("repository.deliver")
 	}
-	r.invalid(f, "symphony can't open pull requests on "+kind.Title+" yet", "write deliver: branch")
+	r.invalid(f, "symphony can't open "+kind.Words.Name+"s on "+kind.Title+" yet", "write deliver: branch")
 }
 
 var ownerName = text.Pattern(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)

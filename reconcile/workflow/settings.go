@@ -525,7 +525,8 @@ func (r *reader) checkMerge() {
 			r.warnKey("merge."+name, "no effect without merge.when")
 		}
 	case !c.Feedback.On():
-		r.invalid(r.field("merge.when"), "only pull requests that symphony watches are merged", "set feedback.state")
+		name := c.Repository.ForgeKind().Words.Name
+		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", "set feedback.state")
 	case merge.Label != "" && !c.Repository.ForgeKind().Labelled:
 		r.invalid(
 			r.field("merge.label"),
@@ -542,7 +543,8 @@ func (r *reader) checkFeedback() {
 	switch {
 	case !c.Feedback.On():
 	case !c.Repository.OpensPullRequests():
-		r.invalid(f, "needs pull requests that symphony opens", "set repository.deliver: pull-request")
+		name := c.Repository.ForgeKind().Words.Name
+		r.invalid(f, "needs "+name+"s that symphony opens", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):
 		r.invalid(
 			f,

@@ -34,7 +34,7 @@ func TestReworkText(t *testing.T) {
 		},
 		Conflict: true,
 	}
-	got := ReworkText(r, map[int64]string{7: "the beginning\n" + long + "the end\n"})
+	got := ReworkText(reconcile.PullRequests, r, map[int64]string{7: "the beginning\n" + long + "the end\n"})
 	for _, want := range []string{
 		"has come back: rework 2 of 3. The texts",
 		"The check \"lint ignore\" has failed on commit 1234567890ab. Its log is not here.\n\nThe check \"test\"",
@@ -55,7 +55,7 @@ func TestReworkText(t *testing.T) {
 		r.Checks = append(r.Checks, reconcile.Check{Name: strings.Repeat("x", 300)})
 		r.Reviews = append(r.Reviews, r.Reviews[0])
 	}
-	got = ReworkText(r, map[int64]string{7: strings.Repeat("\x1b", 16<<10)})
+	got = ReworkText(reconcile.PullRequests, r, map[int64]string{7: strings.Repeat("\x1b", 16<<10)})
 	test.Contains(t, "of very many", got, " more texts left out: read the pull request.)")
 	if len(got) > maxRework+1000 {
 		t.Errorf("very many have %d bytes", len(got))
@@ -68,7 +68,8 @@ func TestLogsOfOneName(t *testing.T) {
 		Round: 1, Rounds: 3, Commit: "1234567890abcdef",
 		Checks: []reconcile.Check{{Name: "CI / test", Job: 7}, {Name: "CI / test", Job: 8}},
 	}
-	got := ReworkText(r, map[int64]string{7: "on Linux\n", 8: "on Windows\n"})
+	got := ReworkText(reconcile.MergeRequests, r, map[int64]string{7: "on Linux\n", 8: "on Windows\n"})
+	test.Contains(t, "text", got, "Your merge request has come back: rework 1 of 3.")
 	for _, log := range []string{"on Linux", "on Windows"} {
 		test.Equal(t, log, strings.Count(got, log), 1)
 	}

@@ -96,6 +96,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 				Sign:           cfg.Repository.Sign,
 				Workflow:       pathInRepository(p.Path),
 			},
+			Words:    cfg.Repository.ForgeKind().Words,
 			Branch:   cfg.Repository,
 			Deliver:  cfg.Repository.Delivers(),
 			Token:    cfg.Repository.Token.Reveal(),

@@ -99,7 +99,7 @@ func about(address string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return exit.About("pull request "+address, pullError{address, err})
+	return exit.About(reconcile.PullWordsOf(address).Name+" "+address, pullError{address, err})
 }
 
 // read reads the open pull requests, acts on them, and stores them for views.
@@ -361,7 +361,8 @@ func (d Watcher) closed(ctx context.Context, w *reconcile.Watch, issue reconcile
 		}
 		crash.At("feedback.returned")
 	}
-	return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
+	name := reconcile.PullWordsOf(w.Pull.URL).Name
+	return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its "+name+" was closed without a merge")
 }
 
 // merged ends the hold of the issue of a merged pull request, and moves the issue on.

@@ -91,8 +91,9 @@ func (d Watcher) tellMerged(ctx context.Context, w *reconcile.Watch) error {
 		return nil
 	}
 	mark := fmt.Sprintf("%smerge %s %.12s -->", reconcile.CommentMarker, w.IssueID, w.Merge.Head)
-	const words = "Symphony has merged the pull request, %s: %s, commit `%.12s`"
-	body := fmt.Sprintf(words, w.Merge.Why, w.Pull.URL, w.Merge.Head)
+	const words = "Symphony has merged the %s, %s: %s, commit `%.12s`"
+	name := reconcile.PullWordsOf(w.Pull.URL).Name
+	body := fmt.Sprintf(words, name, w.Merge.Why, w.Pull.URL, w.Merge.Head)
 	_, err := d.Tracker.PostOnce(ctx, w.IssueID, body, mark, w.Merge.At)
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err

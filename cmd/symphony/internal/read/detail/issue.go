@@ -696,6 +696,11 @@ func (r *issueReader) remoteWorkspace(run reconcile.Run) *WorkspaceRow {
 // Address is the address of the issue's page; empty if none is known.
 func (v Issue) Address() string { return text.OrEmpty(v.Issue.URL) }
 
+// pullWords are what people call the issue's pull request.
+func (v Issue) pullWords() reconcile.PullWords {
+	return reconcile.PullWordsOf(v.PullRequestAddress())
+}
+
 // PullRequestAddress is the address of the issue's pull request; empty if none is known.
 func (v Issue) PullRequestAddress() string {
 	if v.PullRequest != nil {

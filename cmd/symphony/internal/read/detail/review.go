@@ -40,7 +40,7 @@ func (r *issueReader) review(v Issue) *Review {
 	case pull != "":
 		out.Result = pull
 		out.Look = []string{"symphony open " + r.identifier + " --pr"}
-		out.Take = []string{"merge the pull request"}
+		out.Take = []string{"merge the " + v.pullWords().Name}
 	case d != nil && paths.Inside(d.URL, filepath.Dir(r.Project.Path)):
 		// The repository around WORKFLOW.md has the branch already.
 		out.Result = "branch " + d.Branch + " of " + d.URL

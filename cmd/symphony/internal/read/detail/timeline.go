@@ -227,8 +227,8 @@ func deliveryText(d reconcile.DeliveryResult) string {
 var sights = map[string][2]string{
 	reconcile.CheckSuccess: {"checks", "passed"},
 	reconcile.CheckFailure: {"checks", "failed"},
-	reconcile.PullMerged:   {"pull request", "merged"},
-	reconcile.PullClosed:   {"pull request", "closed"},
+	reconcile.PullMerged:   {"", "merged"}, // it has the name of what it is at its forge
+	reconcile.PullClosed:   {"", "closed"},
 }
 
 // pullMoments are the events of a pull request, and when it brought its issue back.
@@ -238,7 +238,7 @@ func pullMoments(w reconcile.Watch) (list []Moment) {
 		list = append(list, Moment{
 			At:     s.At,
 			Kind:   MomentPull,
-			Name:   is[0],
+			Name:   cmp.Or(is[0], reconcile.PullWordsOf(w.Pull.URL).Name),
 			Result: is[1],
 			Text:   fmt.Sprintf("%.12s", s.Commit),
 		})

@@ -215,7 +215,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Next.Message = "it waits for your review: take the result, or send it back"
 	}
 	if v.WaitsFor != nil {
-		v.Next.Message = "passes watch its pull request, and bring the issue back if that needs work"
+		v.Next.Message = "passes watch its " + v.pullWords().Name +
+			", and bring the issue back if that needs work"
 	}
 	switch {
 	case f.reason == "terminal" && release.InReview: // no pass has seen it since it was moved

@@ -75,6 +75,17 @@ func (v *Overview) addWatched(ctx context.Context, f *Facts) error {
 	return nil
 }
 
+// PullWords are what people call the pull requests that the project watches.
+func (v Overview) PullWords() reconcile.PullWords {
+	addresses := text.Map(v.Watched, func(r WatchedRow) string { return r.PullRequest })
+	for _, e := range v.LookErrors {
+		if e.PullRequest != "" {
+			addresses = append(addresses, e.PullRequest)
+		}
+	}
+	return reconcile.PullWordsOf(addresses...)
+}
+
 // PassFailedSo reports whether the last pass had this error, so that it is shown already.
 func (v Overview) PassFailedSo(code, message string) bool {
 	return v.LastPass != nil && slices.ContainsFunc(v.LastPass.Errors, func(e reconcile.Error) bool {

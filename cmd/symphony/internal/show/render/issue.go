@@ -267,7 +267,10 @@ func printResults(w *term.Env, v detail.Issue) {
 // printPullRequest prints the pull request as the tracker described it last, or else its
 // address as it was delivered.
 func printPullRequest(w *term.Env, v detail.Issue) {
-	const name = "pull request"
+	name := reconcile.PullRequests.Name
+	if !w.Piped() {
+		name = reconcile.PullWordsOf(v.PullRequestAddress()).Name
+	}
 	p := v.PullRequest
 	switch {
 	case p != nil && w.Piped():

@@ -66,7 +66,8 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	for _, e := range v.LookErrors {
 		if !v.PassFailedSo(e.Code, e.Message) {
-			line("ERROR", term.ColourStuck, "the last look at pull requests %s", lookErrorText(w, now, e.LookError))
+			line("ERROR", term.ColourStuck, "the last look at %ss %s", v.PullWords().Name,
+				lookErrorText(w, now, e.LookError))
 		}
 	}
 	if v.LastPass == nil {

@@ -172,7 +172,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += "; there was nothing to push"
 	}
 	if d.PullRequest != "" {
-		line += "; pull request " + d.PullRequest
+		line += "; " + reconcile.PullWordsOf(d.PullRequest).Name + " " + d.PullRequest
 	}
 	return text.Visible(line)
 }

@@ -132,7 +132,7 @@ func (p *reportPage) head() {
 	c := newReportCounts(p.Report)
 	p.paragraph("1", c.events())
 	if h := p.Handovers; h != nil {
-		p.paragraph("", handoverLine(*h))
+		p.paragraph("", handoverLine(*h, p.pullWords()))
 	}
 	if p.Totals.Issues > 0 {
 		p.paragraph("", c.use(p.Env))
@@ -247,8 +247,19 @@ func (p *reportPage) paragraph(colour, s string) {
 	}
 }
 
+// pullWords are what people call the pull requests of the issues that were handed over.
+func (p *reportPage) pullWords() reconcile.PullWords {
+	var addresses []string
+	for _, row := range p.HandedOver {
+		if row.PullRequest != nil {
+			addresses = append(addresses, row.PullRequest.URL)
+		}
+	}
+	return reconcile.PullWordsOf(addresses...)
+}
+
 // handoverLine is how well the handovers went.
-func handoverLine(h state.Handovers) string {
+func handoverLine(h state.Handovers, words reconcile.PullWords) string {
 	line := fmt.Sprintf("handed over: %d of %d at the first attempt", h.First, h.Issues)
 	if h.Verified > 0 {
 		line += fmt.Sprintf(", %d verified", h.Verified)
@@ -257,7 +268,7 @@ func handoverLine(h state.Handovers) string {
 		return line
 	}
 	line += fmt.Sprintf("; %s: %d of %d green at the first push, %d merged",
-		text.Plural(h.PullRequests, "pull request"), h.Green, h.Checked, h.Merged)
+		text.Plural(h.PullRequests, words.Name), h.Green, h.Checked, h.Merged)
 	return line + fmt.Sprintf(", %.1f rounds each", float64(h.Rounds)/float64(h.PullRequests))
 }
 

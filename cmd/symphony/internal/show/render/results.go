@@ -172,7 +172,7 @@ func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	first := r.Links[0]
 	shown = first.URL
 	if first.Kind == "pull_request" {
-		shown = pullName(first.URL, first.URL)
+		shown = cmp.Or(reconcile.PullName(first.URL), first.URL)
 	}
 	if more := len(r.Links) - 1; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
@@ -198,5 +198,5 @@ func pullRequestWord(r reconcile.PullRequest) string {
 	case r.Checks == "passed":
 		word = "checks passed"
 	}
-	return pullName(r.URL, r.URL) + " " + word
+	return cmp.Or(reconcile.PullName(r.URL), r.URL) + " " + word
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"cmp"
-	"path"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -26,7 +25,7 @@ const (
 // Rows makes a table of issues, with a column for the name of the project if projects is set.
 func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	t := term.Table{
-		Head:     []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
+		Head:     []string{"ISSUE", "STATUS", "PROJECT", "TITLE", pullWordsOf(rows).Short, "TIME", "TOKENS", "NOW"},
 		State:    columnStatus,
 		Figures:  []int{columnTime, columnTokens},
 		Optional: []int{columnProject, columnTitle, columnPull},
@@ -63,7 +62,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 			cells[columnProject] = r.Project
 		}
 		if r.PullRequest != nil {
-			cells[columnPull] = pullName(*r.PullRequest, "yes")
+			cells[columnPull] = cmp.Or(reconcile.PullName(*r.PullRequest), "yes")
 			links[columnPull] = *r.PullRequest
 		}
 		cells[columnTime] = rowTime(now, r)
@@ -92,13 +91,15 @@ var statusColours = map[view.Status]string{
 	view.StatusEnded:            term.ColourOver,
 }
 
-// pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
-func pullName(url, other string) string {
-	name := path.Base(url)
-	if text.IsNumber(name) {
-		return "#" + name
+// pullWordsOf returns what people call the pull requests of these rows.
+func pullWordsOf(rows []view.Row) reconcile.PullWords {
+	var addresses []string
+	for _, r := range rows {
+		if r.PullRequest != nil {
+			addresses = append(addresses, *r.PullRequest)
+		}
 	}
-	return other
+	return reconcile.PullWordsOf(addresses...)
 }
 
 // rowTime is the beginning of the row's status; of a claim that waits, when it goes on.

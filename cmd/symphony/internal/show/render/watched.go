@@ -46,7 +46,7 @@ func watchedText(w *term.Env, v view.Overview, named bool) string {
 	if len(v.Watched) == 0 {
 		return ""
 	}
-	line := "watches " + text.Plural(len(v.Watched), "pull request")
+	line := "watches " + text.Plural(len(v.Watched), v.PullWords().Name)
 	if named {
 		line = v.Project.Name + ": " + line
 	}

@@ -17,6 +17,7 @@ import (
 // TestWatchedLine checks the line about watched pull requests on a terminal: a late check is
 // named with its age.
 func TestWatchedLine(t *testing.T) {
+	address := "https://github.com/acme/shop/pull/1"
 	line := func(waits ...reconcile.Waits) string {
 		out := &bytes.Buffer{}
 		w := &term.Env{
@@ -27,8 +28,9 @@ func TestWatchedLine(t *testing.T) {
 		v := view.Overview{GeneratedAt: now}
 		for i, one := range waits {
 			v.Watched = append(v.Watched, view.WatchedRow{
-				IssueHead: view.IssueHead{Identifier: fmt.Sprint("A-", i+1)},
-				WaitsFor:  one,
+				IssueHead:   view.IssueHead{Identifier: fmt.Sprint("A-", i+1)},
+				PullRequest: address,
+				WaitsFor:    one,
 			})
 		}
 		printWatched(w, v, false)
@@ -52,4 +54,6 @@ func TestWatchedLine(t *testing.T) {
 			"A-3 waits for a person\n",
 	)
 	test.Equal(t, "many", strings.HasSuffix(line(late, late, late, late, late), "; 2 more\n"), true)
+	address = "https://gitlab.com/acme/shop/-/merge_requests/1"
+	test.Equal(t, "of GitLab", line(review), "watches 1 merge request\n")
 }

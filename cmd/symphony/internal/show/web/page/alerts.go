@@ -223,7 +223,7 @@ func lookErrors(v view.Overview) (list []obstacle) {
 			continue
 		}
 		o := obstacle{
-			Title:         "The last look at pull requests failed",
+			Title:         "The last look at " + v.PullWords().Name + "s failed",
 			Text:          e.Message,
 			Code:          e.Code,
 			At:            &e.Since,

@@ -49,6 +49,7 @@ func functions() template.FuncMap {
 		"words":        inWords,
 		"sentence":     func(s string) string { return sentence(text.Visible(s)) },
 		"issueAddress": IssueAddress,
+		"pullWords":    func(address string) reconcile.PullWords { return reconcile.PullWordsOf(address) },
 	}
 }
 

@@ -91,7 +91,8 @@ var verdicts = map[view.Status]headline{
 // Verdict is the headline of the page.
 func (i Issue) Verdict() headline {
 	if i.Status == reconcile.StatusHandedOver && i.WaitsFor != nil {
-		return headline{"info", "clock", "In review: its pull request is watched"}
+		name := reconcile.PullWordsOf(i.PullRequestAddress()).Name
+		return headline{"info", "clock", "In review: its " + name + " is watched"}
 	}
 	if i.Status == reconcile.StatusHandedOver && (i.Released == nil || !i.Released.InReview) {
 		return headline{"good", "check", "Handed over: nothing left to do here"}

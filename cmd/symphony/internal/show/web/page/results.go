@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -171,7 +172,7 @@ func pullOf(r report.ResultRow) *pull {
 		if p.Merge != "" {
 			word += ", " + p.Merge
 		}
-		return &pull{URL: p.URL, Name: "#" + path.Base(p.URL), Text: word}
+		return &pull{URL: p.URL, Name: pullName(p.URL), Text: word}
 	}
 	for _, l := range r.Links {
 		if l.Kind == "pull_request" {
@@ -181,16 +182,20 @@ func pullOf(r report.ResultRow) *pull {
 	return nil
 }
 
-// pullName is the number of a pull request in its address, which may be that of a tab of it:
-// https://github.com/team/repo/pull/7/files. Without a number it is the end of the address.
+// pullName is the short name of a pull request, or else the end of its address.
 func pullName(address string) string {
-	words := strings.Split(address, "/")
-	for _, word := range slices.Backward(words) {
-		if text.IsNumber(word) {
-			return "#" + word
+	return cmp.Or(reconcile.PullName(address), path.Base(address))
+}
+
+// PullsTitle is the title of the column of pull requests.
+func (r Results) PullsTitle() string {
+	var addresses []string
+	for _, row := range r.Found.Results {
+		if p := pullOf(row); p != nil {
+			addresses = append(addresses, p.URL)
 		}
 	}
-	return path.Base(address)
+	return reconcile.PullWordsOf(addresses...).Title()
 }
 
 // ResultChoice is the choice of a reader of the results: the query of the address as it was

@@ -108,14 +108,3 @@ func TestResultsPage(t *testing.T) {
 		`href="/?q=succeeded%3A&amp;status=ended"`,
 	)
 }
-
-// The link of an agent may lead to a tab of the pull request.
-func TestPullName(t *testing.T) {
-	for address, want := range map[string]string{
-		"https://github.com/team/repo/pull/7":       "#7",
-		"https://github.com/team/repo/pull/7/files": "#7",
-		"https://example.com/reviews":               "reviews",
-	} {
-		test.Equal(t, address, pullName(address), want)
-	}
-}
