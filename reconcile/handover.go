@@ -320,6 +320,9 @@ type Delivered struct {
 	// PullRequest is the address of the pull request with the commit, empty if there is none
 	// or it is not known yet.
 	PullRequest string `json:"pull_request"`
+	// Workflow is the path of the project's own WORKFLOW.md in the repository, if the commit
+	// changes it; otherwise empty.
+	Workflow string `json:"-"`
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
 	// RecordDelivered that only the address changed.
 	PullID string `json:"-"`

@@ -174,6 +174,9 @@ func (w *Watch) approval(f Feedback) (by, missing string) {
 	switch {
 	case f.Merge.When == MergeGreen && f.Merge.Label != "" && !labelled:
 		return "", fmt.Sprintf("the label %q", f.Merge.Label)
+	case w.Delivered.Workflow != "" && !w.approvedByPerson(f):
+		return "", "an approval by a person, because it changes " + w.Delivered.Workflow +
+			", which says what symphony runs outside the sandbox"
 	case len(who) > 0:
 		return "approved by " + named(who), ""
 	case labelled:
@@ -192,6 +195,15 @@ func (w *Watch) approvers(f Feedback) []string {
 	return w.lastVerdicts(func(r Review) bool {
 		return r.State == reviewApproved && r.Commit == w.Pull.Head && f.listensTo(r)
 	})
+}
+
+// approvedByPerson reports whether one of the approvers is a person. A label does not say that
+// somebody has seen the newest commit.
+func (w *Watch) approvedByPerson(f Feedback) bool {
+	people := w.lastVerdicts(func(r Review) bool {
+		return r.State == reviewApproved && r.Commit == w.Pull.Head && f.listensTo(r) && !r.Bot
+	})
+	return len(people) > 0
 }
 
 // objectors are the people whose last verdict asks for changes of any commit.

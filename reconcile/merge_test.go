@@ -51,6 +51,7 @@ func TestMayMerge(t *testing.T) {
 		}
 	}
 	label := func(w *Watch) { w.Pull.Labels = []string{"ship it"} }
+	workflow := func(w *Watch) { w.Delivered.Workflow = "ops/WORKFLOW.md" }
 	for name, c := range map[string]struct {
 		merge  Merge
 		change func(*Watch)
@@ -116,7 +117,16 @@ func TestMayMerge(t *testing.T) {
 		"green and approved":      {green, nil, MergeGo, "approved by ann"},
 		"green without checks":    {green, both(noReview, noChecks), MergeWait, "a check, which it does not have"},
 		"green, no label":         {greenLabel, nil, MergeNo, `the label "Ship it"`},
-		"green with label":        {greenLabel, both(noReview, label), MergeGo, `labelled "Ship it"`},
+		"green, WORKFLOW.md changed": {
+			green, both(noReview, workflow),
+			MergeNo, "an approval by a person, because it changes ops/WORKFLOW.md",
+		},
+		"labelled, WORKFLOW.md changed": {
+			labelled, both(noReview, label, workflow),
+			MergeNo, "an approval by a person, because it changes ops/WORKFLOW.md",
+		},
+		"green, WORKFLOW.md changed, approved": {green, workflow, MergeGo, "approved by ann"},
+		"green with label":                     {greenLabel, both(noReview, label), MergeGo, `labelled "Ship it"`},
 	} {
 		w := approvedWatch()
 		if c.change != nil {

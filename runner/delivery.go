@@ -115,6 +115,9 @@ func (d *deliveryStep) deliverSince(
 			Base:   answer.Base,
 			At:     d.now(),
 		}
+		if answer.ChangesWorkflow {
+			last.Workflow = repository.Workflow
+		}
 		err := d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
 			return result, answer.Commit, err
