@@ -41,7 +41,7 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 	if err != nil {
 		return answer, err
 	}
-	work := git.Clone{Origin: origin, Began: r.space.Began()}
+	work := r.space.Clone()
 	if origin.Commit != "" {
 		work.Commit = q.Commit
 		work.Objects = []string{

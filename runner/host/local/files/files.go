@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -98,12 +99,28 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readRegular(f, limit)
+}
+
+// ReadReal is ReadRegular for a path in which nothing is a link, also no directory above the file.
+// It is for what an agent that still works can change: it may make a link of a directory between
+// two calls.
+func ReadReal(path string, limit int64) ([]byte, error) {
+	f, err := paths.OpenReal(path, os.O_RDONLY|syscall.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readRegular(f, limit)
+}
+
+func readRegular(f *os.File, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
+		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("not a small regular file")}
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -116,6 +116,9 @@ func Ignored(ctx context.Context, dir string, most int) (names []string, count i
 		return nil, 0, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	if err := r.copyIndex(); err != nil {
+		return nil, 0, err
+	}
 	list := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=all")
 	list.Stdout = &splitWriter{each: func(entry string) {

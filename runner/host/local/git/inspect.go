@@ -48,6 +48,9 @@ type Clone struct {
 	// Began is the result of the function Began before the first agent. It counts if there is
 	// no Origin.
 	Began string
+	// Elsewhere is the result of the function Elsewhere before the first agent, if Began is known.
+	// An agent could lead to a repository of the operator instead, to learn what it contains.
+	Elsewhere string
 	// Ignored is the result of IgnoreFile for the agent's git, so that the untracked files are
 	// the same as in the agent's git status.
 	Ignored string
@@ -206,6 +209,9 @@ func openToCompare(ctx context.Context, dir string, clone Clone) (r *reader, ok 
 func (r *reader) prepareToCompare(clone Clone) error {
 	if err := r.refuseTables(); err != nil {
 		return err
+	}
+	if clone.Began != "" && r.away() != clone.Elsewhere {
+		return errElsewhere
 	}
 	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
 	r.objectDirs = clone.Objects
@@ -554,7 +560,7 @@ type walker struct {
 func (w *walker) tables(repo repository) {
 	for _, dir := range []string{repo.gitDir, repo.common} {
 		// most have none
-		list, _ := files.ReadRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile)
+		list, _ := files.ReadReal(filepath.Join(dir, "reftable", "tables.list"), maxGitFile)
 		w.h.Write(list)
 	}
 }

@@ -540,3 +540,54 @@ func TestInspectManyLargeFiles(t *testing.T) {
 	sh(t, dir, "printf more > large7; printf more > large299")
 	wantStatus(t, dir, "main  0  0", ".M large299", ".M large7")
 }
+
+// TestForeignRepository: an agent that leads to a repository of the operator while symphony reads
+// its own is told nothing about it.
+func TestForeignRepository(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"index":             "rm .git/index; ln -s ../../foreign/.git/index .git/index",
+		"git directory":     "mv .git old; ln -s ../foreign/.git .git",
+		"gitdir":            "mv .git old; echo gitdir: $PWD/../foreign/.git > .git",
+		"common directory":  "echo $PWD/../foreign/.git > .git/commondir",
+		"HEAD":              "rm .git/HEAD; ln -s ../../foreign/.git/secret .git/HEAD",
+		"a reference":       "ln -s ../../../foreign/.git/secret .git/refs/secret; echo ref: refs/secret > .git/HEAD",
+		"references":        "rm -r .git/refs; ln -s ../../foreign/.git .git/refs; echo ref: refs/secret > .git/HEAD",
+		"packed references": "rm -r .git/refs; ln -s ../../foreign/.git/secret .git/packed-refs",
+		"content of HEAD":   "echo secret > .git/HEAD",
+		"ignored files":     "echo > secret-file; rm -f .git/info/exclude; ln -s ../../../foreign/.git/secret .git/info/exclude",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := realTemp(t)
+			sh(t, dir, "repo own; repo foreign; cd foreign; put secret-name s; git add .; git commit -qm secret; "+
+				"put .git/secret 'secret-file\\n'")
+			own := filepath.Join(dir, "own")
+			record := Clone{Began: Began(t.Context(), own), Elsewhere: Elsewhere(own)}
+			sh(t, own, script)
+			g, _, _, err := Inspect(t.Context(), own, record, 0)
+			said := fmt.Sprint(g.Changed, orZero(g.Branch), orZero(g.Commit), err)
+			test.Lacks(t, "what is said", strings.ReplaceAll(said, own, ""), "secret-name", "foreign",
+				git(t, filepath.Join(dir, "foreign"), "rev-parse", "HEAD"))
+			if name == "ignored files" {
+				test.Contains(t, "the changes", said, "secret-file")
+			} else {
+				test.Lacks(t, "what is said", said, "secret-file", "to secret")
+			}
+		})
+	}
+}
+
+// TestLinkedWorktreeIsItsOwn: the record of a workspace knows a git directory elsewhere.
+func TestLinkedWorktreeIsItsOwn(t *testing.T) {
+	dir := realTemp(t)
+	sh(t, dir, "repo main; git -C main worktree add -q -b topic ../linked; repo other")
+	linked := filepath.Join(dir, "linked")
+	record := Clone{Began: Began(t.Context(), linked), Elsewhere: Elsewhere(linked)}
+	test.Equal(t, "its git directory", record.Elsewhere, filepath.Join(dir, "main/.git/worktrees/linked"))
+	_, _, ok, err := Inspect(t.Context(), linked, record, 0)
+	test.Equal(t, "read", []any{ok, err}, []any{true, nil})
+	sh(t, dir, "git -C other worktree add -q ../more; cp more/.git linked/.git")
+	_, _, _, err = Inspect(t.Context(), linked, record, 0)
+	test.Contains(t, "the error", fmt.Sprint(err), "leads to another repository")
+}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -27,9 +28,10 @@ const scratchPattern = "symphony-git-"
 var errUnread = errors.New("git can't read it")
 
 // reader reads a repository. It runs no program that the repository names and changes nothing
-// in it: git gets a temporary git directory, where an agent can't write, that borrows the
-// repository's objects and index. So git never reads the repository's configuration with its
-// filters, monitors, hooks and transports.
+// in it: git gets a temporary git directory, where an agent can't write, with copies of the
+// repository's small files, which borrows its objects. So git never reads the repository's
+// configuration with its filters, monitors, hooks and transports, and follows no link to a file
+// of the operator, which an agent could make while git works.
 type reader struct {
 	repository
 	scratch string
@@ -39,9 +41,8 @@ type reader struct {
 	refs         map[string]string // by name: an object, or "ref: " and another name
 	packed       map[string]string // the commits of references that are in packed-refs only
 	// git pack-refs ran here: a clone packs only the references of its remote
-	repacked bool
-	// a copy of the repository's index, empty if git uses the original
-	index      string
+	repacked   bool
+	index      string   // the copy of the repository's index, empty until there is one
 	objects    string   // where git stores new objects; empty as long as it makes none
 	baseCommit string   // the commit of the remote according to Origin in Clone
 	objectDirs []string // Objects of Clone; empty for the repository's own
@@ -91,7 +92,7 @@ func (r *reader) usesSHA256(ctx context.Context) (bool, error) {
 	if r.commit != "" {
 		return len(r.commit) == len(emptyTree256), nil
 	}
-	config, err := files.ReadRegular(filepath.Join(r.common, "config"), maxGitFile)
+	config, err := files.ReadReal(filepath.Join(r.common, "config"), maxGitFile)
 	if files.Absent(err) {
 		return false, nil
 	}
@@ -110,6 +111,10 @@ func (r *reader) usesSHA256(ctx context.Context) (bool, error) {
 	}
 	return format == "sha256", nil
 }
+
+// ownPatterns is the file in the temporary git directory with the patterns of the repository whose
+// files git ignores.
+const ownPatterns = "exclude"
 
 // makeGitDir writes the temporary git directory.
 func (r *reader) makeGitDir() error {
@@ -132,6 +137,16 @@ func (r *reader) makeGitDir() error {
 		// Only its content makes a file binary. An agent's .gitattributes, which git may
 		// ignore itself, could otherwise hide every file.
 		"info/attributes": "* !diff\n",
+	}
+	for name, copied := range map[string]string{
+		"shallow":   "shallow", // of a clone that ends at the commits in it, and not with an error
+		ownPatterns: "info/exclude",
+	} {
+		// A file that is a link, or can't be read, counts as missing: more files are work then.
+		text, err := files.ReadReal(filepath.Join(r.common, copied), maxIgnore)
+		if err == nil {
+			content[name] = string(text)
+		}
 	}
 	for name, text := range content {
 		if err := os.WriteFile(filepath.Join(r.scratch, name), []byte(text), 0o600); err != nil {
@@ -160,7 +175,7 @@ func readFailed(ctx context.Context, dir string, err error) error {
 func (r *reader) readReferences() error {
 	r.refs = map[string]string{}
 	r.packed = map[string]string{}
-	packed, err := files.ReadRegular(filepath.Join(r.common, "packed-refs"), maxGitFile)
+	packed, err := files.ReadReal(filepath.Join(r.common, "packed-refs"), maxGitFile)
 	if err != nil && !files.Absent(err) {
 		return err
 	}
@@ -196,7 +211,7 @@ var errReferences = LimitError{what: fmt.Sprintf("it has more than %d references
 // it reads in parts: a sorted list of millions would take as much memory as git does.
 func (r *reader) readLoose(dir string) error {
 	path := filepath.Join(r.common, dir)
-	list, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+	list, err := paths.OpenReal(path, os.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {
 		return r.unreadable(dir, err)
 	}
@@ -243,7 +258,7 @@ func (r *reader) addLoose(name string, e fs.DirEntry) error {
 	if !e.Type().IsRegular() {
 		return nil
 	}
-	data, err := files.ReadRegular(filepath.Join(r.common, name), 1<<10)
+	data, err := files.ReadReal(filepath.Join(r.common, name), 1<<10)
 	if err != nil {
 		return nil //nolint:nilerr // it stays unreadable
 	}
@@ -253,7 +268,7 @@ func (r *reader) addLoose(name string, e fs.DirEntry) error {
 
 // headOf returns the content of HEAD in a git directory, and its commit.
 func (r *reader) headOf(gitDir string) (content, commit string, err error) {
-	data, err := files.ReadRegular(filepath.Join(gitDir, "HEAD"), maxHead)
+	data, err := files.ReadReal(filepath.Join(gitDir, "HEAD"), maxHead)
 	if err != nil {
 		return "", "", err
 	}
@@ -273,7 +288,7 @@ func (r *reader) follow(content string) (name, commit string, err error) {
 		content = r.refs[name]
 	}
 	if content != "" && !objectID(content) {
-		return "", "", fmt.Errorf("%s leads to %.60q", name, content)
+		return "", "", fmt.Errorf("%s leads to no commit", cmp.Or(name, "HEAD"))
 	}
 	return name, content, nil
 }
@@ -306,20 +321,17 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
 		// which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
 		"-c", "diff.autoRefreshIndex=false",
-		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
+		"-c", "core.excludesFile=" + filepath.Join(r.scratch, ownPatterns), "--no-pager",
 	}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
-		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"),
+		"GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"),
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes
-	// none.
-	shallow := filepath.Join(r.common, "shallow")
-	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() && r.baseCommit == "" {
-		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
+	if r.baseCommit != "" { // of a clone that symphony made: it makes no shallow ones
+		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE=")
 	}
 	if r.index != "" {
-		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_LITERAL_PATHSPECS=1")
+		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
 	}
 	read := r.objectDirs
 	if read == nil {
@@ -384,6 +396,9 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 			return err
 		}
 	}
+	if err := r.copyIndex(); err != nil {
+		return err
+	}
 	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
 	fields := map[byte]int{'1': 8, 'u': 10, '?': 1}
@@ -404,9 +419,8 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 	return filter.err
 }
 
-// copyIndex makes git use a copy of the repository's index from now on, and a temporary
-// directory for new objects if there is no other. A second call keeps the copy, with the
-// changes that were made in it.
+// copyIndex gives git a copy of the repository's index, and a temporary directory for new objects
+// if there is no other. A second call keeps the copy, with the changes that were made in it.
 func (r *reader) copyIndex() error {
 	if r.index != "" {
 		return nil
@@ -421,12 +435,12 @@ func (r *reader) copyIndex() error {
 	if err != nil {
 		return err
 	}
-	index, err := files.ReadRegular(original, maxIndex)
+	index, err := files.ReadReal(original, maxIndex)
 	if files.Absent(err) {
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	if err := os.WriteFile(r.index, index, 0o600); err != nil {
 		return err

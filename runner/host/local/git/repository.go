@@ -30,6 +30,30 @@ type repository struct {
 	inTree bool // gitDir is <work tree>/.git, a real directory
 }
 
+// errElsewhere is the error of a workspace in which an agent has replaced the repository.
+var errElsewhere = errors.New("its .git leads to another repository")
+
+// away returns the git directory, empty if it is <work tree>/.git itself. Its path has no
+// links, so that it names the directory that is read, also if .git became a link meanwhile.
+func (repo repository) away() string {
+	tree, ok, err := resolveDir(repo.tree)
+	isOwn := err == nil && ok && repo.gitDir == filepath.Join(tree, ".git") && !repo.linked
+	if isOwn {
+		return ""
+	}
+	return repo.gitDir
+}
+
+// Elsewhere returns the git directory of a work tree if that is not its own .git, as in a linked
+// worktree; empty if it is, and where there is no repository.
+func Elsewhere(dir string) string {
+	repo, ok, err := openRepository(dir)
+	if err != nil || !ok {
+		return ""
+	}
+	return repo.away()
+}
+
 // The maximum sizes of git's own files that are read, in bytes. packed-refs is the largest of
 // them.
 const (
@@ -211,8 +235,8 @@ func HeadOf(workspace string) (h Head, err error) {
 	if !ok {
 		return h, ErrNoRepository
 	}
-	if !repo.inTree || repo.linked {
-		return h, errors.New("its .git leads to another repository")
+	if repo.away() != "" {
+		return h, errElsewhere
 	}
 	r := &reader{repository: repo}
 	if err := r.refuseTables(); err != nil {

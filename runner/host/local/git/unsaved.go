@@ -342,6 +342,9 @@ func (u *unsavedSearch) name(n int, item string) {
 // unchanged (git update-index --assume-unchanged, --skip-worktree). In a sparse checkout most
 // of them do not exist.
 func (r *reader) showHidden(ctx context.Context) error {
+	if err := r.copyIndex(); err != nil {
+		return err
+	}
 	var hidden Answer
 	cmd := r.git(ctx, "ls-files", "-v", "-z")
 	cmd.Stdout = &splitWriter{each: func(entry string) {
@@ -358,9 +361,6 @@ func (r *reader) showHidden(ctx context.Context) error {
 	}
 	if hidden.String() == "" {
 		return nil
-	}
-	if err := r.copyIndex(); err != nil {
-		return err
 	}
 	for _, show := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
 		cmd := r.git(ctx, "update-index", show, "-z", "--stdin")
@@ -454,7 +454,7 @@ func (r *reader) clonedTag(name string) bool {
 // remotes returns the prefixes of the references to the contents of remotes. It omits remotes
 // that are deleted together with the commits pushed there, or that are already gone.
 func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []string, err error) {
-	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
+	data, err := files.ReadReal(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
 		return nil, nil
 	}
@@ -589,7 +589,7 @@ func (r *reader) readHeads(deleted bool) (h heads, err error) {
 // readAutomaticStashes returns the commits in the files of automaticStashes.
 func readAutomaticStashes(gitDir string) (ids []string, err error) {
 	for _, name := range automaticStashes {
-		stash, err := files.ReadRegular(filepath.Join(gitDir, name), 1<<10)
+		stash, err := files.ReadReal(filepath.Join(gitDir, name), 1<<10)
 		if files.Absent(err) {
 			continue
 		}
@@ -607,7 +607,7 @@ func readAutomaticStashes(gitDir string) (ids []string, err error) {
 
 // reflog returns the commits that a reference pointed to; none if no log exists.
 func reflog(path string) (ids []string, err error) {
-	log, err := files.ReadRegular(path, maxGitFile)
+	log, err := files.ReadReal(path, maxGitFile)
 	if files.Absent(err) {
 		return nil, nil
 	}

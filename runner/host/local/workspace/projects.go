@@ -204,7 +204,7 @@ func CloneOf(path string) (clone git.Clone, mirrors string) {
 	}
 	// without it git's own address and references count
 	rec, _, _ := root.Record(filepath.Base(path))
-	return git.Clone{Origin: rec.Origin, Began: rec.Began, Ignored: rec.Ignored}, root.MirrorsDir()
+	return rec.clone(), root.MirrorsDir()
 }
 
 // EndsDir is symphony's directory with the contents of the workspace at a path at the ends of

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // State is the progress of a workspace, such as "ready".
@@ -72,11 +73,18 @@ type Record struct {
 	// Agents can move every branch of their repository, also of the remote. It is empty if the
 	// workspace is older than this field.
 	Began string `json:"began,omitempty"`
+	// GitDir is the git directory as after_create left it, if it is elsewhere (see git.Elsewhere).
+	GitDir string `json:"git_dir,omitempty"`
 	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
 	// last run (see git.IgnoreFile).
 	Ignored string `json:"ignored,omitempty"`
 	// Restored: an operator brought it back from the trash, and no run used it since.
 	Restored bool `json:"restored,omitempty"`
+}
+
+// clone returns symphony's knowledge of the clone in the workspace.
+func (r Record) clone() git.Clone {
+	return git.Clone{Origin: r.Origin, Began: r.Began, Elsewhere: r.GitDir, Ignored: r.Ignored}
 }
 
 const (

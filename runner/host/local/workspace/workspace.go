@@ -195,6 +195,7 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 		Outside:  w.rec.Outside,
 		Origin:   origin,
 		Began:    w.rec.Began,
+		GitDir:   w.rec.GitDir,
 		Ignored:  w.rec.Ignored,
 	}
 	return w.root.writeRecord(w.rec)
@@ -203,8 +204,8 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 // Origin returns the repository that the workspace was cloned from.
 func (w *Workspace) Origin() host.Origin { return w.rec.Origin }
 
-// Began returns the commit where the work began (see git.Began).
-func (w *Workspace) Began() string { return w.rec.Began }
+// Clone returns symphony's knowledge of the clone in the workspace.
+func (w *Workspace) Clone() git.Clone { return w.rec.clone() }
 
 // SetOrigin records the repository that the workspace was cloned from.
 func (w *Workspace) SetOrigin(o host.Origin) error {
@@ -342,6 +343,7 @@ func (w *Workspace) Ready() error {
 		ctx := context.Background()
 		w.rec.Outside = git.OutsideFiles(ctx, w.Path)
 		w.rec.Began = git.Began(ctx, w.Path)
+		w.rec.GitDir = git.Elsewhere(w.Path)
 	}
 	w.rec.State = Prepared
 	w.rec.Previous = nil
