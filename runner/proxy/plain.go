@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/allowlist"
 )
@@ -44,12 +46,27 @@ func (h handler) plain(w http.ResponseWriter, r *http.Request) {
 // modelPrefix is the path below which agents find their models.
 const modelPrefix = "/model/"
 
-// Names of headers and parameters by which an agent could send a key of its own. That would be
-// an attacker's, so that what the agent sends arrives in another account.
-var (
-	ownHeaders    = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie"}
-	ownParameters = []string{"key", "api_key", "access_token"}
-)
+// refusedNames are headers and parameters that an agent can't send, without all but letters and
+// digits: servers take X_Api_Key for X-Api-Key, and $key for key.
+var refusedNames = []string{
+	// A key of its own would be an attacker's: what the agent sends would arrive in another account.
+	"authorization", "xapikey", "xgoogapikey", "apikey", "cookie", "key", "accesstoken", "oauthtoken",
+	// Services of Google take headers from a parameter.
+	"httpheaders",
+	// Some servers take another method or path from these than the proxy has seen.
+	"method", "httpmethod", "xhttpmethod", "xhttpmethodoverride", "xmethodoverride", "xoriginalurl", "xrewriteurl",
+}
+
+// isRefused reports whether an agent can't send a header or a parameter.
+func isRefused(name string) bool {
+	plain := strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return unicode.ToLower(c)
+		}
+		return -1
+	}, name)
+	return slices.Contains(refusedNames, plain)
+}
 
 // model serves a request to a model whose key the proxy has.
 func (h handler) model(w http.ResponseWriter, r *http.Request) {
@@ -79,20 +96,12 @@ func (m Model) serves(r *http.Request) bool {
 }
 
 // climbs reports whether a path could lead out of the URL of a model on its server. Some servers
-// decode a path twice (%252e), and some take ..; for .. with an empty parameter. A path with a
-// percent sign of its own (%25zz) is refused: a server may decode the parts that it can.
+// decode a path twice (%252e), and some take ..; for .. with an empty parameter. No path of a model
+// needs two dots, a percent sign of its own (%25) or a control character.
 func climbs(path string) bool {
 	again, err := url.PathUnescape(path)
-	if err != nil {
-		return true
-	}
-	for part := range strings.FieldsFuncSeq(again, func(c rune) bool { return c == '/' || c == '\\' }) {
-		name, _, _ := strings.Cut(part, ";")
-		if name == ".." {
-			return true
-		}
-	}
-	return false
+	return err != nil || strings.Contains(again, "..") || strings.Contains(again, "%") ||
+		strings.ContainsFunc(again, unicode.IsControl)
 }
 
 // rewrite turns the request of an agent into a request to the model.
@@ -100,28 +109,24 @@ func (m Model) rewrite(out *httputil.ProxyRequest) {
 	out.Out.URL.Path = strings.TrimPrefix(out.In.URL.Path, m.base())
 	out.Out.URL.RawPath = strings.TrimPrefix(out.In.URL.RawPath, m.base())
 	if m.Header != "" {
-		removeKeys(out)
+		removeRefused(out)
 	}
 	out.SetURL(m.URL)
 	if m.Header == "" {
 		return
 	}
-	for _, name := range ownHeaders {
-		out.Out.Header.Del(name)
-	}
+	maps.DeleteFunc(out.Out.Header, func(name string, _ []string) bool { return isRefused(name) })
 	out.Out.Header.Set(m.Header, m.Value)
 }
 
-// removeKeys removes the parameters in which an agent could send a key.
-func removeKeys(out *httputil.ProxyRequest) {
+// removeRefused removes the parameters that an agent can't send.
+func removeRefused(out *httputil.ProxyRequest) {
 	query := out.Out.URL.Query()
-	if !slices.ContainsFunc(ownParameters, query.Has) {
-		return
+	before := len(query)
+	maps.DeleteFunc(query, func(name string, _ []string) bool { return isRefused(name) })
+	if len(query) < before {
+		out.Out.URL.RawQuery = query.Encode()
 	}
-	for _, name := range ownParameters {
-		query.Del(name)
-	}
-	out.Out.URL.RawQuery = query.Encode()
 }
 
 // modelTarget returns where a model is: at the address that the list names for its host, or

@@ -139,6 +139,7 @@ const (
 	headerBound = 10 * time.Second // for the header of a request, and the first bytes of a tunnel
 	dialBound   = 15 * time.Second // to resolve a name and to connect
 	tryBound    = 5 * time.Second  // to connect to one of the addresses
+	answerBound = 30 * time.Second // for the first bytes of a server in a tunnel
 	idleBound   = 30 * time.Minute // without a byte in a tunnel; models are silent for long
 )
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdh"
 	"crypto/rand"
@@ -368,6 +369,77 @@ func TestNameInTLS(t *testing.T) {
 	}
 }
 
+// TestSecondName: a server that supports none of the keys in a client's first message asks for a
+// second one. Some servers obey the name in that.
+func TestSecondName(t *testing.T) {
+	otherName := func(message []byte) []byte {
+		return bytes.ReplaceAll(message, []byte("github.com"), []byte("gitlab.com"))
+	}
+	for name, c := range map[string]struct {
+		first, second func(message []byte) []byte
+		refused       bool
+	}{
+		"the same name": {bytes.Clone, bytes.Clone, false},
+		"another name":  {bytes.Clone, otherName, true},
+		"another name before the server asks": {
+			func(message []byte) []byte { return slices.Concat(message, otherName(message)) }, bytes.Clone, true,
+		},
+		"another name in the same record": {
+			func(message []byte) []byte {
+				both := slices.Concat(message, otherName(message[recordHeader:]))
+				binary.BigEndian.PutUint16(both[3:], uint16(len(both)-recordHeader))
+				return both
+			}, bytes.Clone, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.TLS = &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP256}}
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			w := start(t, server.Listener.Addr().String(), unchanged)
+			conn := w.connect(t)
+			status, _ := ask(t, conn, "CONNECT github.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+			test.Equal(t, "status", status, http.StatusOK)
+			client := tls.Client(&changed{Conn: conn, messages: []func([]byte) []byte{c.first, c.second}}, &tls.Config{
+				ServerName:         "github.com",
+				InsecureSkipVerify: true,
+				CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP256},
+			})
+			err := client.Handshake()
+			_, refusals := w.seen()
+			if !c.refused {
+				test.OK(t, err)
+				test.Equal(t, "refusals", refusals, nil)
+				test.Equal(t, "asked again", client.ConnectionState().HelloRetryRequest, true)
+				return
+			}
+			if err == nil {
+				t.Error("the tunnel was made")
+			}
+			test.Equal(t, "the number of refusals", len(refusals), 1)
+		})
+	}
+}
+
+// changed is a connection that changes the messages of a handshake in the order in which they are
+// sent.
+type changed struct {
+	net.Conn
+	messages []func([]byte) []byte
+}
+
+func (c *changed) Write(b []byte) (int, error) {
+	sent := b
+	if b[0] == handshakeRecord && len(c.messages) > 0 {
+		sent = c.messages[0](b)
+		c.messages = c.messages[1:]
+	}
+	_, err := c.Conn.Write(sent)
+	return len(b), err
+}
+
 // TestEncryptedName: a client that encrypts the name of another host gets no tunnel.
 func TestEncryptedName(t *testing.T) {
 	key := test.Must(ecdh.X25519().GenerateKey(rand.Reader)).PublicKey().Bytes()
@@ -660,8 +732,9 @@ func TestReports(t *testing.T) {
 func TestModel(t *testing.T) {
 	server := secureServer(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(
-			w, "%s %s %s key=%s auth=%s cookie=%s", r.Host, r.Method, r.URL,
+			w, "%s %s %s key=%s auth=%s cookie=%s other=%s\n", r.Host, r.Method, r.URL,
 			r.Header.Get("X-Api-Key"), r.Header.Get("Authorization"), r.Header.Get("Cookie"),
+			r.Header.Get("X_api_key")+r.Header.Get("X-Http-Method-Override")+r.Header.Get("X-Original-Url"),
 		)
 	})
 	roots := x509.NewCertPool()
@@ -697,6 +770,12 @@ func TestModel(t *testing.T) {
 			"GET /model/claude/v1?b=2&a=1 HTTP/1.1\r\nConnection: X-Api-Key\r\n",
 			"200", "GET /v1?b=2&a=1 key=secret",
 		},
+		// Servers take other names for the same, and other methods and paths from headers.
+		{
+			"GET /model/claude/v1?$key=mine&oauth_token=mine&$httpHeaders=X-Api-Key:mine&_method=DELETE&b=2 HTTP/1.1\r\n" +
+				"X_Api_Key: mine\r\nX-HTTP-Method-Override: DELETE\r\nX-Original-URL: /admin\r\n",
+			"200", "GET /v1?b=2 key=secret auth= cookie= other=\n",
+		},
 		{"GET /model/gateway/v1 HTTP/1.1\r\n", "200", "gateway.example.com:8443 GET /llm/v1?v=1 key= auth=Bearer s"},
 		// Only what is below the URL of the model gets the key.
 		{"GET /model/gateway/../admin HTTP/1.1\r\n", "404", "no page"},
@@ -705,6 +784,9 @@ func TestModel(t *testing.T) {
 		{"GET /model/gateway/%252e%252e/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/%252e%252e/%25zz HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/a%252f..%252fadmin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/%25252e%25252e/admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/.%09./admin HTTP/1.1\r\n", "404", "no page"},
+		{"GET /model/gateway/..%00/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/..;/admin HTTP/1.1\r\n", "404", "no page"},
 		{"GET /model/gateway/..%3ba=b/admin HTTP/1.1\r\n", "404", "no page"},
 		// The answer would contain the key.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -51,27 +52,89 @@ func (h handler) connect(w http.ResponseWriter, r *http.Request) {
 	// connection itself: the reader would cancel the context at the end of the stream.
 	sent := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered()))
 	fromInside := io.MultiReader(sent, inside)
-	hello, err := readHello(h.ctx, inside, fromInside)
-	if err != nil && len(hello.bytes) == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return // the client opened one connection more than it needs
+	if !h.passHello(t, inside, outside, fromInside) {
+		return
+	}
+	again, err := passAnswer(inside, outside)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		h.refused.add(t.refusal(Unreachable).Refusal)
 	}
 	if err != nil {
-		h.refused.add(t.refusal(NotTLS).Refusal)
 		return
 	}
-	if !hello.meansHost(t.host) {
-		h.refused.add(t.refusal(OtherName).Refusal)
-		return
-	}
-	if _, err := outside.Write(hello.bytes); err != nil {
+	if again && !h.passHello(t, inside, outside, fromInside) {
 		return
 	}
 	join(inside, outside, fromInside)
 }
 
+// passHello passes on the first message of a client, or its second one if the server has asked for
+// that, and reports whether it was meant for the target.
+func (h handler) passHello(t target, inside, outside net.Conn, fromInside io.Reader) bool {
+	hello, err := readHello(h.ctx, inside, fromInside)
+	if err != nil && len(hello.bytes) == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false // the client opened one connection more than it needs
+	}
+	if err != nil {
+		h.refused.add(t.refusal(NotTLS).Refusal)
+		return false
+	}
+	if !hello.meansHost(t.host) {
+		h.refused.add(t.refusal(OtherName).Refusal)
+		return false
+	}
+	_, err = outside.Write(hello.bytes)
+	return err == nil
+}
+
+// Records of TLS begin with their type, a version and their length; messages in them with their
+// type and their length.
+const (
+	handshakeRecord = 22
+	recordHeader    = 5
+	messageHeader   = 4
+	maxMessage      = 64 << 10
+	// beforeRandom is what a server's first record has before its random: a version, too.
+	beforeRandom = recordHeader + messageHeader + 2
+)
+
+// askAgain is the random of the first message of a server that asks the client for another first
+// message, because it supports none of the keys in it (RFC 8446, section 4.1.3).
+var askAgain = []byte{
+	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+	0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+}
+
+// passAnswer passes on the first record of a server, and reports whether the server asks for another
+// message like the client's first: some servers obey the name in that one.
+func passAnswer(inside, outside net.Conn) (again bool, err error) {
+	if err := outside.SetReadDeadline(time.Now().Add(answerBound)); err != nil {
+		return false, err
+	}
+	answer := make([]byte, recordHeader)
+	if _, err := io.ReadFull(outside, answer); err != nil {
+		return false, err
+	}
+	answer = append(answer, make([]byte, binary.BigEndian.Uint16(answer[3:]))...)
+	if _, err := io.ReadFull(outside, answer[recordHeader:]); err != nil {
+		return false, err
+	}
+	if answer[0] == handshakeRecord { // others are alerts
+		if len(answer) < beforeRandom+len(askAgain) {
+			return false, errors.New("the first message of a server is in several records")
+		}
+		again = bytes.HasPrefix(answer[beforeRandom:], askAgain)
+	}
+	if err := outside.SetReadDeadline(time.Time{}); err != nil {
+		return false, err
+	}
+	_, err = inside.Write(answer)
+	return again, err
+}
+
 // hello is the first message of a client of TLS.
 type hello struct {
-	bytes  []byte // as it was read, with what followed
+	bytes  []byte // as it was read, and nothing that followed
 	name   string // the host that the client wants to speak to; empty if it names none
 	hidden bool   // another name is encrypted
 }
@@ -97,14 +160,17 @@ const encryptedHello = 0xfe0d
 var errRead = errors.New("read")
 
 // readHello reads the first message of a client from a stream of its connection, within
-// headerBound.
-func readHello(ctx context.Context, conn net.Conn, from io.Reader) (hello, error) {
+// headerBound. It reads nothing that follows, which may be another such message.
+func readHello(ctx context.Context, conn net.Conn, from io.Reader) (h hello, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(headerBound)); err != nil {
-		return hello{}, err
+		return h, err
 	}
-	var h hello
-	var read bytes.Buffer
-	server := tls.Server(onlyReads{conn, io.TeeReader(from, &read)}, &tls.Config{
+	h.bytes, err = readMessage(from)
+	if err != nil {
+		return h, fmt.Errorf("read the first message of TLS: %w", err)
+	}
+	records := bytes.TrimPrefix(h.bytes, emptyChange)
+	server := tls.Server(onlyReads{conn, bytes.NewReader(records)}, &tls.Config{
 		MinVersion: tls.VersionTLS10, // the server decides
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			h.name = info.ServerName
@@ -112,12 +178,54 @@ func readHello(ctx context.Context, conn net.Conn, from io.Reader) (hello, error
 			return nil, errRead
 		},
 	})
-	err := server.HandshakeContext(ctx)
-	h.bytes = read.Bytes()
+	err = server.HandshakeContext(ctx)
 	if !errors.Is(err, errRead) {
 		return h, fmt.Errorf("read the first message of TLS: %w", err)
 	}
 	return h, conn.SetReadDeadline(time.Time{})
+}
+
+// emptyChange is a record that a client may send before its second message, for old middleboxes
+// (RFC 8446, appendix D.4).
+var emptyChange = []byte{20, 3, 3, 0, 1, 1}
+
+// readMessage reads the records of a message of a handshake, which fills them. It returns what it
+// has read also with an error.
+func readMessage(from io.Reader) (records []byte, err error) {
+	var message []byte
+	for {
+		header := make([]byte, recordHeader)
+		n, err := io.ReadFull(from, header)
+		records = append(records, header[:n]...)
+		if err != nil {
+			return records, err
+		}
+		length := int(binary.BigEndian.Uint16(header[3:]))
+		isChange := len(records) == recordHeader && bytes.HasPrefix(emptyChange, header)
+		if length == 0 || header[0] != handshakeRecord && !isChange {
+			return records, errors.New("no message of a handshake")
+		}
+		body := make([]byte, length)
+		n, err = io.ReadFull(from, body)
+		records = append(records, body[:n]...)
+		if err != nil {
+			return records, err
+		}
+		if isChange {
+			continue
+		}
+		message = append(message, body...)
+		if len(message) < messageHeader {
+			continue
+		}
+		whole := messageHeader + int(message[1])<<16 + int(binary.BigEndian.Uint16(message[2:]))
+		if whole > maxMessage || len(message) > whole {
+			return records, errors.New("more than a message of a handshake")
+		}
+		if len(message) == whole {
+			return records, nil
+		}
+	}
 }
 
 // onlyReads is a connection on which a handshake sends nothing.
