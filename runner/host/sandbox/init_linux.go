@@ -59,13 +59,13 @@ func initWith(o InitOptions, walls []wall) (code int, err error) {
 			return ExitInitFailed, err
 		}
 	}
+	// A handler for each signal, which does nothing. A command can send this process any, at some of
+	// which Go would end it, with a trace of its goroutines. And without a handler the command itself
+	// would ignore what a terminal sends to it, as bubblewrap does.
+	signal.Notify(make(chan os.Signal, 1))
 	passed := make(chan os.Signal, 1)
 	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
-	if o.Terminal {
-		// The terminal sends these to the command itself. Without a handler here it would
-		// ignore them, as bubblewrap does.
-		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP)
-	} else {
+	if !o.Terminal {
 		signal.Notify(passed, unix.SIGINT)
 	}
 	pid, code, err := start(o.Command)

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -199,6 +200,25 @@ func TestSignals(t *testing.T) {
 			test.OK(t, unix.Kill(pid, sent))
 			_ = cmd.Wait()
 			test.Equal(t, "exit code", cmd.ProcessState.ExitCode(), 40+int(sent))
+		})
+	}
+}
+
+// TestSignalsFromInside: a command does not end the first process by a signal that only means
+// something to a program in Go.
+func TestSignalsFromInside(t *testing.T) {
+	for _, sent := range []unix.Signal{
+		unix.SIGQUIT, unix.SIGABRT, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS,
+		unix.SIGSTKFLT, unix.SIGUSR1, unix.SIGPROF,
+	} {
+		t.Run(unix.SignalName(sent), func(t *testing.T) {
+			s := newScene(t)
+			const script = `kill -$0 1; while grep -q '^ShdPnd:.*[1-9a-f]' /proc/1/status; do :; done; cat /dev/null; exit 7`
+			s.box.Command = []string{"sh", "-c", script, strconv.Itoa(int(sent))}
+			cmd := s.command()
+			out, _ := cmd.CombinedOutput()
+			test.Equal(t, "output", string(out), "")
+			test.Equal(t, "exit code", cmd.ProcessState.ExitCode(), 7)
 		})
 	}
 }
