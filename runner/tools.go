@@ -26,7 +26,16 @@ type toolbox struct {
 	events    *eventLog
 	redactor  *agent.Redactor // removes only the tracker's key from the answers of tools
 	log       *slog.Logger
+
+	// Commands of the agent can make any number of calls, each of which starts git or asks the
+	// tracker, outside of the sandbox. Only some are carried out at once, and others wait.
+	calls     chan struct{} // of the tracker's tools
+	handOvers chan struct{}
 }
+
+// maxCalls is how many calls of the tracker's tools are carried out at once. Of hand_over, which
+// starts git several times, it is one.
+const maxCalls = 4
 
 func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 	return &toolbox{
@@ -40,6 +49,8 @@ func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 		events:    j.events,
 		redactor:  j.agentRedactor,
 		log:       j.log,
+		calls:     make(chan struct{}, maxCalls),
+		handOvers: make(chan struct{}, 1),
 	}
 }
 
@@ -67,6 +78,16 @@ func (t *toolbox) call(
 	name string,
 	args json.RawMessage,
 ) agent.ToolResult {
+	places := t.calls
+	if name == handOverName {
+		places = t.handOvers
+	}
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		return agent.ToolResult{Text: agenttool.Refused("", ctx.Err()).Text}
+	}
 	if name == handOverName {
 		return t.askHandover(ctx, g, args)
 	}
