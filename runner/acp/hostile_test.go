@@ -49,6 +49,16 @@ func TestManyPermissions(t *testing.T) {
 	test.OK(t, err)
 }
 
+// What is too long for an operator is not repeated in memory, whatever the policy is.
+func TestLongRequest(t *testing.T) {
+	s, p, wait := inTurn(t, "acp", agent.Options{})
+	long := toolCall{Title: "t", RawInput: []byte(`"` + strings.Repeat("x", longestRequest) + `"`)}
+	test.Equal(t, "the summary", s.asRequest(&long, &call{title: "t"}).Summary, "t")
+	p.say(ended)
+	_, err := wait()
+	test.OK(t, err)
+}
+
 // What comes after the end of a turn, and an answer that comes twice, change neither that turn
 // nor the next one.
 func TestAfterTheEnd(t *testing.T) {
@@ -84,6 +94,24 @@ func TestFlood(t *testing.T) {
 	turn, err := wait()
 	test.OK(t, err)
 	test.Equal(t, "last message", turn.LastMessage, "Done.")
+}
+
+// A turn fails whose tokens can't be true: they would not count against agent.max_tokens.
+func TestImpossibleTokens(t *testing.T) {
+	const most = "9223372036854775807"
+	for name, used := range map[string]string{
+		"negative":  `"inputTokens":-9999999999,"outputTokens":5`,
+		"too many":  `"inputTokens":` + most,
+		"overflows": `"inputTokens":` + most + `,"cachedWriteTokens":` + most + `,"cachedReadTokens":5`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p, wait := inTurn(t, "acp", agent.Options{})
+			p.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn","usage":{` + used + `}}}`)
+			_, err := wait()
+			test.Equal(t, "code", codeOf(err), agent.CodeAgentIncompatible)
+			test.Equal(t, "tokens", s.Usage(), agent.Usage{})
+		})
+	}
 }
 
 // An agent that ends in a turn ends the turn, also while a permission waits for an operator.

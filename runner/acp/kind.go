@@ -315,11 +315,11 @@ func geminiEnv(string) []string {
 // the cached tokens.
 func reported(a *promptAnswer) agent.Usage {
 	u := agent.Usage{
-		Input:       a.Usage.InputTokens + a.Usage.CachedReadTokens + a.Usage.CachedWriteTokens,
+		Input:       sum(a.Usage.InputTokens, a.Usage.CachedReadTokens, a.Usage.CachedWriteTokens),
 		CachedInput: a.Usage.CachedReadTokens,
 		Output:      a.Usage.OutputTokens,
 	}
-	u.Total = u.Input + u.Output
+	u.Total = sum(u.Input, u.Output)
 	return u
 }
 
@@ -327,7 +327,7 @@ func unreported(*promptAnswer) agent.Usage { return agent.Usage{} }
 
 func quotaReported(a *promptAnswer) agent.Usage {
 	count := a.Meta.Quota.TokenCount
-	return agent.Usage{Input: count.Input, Output: count.Output, Total: count.Input + count.Output}
+	return agent.Usage{Input: count.Input, Output: count.Output, Total: sum(count.Input, count.Output)}
 }
 
 // older reports whether a version such as "0.101.0" is older than another. A version of

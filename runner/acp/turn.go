@@ -268,7 +268,10 @@ func (s *Session) turnAnswered(t *turn, m *wire.Message) {
 	if status == turnCompleted && s.toolServer().isMissing() {
 		s.fail(t, agent.CodeAgentIncompatible, "the agent has not loaded symphony's tools")
 	}
-	used := s.count(s.kind.usage(answer))
+	used, err := s.count(s.kind.usage(answer))
+	if err != nil {
+		s.fail(t, agent.CodeAgentIncompatible, err.Error())
+	}
 	names := map[string]string{
 		turnCompleted:   agent.EventTurnCompleted,
 		turnFailed:      agent.EventTurnFailed,

@@ -1,6 +1,8 @@
 package acp
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -62,10 +64,14 @@ func (s *Session) usesModel(model string) {
 }
 
 // count adds the tokens of a turn, and returns those of the session; nil if the agent reports
-// none. Zeros, as of a turn that was cancelled, are no report.
-func (s *Session) count(turn agent.Usage) *agent.Usage {
-	if turn.Total <= 0 || turn.Input < 0 || turn.Output < 0 {
-		return nil
+// none. Zeros, as of a turn that was cancelled, are no report. The error is that of a report that
+// can't be true.
+func (s *Session) count(turn agent.Usage) (*agent.Usage, error) {
+	if !turn.Plausible() {
+		return nil, fmt.Errorf("the agent reports %d tokens in and %d out", turn.Input, turn.Output)
+	}
+	if turn.Total == 0 {
+		return nil, nil //nolint:nilnil // see above
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +82,18 @@ func (s *Session) count(turn agent.Usage) *agent.Usage {
 	u.Total += turn.Total
 	s.usage.counted = true
 	sum := *u
-	return &sum
+	return &sum, nil
+}
+
+// sum adds numbers of an agent. It is negative if one of them is, or is too large.
+func sum(numbers ...int64) (total int64) {
+	for _, n := range numbers {
+		if n < 0 || n > math.MaxInt64-total {
+			return -1
+		}
+		total += n
+	}
+	return total
 }
 
 // sawCost records what the session has cost so far. The agents without prices report 0: that

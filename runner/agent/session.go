@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -223,6 +224,16 @@ type Usage struct {
 	Output      int64 `json:"output_tokens"`
 	Reasoning   int64 `json:"reasoning_output_tokens"` // part of Output
 	Total       int64 `json:"total_tokens"`
+}
+
+// mostTokens is more than an agent can use.
+const mostTokens = 1 << 40
+
+// Plausible reports whether an agent can have used so much. Commands of an agent can report other
+// numbers in its place, which would not count against a limit.
+func (u Usage) Plausible() bool {
+	counts := []int64{u.Input, u.CachedInput, u.Output, u.Reasoning, u.Total}
+	return !slices.ContainsFunc(counts, func(n int64) bool { return n < 0 || n > mostTokens })
 }
 
 // Login is how an agent reaches its model.

@@ -57,7 +57,7 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	wire.Unmarshal(raw, &report)
 	now := agent.Usage(report.Total)
 	now.Total = cmp.Or(now.Total, now.Input+now.Output)
-	if now == (agent.Usage{}) {
+	if now == (agent.Usage{}) || !now.Plausible() {
 		return now, false
 	}
 	u.mu.Lock()
