@@ -144,7 +144,10 @@ func (s *Session) asRequest(asked *toolCall, c *call) agent.Request {
 	default:
 		r.Server = c.server
 		r.Permissions = asked.RawInput
-		what := wire.Join(cmp.Or(c.title, c.kind), string(asked.RawInput))
+		what := cmp.Or(c.title, c.kind)
+		if len(asked.RawInput) <= longestRequest { // no operator is asked about more
+			what = wire.Join(what, string(asked.RawInput))
+		}
 		r.Summary = wire.Short(cmp.Or(what, "something that the agent did not name"), len(what)+filesLength)
 	}
 	return r
@@ -153,19 +156,19 @@ func (s *Session) asRequest(asked *toolCall, c *call) agent.Request {
 // ask passes a permission to an operator, unless an operator approved the same for the session
 // before. The clock of the turn is paused until then.
 func (s *Session) ask(t *turn, m *wire.Message, options []permissionOption, what agent.Request) {
-	key := string(text.JSON([]any{what.Kind, what.Command, what.Cwd, what.Summary, what.Permissions}))
 	line := wire.Join(string(what.Kind), what.Summary)
 	event := func(name, line string) {
 		s.emit(agent.Event{Name: name, Message: line, Raw: short(m.Raw)})
-	}
-	if _, granted := s.granted.Load(key); granted {
-		event(agent.EventApprovalGranted, s.allowed(m.ID, options, "approved for the session before: "+line, nil))
-		return
 	}
 	if len(m.Raw) > longestRequest || s.waiting() >= mostRequests {
 		s.choose(m.ID, nil, nil)
 		said := "cancelled, because it is too long, or too many wait: " + wire.Short(line, summaryLength)
 		event(agent.EventRequestWithdrawn, said)
+		return
+	}
+	key := string(text.JSON([]any{what.Kind, what.Command, what.Cwd, what.Summary, what.Permissions}))
+	if _, granted := s.granted.Load(key); granted {
+		event(agent.EventApprovalGranted, s.allowed(m.ID, options, "approved for the session before: "+line, nil))
 		return
 	}
 	r := s.begin(t, m.ID, what)
