@@ -195,8 +195,15 @@ func Has(ctx context.Context, dir, commit string) bool {
 // openToCompare opens a repository whose references are files. Without a repository ok is
 // false.
 func openToCompare(ctx context.Context, dir string, clone Clone) (r *reader, ok bool, err error) {
-	r, ok, err = openReader(ctx, dir)
+	repo, ok, err := findRepository(dir)
+	if err == nil && clone.replaced(repo, ok) {
+		err = errElsewhere
+	}
 	if err != nil || !ok {
+		return nil, false, err
+	}
+	r, err = newReader(ctx, repo)
+	if err != nil {
 		return nil, false, err
 	}
 	if err := r.prepareToCompare(clone); err != nil {
@@ -205,13 +212,23 @@ func openToCompare(ctx context.Context, dir string, clone Clone) (r *reader, ok 
 	return r, true, nil
 }
 
+// replaced reports whether an agent has made the repository of a work tree another one, or led to
+// nothing: whether there is something would tell it which directories the operator has.
+func (c Clone) replaced(repo repository, ok bool) bool {
+	if c.Began == "" {
+		return false
+	}
+	if ok {
+		return repo.away() != c.Elsewhere
+	}
+	info, err := os.Lstat(filepath.Join(repo.tree, ".git"))
+	return err == nil && !info.IsDir()
+}
+
 // prepareToCompare lets a reader use the record of a clone.
 func (r *reader) prepareToCompare(clone Clone) error {
 	if err := r.refuseTables(); err != nil {
 		return err
-	}
-	if clone.Began != "" && r.away() != clone.Elsewhere {
-		return errElsewhere
 	}
 	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
 	r.objectDirs = clone.Objects

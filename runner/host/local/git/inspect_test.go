@@ -549,6 +549,8 @@ func TestForeignRepository(t *testing.T) {
 		"index":             "rm .git/index; ln -s ../../foreign/.git/index .git/index",
 		"git directory":     "mv .git old; ln -s ../foreign/.git .git",
 		"gitdir":            "mv .git old; echo gitdir: $PWD/../foreign/.git > .git",
+		"any directory":     "mv .git old; ln -s ../foreign .git",
+		"no directory":      "mv .git old; ln -s ../foreign-or-not .git",
 		"common directory":  "echo $PWD/../foreign/.git > .git/commondir",
 		"HEAD":              "rm .git/HEAD; ln -s ../../foreign/.git/secret .git/HEAD",
 		"a reference":       "ln -s ../../../foreign/.git/secret .git/refs/secret; echo ref: refs/secret > .git/HEAD",
@@ -566,6 +568,9 @@ func TestForeignRepository(t *testing.T) {
 			record := Clone{Began: Began(t.Context(), own), Elsewhere: Elsewhere(own)}
 			sh(t, own, script)
 			g, _, _, err := Inspect(t.Context(), own, record, 0)
+			if strings.HasSuffix(name, "directory") || name == "gitdir" {
+				test.ErrorIs(t, "the error", err, errElsewhere)
+			}
 			said := fmt.Sprint(g.Changed, orZero(g.Branch), orZero(g.Commit), err)
 			test.Lacks(t, "what is said", strings.ReplaceAll(said, own, ""), "secret-name", "foreign",
 				git(t, filepath.Join(dir, "foreign"), "rev-parse", "HEAD"))

@@ -51,16 +51,23 @@ type reader struct {
 // openReader opens the repository of a work tree; ok is false if there is none. The caller
 // must call close.
 func openReader(ctx context.Context, dir string) (r *reader, ok bool, err error) {
-	tree, ok, err := resolveDir(dir)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	repo, ok, err := openRepository(tree)
+	repo, ok, err := findRepository(dir)
 	if err != nil || !ok {
 		return nil, false, err
 	}
 	r, err = newReader(ctx, repo)
 	return r, err == nil, err
+}
+
+// findRepository finds the repository of a work tree. Its field tree is set without one, too.
+func findRepository(dir string) (repo repository, ok bool, err error) {
+	tree, ok, err := resolveDir(dir)
+	if err != nil || !ok {
+		return repository{tree: dir}, false, err
+	}
+	repo, ok, err = openRepository(tree)
+	repo.tree = tree
+	return repo, ok, err
 }
 
 func newReader(ctx context.Context, repo repository) (r *reader, err error) {
