@@ -252,6 +252,9 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"missing_tracker_project_slug",
 			"missing_github_repo",
 			"missing_gitea_repo",
+			"missing_jira_project_key",
+			"missing_jira_email",
+			"jira_jql_invalid",
 			"tracker_project_not_found",
 			"tracker_state_not_found",
 			"tracker_ca_file_invalid",
@@ -284,6 +287,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"file_write",
 			"tracker_malformed",
 			"tracker_empty",
+			"jira_transition_fields",
 		}},
 		fault{class: ClassTracker, ofRun: ClassTracker, codes: []string{
 			"command_key_refused",

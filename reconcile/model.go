@@ -83,6 +83,8 @@ type BlockerRef struct {
 	ID         *string `json:"id"`
 	Identifier *string `json:"identifier"`
 	State      *string `json:"state"`
+	// Ended: the tracker says that work on it has ended, whatever the workflow calls terminal.
+	Ended bool `json:"-"`
 }
 
 // Assignee is the person that an issue is assigned to.

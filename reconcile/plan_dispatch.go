@@ -465,7 +465,7 @@ func (s *Snapshot) openBlockers(issue Issue) (open []BlockerRef) {
 		return nil
 	}
 	for _, b := range issue.BlockedBy {
-		if b.State == nil || !s.Policy.Terminal(*b.State) {
+		if !b.Ended && (b.State == nil || !s.Policy.Terminal(*b.State)) {
 			open = append(open, b)
 		}
 	}

@@ -174,6 +174,7 @@ func commands() map[string]scriptCommand {
 		"fails CODE PATTERN COMMAND [ARG...]":        failsCmd,
 		"git-serve":                                  gitServeCmd,
 		"gitea VERB [ARG...]":                        giteaCmd,
+		"jira VERB [ARG...]":                         jiraCmd,
 		"github VERB [ARG...]":                       githubCmd,
 		"collector VERB [ARG...]":                    collectorCmd,
 		"gone PATTERN":                               goneCmd,
@@ -304,6 +305,7 @@ type stage struct {
 	model     scriptModel // nil without a real agent
 	github    *githubtest.Server
 	gitea     *giteaTracker   // nil unless the script has one
+	jira      *jiraTracker    // nil unless the script has one
 	service   *checkedService // nil until healthchecks start
 	collector *collector      // nil until collector start
 	hosts     map[string]*mcpHost

@@ -82,6 +82,14 @@ var trackerKinds = []trackerKind{
 		needs:    giteatest.Needs,
 	},
 	{
+		name:     "jira",
+		prefix:   "ABC-",
+		workflow: "WORKFLOW-jira.md",
+		limits:   true,
+		down:     1,
+		start:    startJira,
+	},
+	{
 		name:     "command",
 		prefix:   "ABC-",
 		workflow: "WORKFLOW-command.md",

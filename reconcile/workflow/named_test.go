@@ -16,6 +16,8 @@ var texts = []string{
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
 	"tracker.provider.status_field", "tracker.provider.priority_labels",
+	"tracker.provider.email", "tracker.provider.project_key", "tracker.provider.cloud_id", "tracker.provider.jql",
+	"tracker.provider.priorities",
 	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
 	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state", "merge.label",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",

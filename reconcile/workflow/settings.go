@@ -22,6 +22,15 @@ import (
 func (r trackerReader) endpoint(f field) {
 	if f.node == nil {
 		r.cfg.Tracker.Endpoint = r.tracker.endpoint
+	}
+	if variable := r.tracker.endpointVar; variable != "" {
+		written := r.cfg.Tracker.Endpoint
+		if f.node == nil {
+			written = "$" + variable
+		}
+		r.cfg.Tracker.Endpoint = r.value(f, written, variable)
+	}
+	if f.node == nil && r.cfg.Tracker.Endpoint == r.tracker.endpoint || r.cfg.Tracker.Endpoint == "" {
 		return
 	}
 	r.api(

@@ -34,6 +34,7 @@ type Tracker struct {
 	Operators    []string
 	ExplainHolds bool
 	Repositories Repositories
+	Jira         Jira
 	// the program that is the tracker, with its arguments; only of the kind command
 	Command []string
 	Verbs   []string // its optional verbs
@@ -54,6 +55,7 @@ func (t Tracker) Within() string {
 type tracker struct {
 	name, title      string   // the value of tracker.kind, and the usual name
 	endpoint         string   // the default of tracker.endpoint
+	endpointVar      string   // contains the endpoint if the file names none; empty for none
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
 	// a state that is terminal unless it is active, whatever the file lists; empty for none
 	always   string
@@ -75,7 +77,7 @@ type tracker struct {
 }
 
 // trackers are the kinds of trackers, each in its own file.
-var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, giteaTracker, commandTracker}
+var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, giteaTracker, jiraTracker, commandTracker}
 
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
 // variable first; nil for a tracker without a key. With gh, the program gh may know the key.

@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/tracker/file"
 	"github.com/symphony-cron/symphony/tracker/gitea"
 	"github.com/symphony-cron/symphony/tracker/github"
+	"github.com/symphony-cron/symphony/tracker/jira"
 )
 
 // TrackerOptions describe how an adapter is used.
@@ -102,6 +103,16 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Assignee:       cfg.Policy.Assignee,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,
+		})
+	case "jira":
+		connection.User = t.Jira.Email
+		return jira.Adapter(jira.Options{
+			Options:    connection,
+			CloudID:    t.Jira.CloudID,
+			Project:    t.Jira.Project,
+			JQL:        t.Jira.JQL,
+			Priorities: t.Jira.Priorities,
+			ReadOnly:   readOnly,
 		})
 	case "linear":
 		return linear.Adapter(linear.Options{

@@ -1,0 +1,212 @@
+package adf
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// Markdown that keeps its look on the way to Jira and back.
+var kept = []string{
+	"One line.",
+	"Two\nlines.",
+	"One paragraph.\n\nAnother one.",
+	"# Title\n\n###### Deep\n\nText",
+	"**bold**, *italic*, `code`, [a link](https://example.com/a?b=c)",
+	"***both***",
+	"<https://example.com/page>",
+	"- one\n- two\n  - deep\n  - deeper\n- three",
+	"1. one\n2. two",
+	"7. seven\n8. eight",
+	"- one\n\n  ```go\n  x := 1\n\n  y := 2\n  ```\n- two",
+	"```go\nfunc main() {}\n```",
+	"````\n```\n````",
+	"```\n```",
+	"> quoted\n> again\n>\n> and more",
+	"---",
+	"a\n\n---\n\nb",
+	"snake_case, 2 * 3, [x], a < b, R&D, C:\\temp, # not a title",
+	"\\# no title\n\\- no item\n1\\. no number\n\\> no quote",
+	"\\*stars\\*, \\`ticks\\`, \\<b>",
+	"``a ` b``",
+	"[`code`](https://example.com)",
+	"Umlauts: äöü, 漢字, 🎉",
+}
+
+func TestKept(t *testing.T) {
+	for _, markdown := range kept {
+		doc := Document(markdown)
+		sound(t, doc)
+		test.Equal(t, "Markdown", doc.Markdown(), markdown)
+	}
+}
+
+// Markdown that Jira can't show as it is.
+func TestChanged(t *testing.T) {
+	for markdown, want := range map[string]string{
+		"a  \nb":                          "a\nb",
+		"a\r\nb":                          "a\nb",
+		"* one\n* two":                    "- one\n- two",
+		"_em_ and __strong__":             "*em* and **strong**",
+		"![picture](https://x.org/a.png)": "[picture](https://x.org/a.png)",
+		"[text](relative/path)":           "text (relative/path)",
+		"[text](javascript:alert(1))":     "text (javascript:alert(1))",
+		"| a | b |\n|---|---|\n| 1 | 2 |": "```\n| a | b |\n|---|---|\n| 1 | 2 |\n```",
+		"- # title in a list":             "- **title in a list**",
+		"- > quoted in a list":            "- quoted in a list",
+		"> # title":                       "> **title**",
+		"> > twice":                       "> twice",
+		"<div>\nraw\n</div>":              "\\<div>\nraw\n\\</div>",
+		"&amp; &copy; \\&amp;":            "& © \\&amp;",
+		"    indented":                    "```\nindented\n```",
+		"**`code`**":                      "`code`",
+		"a\x00b\x1b":                      "a\uFFFDb\uFFFD",
+		"@kim please":                     "@kim please",
+		"":                                "",
+	} {
+		doc := Document(markdown)
+		sound(t, doc)
+		test.Equal(t, fmt.Sprintf("%q", markdown), doc.Markdown(), want)
+	}
+}
+
+// What people write in Jira.
+func TestMarkdown(t *testing.T) {
+	for document, want := range map[string]string{
+		`null`:      "",
+		`"text"`:    "",
+		`{"x": []}`: "",
+		`{"type": "doc", "content": [{"type": "paragraph", "content": [
+			{"type": "text", "text": "Ask "}, {"type": "mention", "attrs": {"id": "1", "text": "@Kim"}},
+			{"type": "text", "text": " on "}, {"type": "date", "attrs": {"timestamp": "1760000000000"}},
+			{"type": "hardBreak"}, {"type": "emoji", "attrs": {"shortName": ":smile:", "text": "😄"}},
+			{"type": "status", "attrs": {"text": "IN PROGRESS", "color": "blue"}},
+			{"type": "inlineCard", "attrs": {"url": "https://example.com/x"}}]}]}`: "Ask @Kim on 2025-10-09\n😄IN PROGRESS<https://example.com/x>",
+		`{"type": "doc", "content": [{"type": "taskList", "content": [
+			{"type": "taskItem", "attrs": {"state": "DONE"}, "content": [{"type": "text", "text": "one"}]},
+			{"type": "taskItem", "attrs": {"state": "TODO"}, "content": [{"type": "text", "text": "two"}]}]}]}`: "- [x] one\n- [ ] two",
+		`{"type": "doc", "content": [{"type": "panel", "attrs": {"panelType": "info"}, "content": [
+			{"type": "paragraph", "content": [{"type": "text", "text": "careful"}]}]}]}`: "> careful",
+		`{"type": "doc", "content": [{"type": "expand", "attrs": {"title": "More"}, "content": [
+			{"type": "paragraph", "content": [{"type": "text", "text": "hidden"}]}]}]}`: "**More**\n\nhidden",
+		`{"type": "doc", "content": [{"type": "table", "content": [
+			{"type": "tableRow", "content": [
+				{"type": "tableHeader", "content": [{"type": "paragraph", "content": [{"type": "text", "text": "a|b"}]}]},
+				{"type": "tableHeader", "content": []}]},
+			{"type": "tableRow", "content": [
+				{"type": "tableCell", "content": [{"type": "paragraph", "content": [{"type": "text", "text": "1"}]}]},
+				{"type": "tableCell", "content": [{"type": "bulletList", "content": [{"type": "listItem", "content": [
+					{"type": "paragraph", "content": [{"type": "text", "text": "2"}]}]}]}]}]}]}]}`: "| a\\|b |  |\n| --- | --- |\n| 1 | - 2 |",
+		`{"type": "doc", "content": [{"type": "mediaSingle", "content": [
+			{"type": "media", "attrs": {"id": "abc", "alt": "screen.png"}}]}]}`: "(attachment screen.png)",
+		`{"type": "doc", "content": [{"type": "bodiedExtension", "content": [
+			{"type": "somethingNew", "content": [{"type": "text", "text": "kept"}]}]}]}`: "kept",
+		`{"type": "doc", "content": [{"type": "paragraph", "content": [
+			{"type": "text", "text": " bold ", "marks": [{"type": "strong"}, {"type": "underline"}]},
+			{"type": "text", "text": "after"}]}]}`: "**bold** after",
+	} {
+		test.Equal(t, document, Markdown(json.RawMessage(document)), want)
+	}
+}
+
+// Lists in lists, and quotations in quotations, do not become ever deeper documents.
+func TestDeep(t *testing.T) {
+	for _, begin := range []string{"- ", "> ", "1. "} {
+		doc := Document(strings.Repeat(begin, 500) + "x")
+		sound(t, doc)
+		test.Contains(t, begin, doc.plain(), "x")
+		if n := len(test.Must(json.Marshal(doc))); n > 20_000 {
+			t.Errorf("%s becomes %d bytes", begin, n)
+		}
+	}
+}
+
+// Whatever is written becomes a document that Jira accepts, whose words are the same after the
+// way back and forth.
+func FuzzDocument(f *testing.F) {
+	for _, markdown := range kept {
+		f.Add(markdown)
+	}
+	f.Add("* a\n+ b\n\n***\n**a **b*c*\n[x]: http://y\n[x] ~~~ | a |\n\\")
+	f.Fuzz(func(t *testing.T, markdown string) {
+		if len(markdown) > 2000 {
+			return
+		}
+		doc := Document(markdown)
+		sound(t, doc)
+		again := Document(doc.Markdown())
+		sound(t, again)
+		if words(again) != words(doc) {
+			t.Errorf("%q became %q and then %q", markdown, doc.Markdown(), again.Markdown())
+		}
+	})
+}
+
+// FuzzMarkdown reads documents that nobody has checked.
+func FuzzMarkdown(f *testing.F) {
+	f.Add([]byte(`{"type": "doc", "content": [{"type": "orderedList", "attrs": {"order": 1e300}, "content": [{}]}]}`))
+	f.Add([]byte(`{"content": [{"type": "heading", "attrs": {"level": -4}}, {"type": "taskList", "content": [{}]}]}`))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		sound(t, Document(Markdown(document)))
+	})
+}
+
+// words are the letters and digits of a document.
+func words(n Node) string {
+	return strings.Map(func(r rune) rune {
+		isWord := unicode.IsLetter(r) || unicode.IsDigit(r)
+		if r < 0x80 && !isWord || unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, n.plain())
+}
+
+// children are the nodes that Jira accepts in another one.
+var children = map[string][]string{
+	typeDoc: {
+		typeParagraph, typeHeading, typeBulletList, typeOrderedList, typeCodeBlock, typeBlockquote, typeRule,
+	},
+	typeParagraph:   {typeText, typeHardBreak},
+	typeHeading:     {typeText, typeHardBreak},
+	typeBulletList:  {typeListItem},
+	typeOrderedList: {typeListItem},
+	typeListItem:    {typeParagraph, typeCodeBlock, typeBulletList, typeOrderedList},
+	typeCodeBlock:   {typeText},
+	typeBlockquote:  {typeParagraph, typeCodeBlock, typeBulletList, typeOrderedList},
+}
+
+// sound fails unless Jira would accept a document.
+func sound(t *testing.T, n Node) {
+	t.Helper()
+	for i, child := range n.Content {
+		if !slices.Contains(children[n.Type], child.Type) {
+			t.Fatalf("%s in %s", child.Type, n.Type)
+		}
+		if child.Type == typeText && child.Text == "" {
+			t.Fatalf("an empty text in %s", n.Type)
+		}
+		if n.Type == typeListItem && i == 0 && child.Type != typeParagraph && child.Type != typeCodeBlock {
+			t.Fatalf("a list item begins with %s", child.Type)
+		}
+		if n.Type == typeCodeBlock && child.Marks != nil {
+			t.Fatal("marks in a block of code")
+		}
+		isCode := slices.ContainsFunc(child.Marks, func(m Mark) bool { return m.Type == markCode })
+		for _, m := range child.Marks {
+			if isCode && m.Type != markCode && m.Type != markLink {
+				t.Fatalf("code with the mark %s", m.Type)
+			}
+		}
+		sound(t, child)
+	}
+	needsContent := []string{typeDoc, typeBulletList, typeOrderedList, typeListItem, typeBlockquote}
+	if len(n.Content) == 0 && slices.Contains(needsContent, n.Type) {
+		t.Fatalf("an empty %s", n.Type)
+	}
+}

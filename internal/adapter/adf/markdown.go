@@ -1,0 +1,487 @@
+package adf
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Markdown converts a document. Of nodes that it does not know it keeps the text. It is empty for
+// null and for what is no document.
+func Markdown(document json.RawMessage) string {
+	var doc Node
+	if json.Unmarshal(document, &doc) != nil {
+		return ""
+	}
+	return doc.Markdown()
+}
+
+// Markdown converts a document.
+func (n Node) Markdown() string {
+	return strings.Join(blocksOf(n.Content), "\n\n")
+}
+
+// blocksOf converts blocks, each of which becomes one or more lines.
+func blocksOf(list []Node) []string {
+	var out []string
+	for i, n := range list {
+		if block := n.block(); block != "" {
+			if i > 0 && isList(n) && list[i-1].Type == n.Type {
+				out = append(out, "<!-- -->") // or else the two would be one list
+			}
+			out = append(out, block)
+		}
+	}
+	return out
+}
+
+func isList(n Node) bool { return n.Type == typeBulletList || n.Type == typeOrderedList }
+
+func (n Node) block() string {
+	switch n.Type {
+	case typeParagraph:
+		return linesOf(n.Content)
+	case typeHeading:
+		return heading(min(max(n.number("level"), 1), 6), n.Content)
+	case typeBulletList, "decisionList":
+		return items(n.Content, func(int) string { return "- " })
+	case typeOrderedList:
+		first := 1
+		if _, set := n.Attrs["order"]; set {
+			first = max(n.number("order"), 0)
+		}
+		return items(n.Content, func(i int) string { return strconv.Itoa(first+i) + ". " })
+	case "taskList":
+		return items(n.Content, func(i int) string {
+			if n.Content[i].string("state") == "DONE" {
+				return "- [x] "
+			}
+			return "- [ ] "
+		})
+	case typeCodeBlock:
+		return fenced(n.string("language"), n.plain())
+	case typeBlockquote, "panel":
+		return prefixed(strings.Join(blocksOf(n.Content), "\n\n"), "> ", "> ")
+	case "expand", "nestedExpand":
+		blocks := blocksOf(n.Content)
+		if title := n.string("title"); title != "" {
+			blocks = slices.Insert(blocks, 0, "**"+escaped(title, "")+"**")
+		}
+		return strings.Join(blocks, "\n\n")
+	case "table":
+		return n.table()
+	case typeRule:
+		return "---"
+	case "media", "mediaSingle", "mediaGroup", "mediaInline":
+		return n.attachment()
+	case "blockCard", "embedCard":
+		return n.address()
+	}
+	if slices.ContainsFunc(n.Content, isInline) || isInline(n) {
+		return linesOf([]Node{n})
+	}
+	return strings.Join(blocksOf(n.Content), "\n\n")
+}
+
+// isInline reports whether a node is a part of a line.
+func isInline(n Node) bool {
+	switch n.Type {
+	case typeText, typeHardBreak, "mention", "emoji", "inlineCard", "date", "status", "placeholder":
+		return true
+	}
+	return false
+}
+
+// items are the items of a list.
+func items(list []Node, mark func(i int) string) string {
+	var out []string
+	for i, item := range list {
+		var content string
+		if slices.ContainsFunc(item.Content, isInline) { // of a taskItem
+			content = linesOf(item.Content)
+		} else {
+			content = strings.Join(tight(item.Content), "\n")
+		}
+		sign := mark(i)
+		indent := strings.Repeat(" ", len(strings.TrimSuffix(strings.TrimSuffix(sign, "[ ] "), "[x] ")))
+		out = append(out, strings.TrimRight(prefixed(content, sign, indent), " "))
+	}
+	return strings.Join(out, "\n")
+}
+
+// tight are the blocks of an item, with an empty line only where Markdown needs one.
+func tight(list []Node) []string {
+	blocks := blocksOf(list)
+	if len(list) > 0 && list[0].Type == typeParagraph && len(list[0].Content) == 0 && len(blocks) > 0 {
+		return slices.Insert(blocks, 0, "") // a list that begins with a list
+	}
+	for i := 1; i < len(blocks); i++ {
+		isTight := len(blocks) == len(list) && isList(list[i])
+		if !isTight {
+			blocks[i] = "\n" + blocks[i]
+		}
+	}
+	return blocks
+}
+
+// prefixed puts a text before the first line, and another one before each other line that is not
+// empty.
+func prefixed(s, first, others string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		switch {
+		case i == 0:
+			lines[i] = first + line
+		case line != "" || strings.TrimSpace(others) != "":
+			lines[i] = strings.TrimRight(others+line, " ")
+			if line != "" {
+				lines[i] = others + line
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// fenced is a block of code. Its fence is longer than each row of backticks in it.
+func fenced(language, code string) string {
+	fence := strings.Repeat("`", max(3, longestRun(code, '`')+1))
+	language, _, _ = strings.Cut(strings.TrimSpace(language), " ")
+	if strings.ContainsAny(language, "`\n") {
+		language = ""
+	}
+	if code == "" {
+		return fence + language + "\n" + fence
+	}
+	return fence + language + "\n" + code + "\n" + fence
+}
+
+func longestRun(s string, of rune) int {
+	longest := 0
+	run := 0
+	for _, r := range s {
+		run++
+		if r != of {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// table is a table with a cell of text for each cell.
+func (n Node) table() string {
+	var rows []string
+	for i, row := range n.Content {
+		line := "|"
+		for _, cell := range row.Content {
+			words := strings.Join(blocksOf(cell.Content), " ")
+			words = strings.ReplaceAll(strings.ReplaceAll(words, "\n", " "), "|", "\\|")
+			line += " " + words + " |"
+		}
+		rows = append(rows, line)
+		if i == 0 {
+			rows = append(rows, "|"+strings.Repeat(" --- |", len(row.Content)))
+		}
+	}
+	return strings.Join(rows, "\n")
+}
+
+// attachment names the files in a node.
+func (n Node) attachment() string {
+	if n.Type == "media" || n.Type == "mediaInline" {
+		if address := n.string("url"); address != "" {
+			return "<" + address + ">"
+		}
+		return "(attachment " + escaped(cmp.Or(n.string("alt"), n.string("id"), "without a name"), "") + ")"
+	}
+	var names []string
+	for _, file := range n.Content {
+		if file.Type == "media" {
+			names = append(names, file.attachment())
+		} else if words := linesOf(file.Content); words != "" { // a caption
+			names = append(names, words)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// heading is a heading of one line.
+func heading(level int, content []Node) string {
+	words := strings.TrimSpace(strings.ReplaceAll(inlineOf(content), "\n", " "))
+	if strings.HasSuffix(words, "#") { // Markdown takes it for the end of the sign
+		words = words[:len(words)-1] + "\\#"
+	}
+	return strings.TrimSpace(strings.Repeat("#", level) + " " + words)
+}
+
+// inlineOf converts parts of a paragraph.
+func inlineOf(list []Node) string {
+	var b strings.Builder
+	for _, n := range list {
+		words := n.inline(b.String())
+		b.WriteString(words)
+	}
+	return b.String()
+}
+
+// linesOf converts the parts of a paragraph.
+func linesOf(list []Node) string {
+	lines := strings.Split(inlineOf(list), "\n")
+	for i, line := range lines {
+		lines[i] = begun(strings.TrimSpace(line))
+	}
+	return strings.Trim(strings.Join(lines, "\n"), "\n")
+}
+
+// inline converts a part of a paragraph, which follows before.
+func (n Node) inline(before string) string {
+	switch n.Type {
+	case typeText:
+		return n.marked(before)
+	case typeHardBreak:
+		return "\n"
+	case "mention":
+		name := cmp.Or(n.string("text"), n.string("id"))
+		if name != "" && !strings.HasPrefix(name, "@") {
+			name = "@" + name
+		}
+		return escaped(name, before)
+	case "emoji":
+		return escaped(cmp.Or(n.string("text"), n.string("shortName")), before)
+	case "status":
+		return escaped(n.string("text"), before)
+	case "placeholder":
+		return escaped(n.string("text"), before)
+	case "inlineCard":
+		return n.address()
+	case "date":
+		at, err := strconv.ParseInt(n.string("timestamp"), 10, 64)
+		if err != nil {
+			return n.string("timestamp")
+		}
+		return time.UnixMilli(at).UTC().Format(time.DateOnly)
+	case "mediaInline", "media", "mediaSingle", "mediaGroup":
+		return n.attachment()
+	}
+	if len(n.Content) == 0 {
+		return escaped(n.Text, before)
+	}
+	return linesOf(n.Content)
+}
+
+// address is the page that a card shows.
+func (n Node) address() string {
+	address := n.string("url")
+	if address == "" {
+		return "(a card)"
+	}
+	if strings.ContainsAny(address, "<> \n") {
+		return escaped(address, "")
+	}
+	return "<" + address + ">"
+}
+
+// marked is a text with its marks. Blanks at its ends stand outside of them, as Markdown wants it.
+func (n Node) marked(before string) string {
+	core := strings.TrimSpace(n.Text)
+	if core == "" || len(n.Marks) == 0 {
+		return escaped(n.Text, before)
+	}
+	lead := n.Text[:strings.Index(n.Text, core)]
+	rest := n.Text[len(lead)+len(core):]
+	var href string
+	isCode := false
+	signs := ""
+	for _, m := range n.Marks {
+		switch m.Type {
+		case markCode:
+			isCode = true
+		case markLink:
+			href, _ = m.Attrs["href"].(string)
+		case markStrong:
+			signs += "**"
+		case markEm:
+			signs += "*"
+		case markStrike:
+			signs += "~~"
+		}
+	}
+	var words string
+	if isCode {
+		words = span(core)
+	} else {
+		words = escaped(core, before+lead+signs)
+	}
+	if href != "" {
+		words = link(words, core, href, isCode)
+	}
+	if !isCode {
+		words = signs + words + reversed(signs)
+	}
+	return lead + words + rest
+}
+
+func reversed(s string) string {
+	runes := []rune(s)
+	slices.Reverse(runes)
+	return string(runes)
+}
+
+// link is a link with a text; an address that is its own text is written once.
+func link(words, plain, href string, isCode bool) string {
+	isWhole := strings.HasPrefix(href, "http") && !strings.ContainsAny(href, "<> \n\\")
+	if isWhole && href == plain && !isCode {
+		return "<" + href + ">"
+	}
+	if strings.ContainsAny(href, " ()<>\n\\") {
+		href = strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "%0A", "\\", "%5C").Replace(href)
+		href = "<" + href + ">"
+	}
+	if !isCode {
+		words = strings.NewReplacer("\\[", "\\[", "\\]", "\\]", "[", "\\[", "]", "\\]").Replace(words)
+	}
+	return "[" + words + "](" + href + ")"
+}
+
+// span is code within a line.
+func span(code string) string {
+	code = strings.ReplaceAll(code, "\n", " ")
+	ticks := strings.Repeat("`", longestRun(code, '`')+1)
+	if strings.HasPrefix(code, "`") || strings.HasSuffix(code, "`") {
+		code = " " + code + " "
+	}
+	return ticks + code + ticks
+}
+
+// escaped is a text in which Markdown finds nothing but text. It has few backslashes, because
+// agents read it: none in snake_case, 2 * 3 or [x]. before is what stands before it in its line.
+func escaped(s, before string) string {
+	var b strings.Builder
+	last, _ := utf8.DecodeLastRuneInString(before)
+	if before == "" {
+		last = ' '
+	}
+	for i, r := range s {
+		rest := s[i+utf8.RuneLen(r):]
+		next, _ := utf8.DecodeRuneInString(rest)
+		if rest == "" {
+			next = ' '
+		}
+		if isSpecial(r, last, next, rest) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+		last = r
+	}
+	return b.String()
+}
+
+// isSpecial reports whether Markdown may take a character between two others for more than text.
+func isSpecial(r, last, next rune, rest string) bool {
+	isWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	switch r {
+	case '`':
+		return true
+	case '\\':
+		return next < utf8.RuneSelf && (unicode.IsPunct(next) || unicode.IsSymbol(next)) || rest == ""
+	case '*':
+		return !unicode.IsSpace(last) || !unicode.IsSpace(next)
+	case '_':
+		inWord := (isWord(last) || last == '_') && (isWord(next) || next == '_')
+		return !inWord
+	case '[':
+		return strings.Contains(rest, "](") || strings.Contains(rest, "]:") || strings.Contains(rest, "][")
+	case '<':
+		return next == '/' || next == '!' || next == '?' || unicode.IsLetter(next)
+	case '&':
+		end := strings.IndexByte(rest, ';')
+		return end > 0 && !strings.ContainsAny(rest[:end], " \t\n")
+	case '!':
+		return next == '['
+	}
+	return false
+}
+
+// begun is a line at whose beginning Markdown finds no list, heading or quotation.
+func begun(line string) string {
+	if line == "" {
+		return line
+	}
+	after := strings.TrimLeft(line, "0123456789")
+	digits := len(line) - len(after)
+	if digits > 0 && digits < 10 && after != "" && (after[0] == '.' || after[0] == ')') {
+		if len(after) == 1 || after[1] == ' ' || after[1] == '\t' {
+			return line[:digits] + "\\" + after
+		}
+		return line
+	}
+	switch line[0] {
+	case '#':
+		words := strings.TrimLeft(line, "#")
+		if words == "" || words[0] == ' ' || words[0] == '\t' {
+			return "\\" + line
+		}
+	case '-', '+':
+		isRow := strings.Trim(line, "- \t") == ""
+		if len(line) == 1 || line[1] == ' ' || line[1] == '\t' || isRow {
+			return "\\" + line
+		}
+	case '*', '_':
+		if isRow := strings.Trim(line, line[:1]+" \t") == ""; isRow || strings.HasPrefix(line, "* ") {
+			return "\\" + line
+		}
+	case '>', '=', '|':
+		return "\\" + line
+	case '~':
+		if strings.HasPrefix(line, "~~~") {
+			return "\\" + line
+		}
+	}
+	return line
+}
+
+// plain is the text of a node without its marks.
+func (n Node) plain() string {
+	if n.Type == typeHardBreak {
+		return "\n"
+	}
+	var b strings.Builder
+	b.WriteString(n.Text)
+	for _, child := range n.Content {
+		b.WriteString(child.plain())
+	}
+	return b.String()
+}
+
+// string is an attribute as a text; empty if there is none.
+func (n Node) string(name string) string {
+	switch v := n.Attrs[name].(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// number is an attribute as a whole number; 0 if it is none.
+func (n Node) number(name string) int {
+	switch v := n.Attrs[name].(type) {
+	case int:
+		return v
+	case float64:
+		if v >= 0 && v < 1e9 {
+			return int(v)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,256 @@
+package jira
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// permissions are the rights that symphony needs in the project, with the names that Jira shows.
+var permissions = map[string]string{
+	"BROWSE_PROJECTS":   "Browse Projects",
+	"ADD_COMMENTS":      "Add Comments",
+	"EDIT_OWN_COMMENTS": "Edit Own Comments",
+	"TRANSITION_ISSUES": "Transition Issues",
+}
+
+// verify checks that the project, its statuses, the condition and the assignee exist. It warns
+// about rights that the account lacks. Labels exist in Jira as soon as an issue has them.
+func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	var found reconcile.TrackerFindings
+	me, err := c.whoami(ctx)
+	if err != nil {
+		return found, err
+	}
+	p, err := c.project(ctx)
+	if err != nil {
+		return found, err
+	}
+	found.User = me.Name
+	found.Project = c.asProject(p)
+	if p.Archived {
+		c.api.WarnOnce("the project " + p.Key + " is archived, so that nothing in it can be changed: restore it")
+	}
+	known, err := c.statuses(ctx)
+	if err != nil {
+		return found, err
+	}
+	found.States = transport.Unknown(text.Unique(names.States), namesOf(known), namesOf(known))
+	if err := c.checkRights(ctx, me); err != nil {
+		return found, err
+	}
+	if err := c.checkQuery(ctx); err != nil {
+		return found, err
+	}
+	found.Assignee, err = c.unknownAssignee(ctx, strings.TrimSpace(names.Assignee), me)
+	return found, err
+}
+
+func (c *client) asProject(p project) reconcile.TrackerProject {
+	return reconcile.TrackerProject{
+		ID:   p.ID,
+		Name: p.Name,
+		Slug: p.Key,
+		URL:  c.site + "/browse/" + p.Key,
+	}
+}
+
+// checkRights warns about rights that the account lacks.
+func (c *client) checkRights(ctx context.Context, me account) error {
+	keys := slices.Sorted(maps.Keys(permissions))
+	found, err := get[struct {
+		Permissions map[string]struct {
+			Have bool `json:"havePermission"`
+		} `json:"permissions"`
+	}](ctx, c, "/mypermissions", url.Values{
+		"projectKey":  {c.o.Project},
+		"permissions": {strings.Join(keys, ",")},
+	})
+	if err != nil {
+		return err
+	}
+	var lacks []string
+	for _, key := range keys {
+		if !found.Permissions[key].Have {
+			lacks = append(lacks, permissions[key])
+		}
+	}
+	if lacks != nil {
+		const warning = "%s lacks permissions in the project %s: %s"
+		c.api.WarnOnce(fmt.Sprintf(warning, me.Name, c.o.Project, strings.Join(lacks, ", ")))
+	}
+	return nil
+}
+
+// checkQuery lets Jira check the query with the operator's condition.
+func (c *client) checkQuery(ctx context.Context) error {
+	if c.o.JQL == "" {
+		return nil
+	}
+	found, err := do[struct {
+		Queries []struct {
+			Errors []string `json:"errors"`
+		} `json:"queries"`
+	}](
+		ctx, c, http.MethodPost, "/jql/parse",
+		url.Values{"validation": {"strict"}},
+		map[string]any{"queries": []string{fmt.Sprintf(`project = "%s" AND (%s)`, c.o.Project, c.o.JQL)}},
+	)
+	if err != nil {
+		return err
+	}
+	for _, q := range found.Queries {
+		if len(q.Errors) > 0 {
+			return reconcile.NewError(
+				"jira_jql_invalid",
+				"tracker.provider.jql: "+transport.Brief(c.api.Scrub(strings.Join(q.Errors, "; "))),
+				"correct the condition: try it in Jira's search for issues",
+			)
+		}
+	}
+	return nil
+}
+
+// unknownAssignee returns an assignee that no account has as its id or email; nil if there is
+// one, or if none was given.
+func (c *client) unknownAssignee(ctx context.Context, name string, me account) (*reconcile.UnknownName, error) {
+	if name == "" || strings.EqualFold(name, "me") || reconcile.SameUser(name, me.ID, c.o.User) {
+		return nil, nil
+	}
+	// the search compares emails that it does not show
+	query := url.Values{"project": {c.o.Project}, "query": {name}}
+	if !strings.Contains(name, "@") {
+		query = url.Values{"project": {c.o.Project}, "accountId": {name}}
+	}
+	users, err := get[[]account](ctx, c, "/user/assignable/search", query)
+	if err != nil || len(users) > 0 {
+		return nil, err
+	}
+	return &reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, []string{c.o.User})}, nil
+}
+
+// kinds are the meanings of the categories of statuses.
+var kinds = map[string]reconcile.StateKind{
+	"new":           reconcile.StateWaiting,
+	"indeterminate": reconcile.StateStarted,
+	"done":          reconcile.StateEnded,
+}
+
+// Setup returns everything that init needs to connect a project to Jira with the token of an
+// account.
+func Setup(email string) reconcile.TrackerSetup {
+	return reconcile.TrackerSetup{
+		Name: "Jira",
+		KeyQuestion: "Jira API token " +
+			"(https://id.atlassian.com/manage-profile/security/api-tokens; it is not shown)",
+		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
+			return setupAccount(ctx, transport.Options{
+				Endpoint:  endpoint,
+				User:      email,
+				Key:       token,
+				KeySource: source,
+			})
+		},
+		RefusedKey: transport.RefusedKey,
+	}
+}
+
+// mostProjects is how many projects init offers.
+const mostProjects = 500
+
+// setupAccount finds out whose token it is, and which projects it shows.
+func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAccount, error) {
+	c, err := connect(Options{Options: o})
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	me, err := c.whoami(ctx)
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	projects, err := c.projects(ctx)
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	return reconcile.TrackerAccount{
+		User:     me.Name,
+		Projects: projects,
+		Project: func(ctx context.Context, key, _ string) (reconcile.TrackerBoard, error) {
+			return c.board(ctx, key)
+		},
+	}, nil
+}
+
+// projects are the projects that the account sees, the most recently changed first.
+func (c *client) projects(ctx context.Context) ([]reconcile.TrackerProject, error) {
+	var list []reconcile.TrackerProject
+	for len(list) < mostProjects {
+		found, err := get[struct {
+			Values []project `json:"values"`
+			Last   bool      `json:"isLast"`
+		}](ctx, c, "/project/search", url.Values{
+			"orderBy": {"-lastIssueUpdatedDate"},
+			"startAt": {strconv.Itoa(len(list))},
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text.Map(found.Values, c.asProject)...)
+		if found.Last || len(found.Values) == 0 {
+			break
+		}
+	}
+	return list, nil
+}
+
+// board describes a project, which is named by its key or its address, for init.
+func (c *client) board(ctx context.Context, name string) (reconcile.TrackerBoard, error) {
+	key := strings.TrimRight(strings.TrimSpace(name), "/")
+	for _, below := range []string{"/browse/", "/projects/"} {
+		if _, after, found := strings.Cut(key, below); found {
+			key, _, _ = strings.Cut(after, "/")
+			key, _, _ = strings.Cut(key, "-") // of an issue
+		}
+	}
+	o := c.o
+	o.Project = key
+	at, err := connect(o)
+	if err != nil {
+		return reconcile.TrackerBoard{}, err
+	}
+	if !isProjectKey(at.o.Project) {
+		return reconcile.TrackerBoard{}, at.noProject()
+	}
+	p, err := at.project(ctx)
+	if err != nil {
+		return reconcile.TrackerBoard{}, err
+	}
+	statuses, err := at.statuses(ctx)
+	if err != nil {
+		return reconcile.TrackerBoard{}, err
+	}
+	board := reconcile.TrackerBoard{
+		TrackerProject: at.asProject(p),
+		Setting:        p.Key,
+		HasLabel:       true, // a label exists as soon as an issue has it
+	}
+	order := []string{"new", "indeterminate", "done"}
+	slices.SortStableFunc(statuses, func(a, b status) int {
+		return slices.Index(order, a.Category.Key) - slices.Index(order, b.Category.Key)
+	})
+	for _, s := range statuses {
+		if _, has := board.State(s.Name); !has {
+			board.States = append(board.States, reconcile.TrackerState{Name: s.Name, Kind: kinds[s.Category.Key]})
+		}
+	}
+	return board, nil
+}
