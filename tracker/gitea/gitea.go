@@ -93,8 +93,10 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Create:       c.create,
 		Verify:       c.verify,
 		LabelsSet:    c.labelsSet,
-		Tools:        c.tools(),
-		Secrets:      []string{c.api.Key},
+		// An agent gets no tool for requests of its own: they would meet what Gitea answers with
+		// success, such as a label that it does not know.
+		Tools:   c.Tools(o.ReadOnly, c.move, c.post),
+		Secrets: []string{c.api.Key},
 	}, nil
 }
 
@@ -103,8 +105,9 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 type client struct {
 	api *giteaapi.Client
 	*repoissue.Names
-	o      Options
-	memory repoissue.Memory[repoissue.Record]
+	o          Options
+	memory     repoissue.Memory[repoissue.Record]
+	candidates repoissue.Candidates
 
 	mu    sync.Mutex
 	login string // of the token's account; empty before it is known
@@ -118,12 +121,21 @@ func connect(o Options) (*client, error) {
 		return nil, err
 	}
 	api.Words.Renew = api.CheckKey
-	return &client{
+	c := &client{
 		api:    api,
 		Names:  repoissue.NewNames(api.Client, o.named()),
 		o:      o,
 		memory: repoissue.Memory[repoissue.Record]{Store: o.Memory, Key: listKey, Warn: api.WarnOnce},
-	}, nil
+	}
+	c.candidates = repoissue.Candidates{
+		Names:    c.Names,
+		Memory:   &c.memory,
+		Now:      api.Now,
+		Me:       c.me,
+		List:     c.list,
+		Blockers: c.blockers,
+	}
+	return c, nil
 }
 
 // named are the settings on which the names of issues depend.

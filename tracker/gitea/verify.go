@@ -134,7 +134,7 @@ func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAc
 			if err != nil {
 				return reconcile.TrackerBoard{}, err
 			}
-			return repoissue.Proposal(project, labels, label), nil
+			return repoissue.Proposal(project, "open", labels, label), nil
 		},
 	}, nil
 }

@@ -57,5 +57,5 @@ func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.Tr
 	if err != nil {
 		return reconcile.TrackerBoard{}, err
 	}
-	return repoissue.Proposal(found.project, found.labels, label), nil
+	return repoissue.Proposal(found.project, "open", found.labels, label), nil
 }

@@ -22,6 +22,12 @@ import (
 type Options struct {
 	Prefix       string   // of identifiers: GH for GH-12
 	Repositories []string // OWNER/NAME
+	// Groups: owners are groups that may be in other groups, as in group/sub/project.
+	Groups bool
+	// Open is the state of an open issue without a label that is a state; "open" if empty.
+	Open string
+	// Weights: the weight of an issue is its priority, if it has no label of one.
+	Weights bool
 	// StateLabels are the labels that are states; empty if issues are only open or closed.
 	StateLabels []string
 	// PriorityLabels are the labels of the priorities 1, 2 and so on.
@@ -44,6 +50,7 @@ type Names struct {
 
 // NewNames returns the names of issues in the repositories of the options.
 func NewNames(api *transport.Client, o Options) *Names {
+	o.Open = cmp.Or(o.Open, "open")
 	return &Names{api: api, o: o, renamed: map[string]string{}}
 }
 
@@ -51,9 +58,11 @@ func NewNames(api *transport.Client, o Options) *Names {
 // at least one.
 func (o Options) Check(code, hint string) error {
 	for _, repo := range o.Repositories {
-		owner, name, _ := strings.Cut(repo, "/")
-		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" ||
-			strings.Trim(name, ".") == "" {
+		parts := strings.Split(repo, "/")
+		isOdd := func(part string) bool {
+			return url.PathEscape(part) != part || strings.Trim(part, ".") == ""
+		}
+		if len(parts) < 2 || len(parts) > 2 && !o.Groups || slices.ContainsFunc(parts, isOdd) {
 			return reconcile.NewError(code, fmt.Sprintf("%q is not the name of a repository", repo), hint)
 		}
 	}
@@ -79,9 +88,11 @@ func (n *Names) Called(repo string, number int) (id, identifier string) {
 	if len(n.o.Repositories) == 1 {
 		return digits, n.o.Prefix + "-" + digits
 	}
-	_, name, _ := strings.Cut(repo, "/")
-	return repo + "#" + digits, name + "-" + digits
+	return repo + "#" + digits, nameOf(repo) + "-" + digits
 }
+
+// nameOf returns the name of a repository without its owner: shop for acme/shop.
+func nameOf(repo string) string { return repo[strings.LastIndexByte(repo, '/')+1:] }
 
 // IssueOf returns the repository and the number of an issue, given its id: the number, or
 // OWNER/NAME#NUMBER in a project with several repositories.
@@ -114,7 +125,7 @@ func (n *Names) Missing(name string) error {
 // by its address. It is false for anything else, and for a number alone in a project with
 // several repositories.
 func (n *Names) IDOf(name string) (string, bool) {
-	repo, digits, ok := splitName(strings.TrimSpace(name))
+	repo, digits, ok := n.splitName(strings.TrimSpace(name))
 	if !ok {
 		return "", false
 	}
@@ -130,9 +141,8 @@ func (n *Names) IDOf(name string) (string, bool) {
 		repo = repos[0]
 	}
 	i := slices.IndexFunc(repos, func(r string) bool {
-		_, short, _ := strings.Cut(r, "/")
 		return strings.EqualFold(r, repo) || strings.EqualFold(n.Present(r), repo) ||
-			strings.EqualFold(short, repo)
+			strings.EqualFold(nameOf(r), repo)
 	})
 	if i < 0 {
 		return "", false
@@ -143,21 +153,38 @@ func (n *Names) IDOf(name string) (string, bool) {
 
 // splitName divides the name of an issue, such as name-12 or its address, into a repository,
 // which may be empty, and a number. ok is false for the address of something else.
-func splitName(name string) (repo, digits string, ok bool) {
+func (n *Names) splitName(name string) (repo, digits string, ok bool) {
 	u, err := url.Parse(name)
 	if err == nil && u.Host != "" {
-		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-		if len(parts) < 4 || parts[len(parts)-2] != "issues" {
-			return "", "", false
-		}
-		parts = parts[len(parts)-4:] // a server may be at a path below its host
-		return parts[0] + "/" + parts[1], parts[3], true
+		return n.splitAddress(u)
 	}
 	i := strings.LastIndexAny(name, "#-")
 	if i < 0 {
 		return "", name, true
 	}
 	return name[:i], name[i+1:], true
+}
+
+// splitAddress divides the address of an issue, such as https://HOST/OWNER/NAME/issues/12.
+func (n *Names) splitAddress(u *url.URL) (repo, digits string, ok bool) {
+	path := strings.Trim(u.Path, "/")
+	if n.o.Groups {
+		// a server may be at a path below its host, as its API is
+		site, err := url.Parse(n.api.Endpoint)
+		if err == nil {
+			below := strings.Trim(strings.TrimSuffix(site.Path, "/api/v4"), "/") + "/"
+			path = strings.TrimPrefix(path, below)
+		}
+		repo, page, isPage := strings.Cut(path, "/-/")
+		kind, digits, _ := strings.Cut(page, "/")
+		return repo, digits, isPage && (kind == "issues" || kind == "work_items")
+	}
+	parts := strings.Split(path, "/")
+	if len(parts) < 4 || parts[len(parts)-2] != "issues" {
+		return "", "", false
+	}
+	parts = parts[len(parts)-4:] // a server may be at a path below its host
+	return parts[0] + "/" + parts[1], parts[3], true
 }
 
 // Present returns the present name of a repository, which may have been renamed.
@@ -234,8 +261,12 @@ func (n *Names) Issue(r Record, state, me string) reconcile.Issue {
 			"repo":   n.Present(r.Repo),
 		},
 	}
-	if i := slices.IndexFunc(n.o.PriorityLabels, r.Has); i >= 0 {
+	i := slices.IndexFunc(n.o.PriorityLabels, r.Has)
+	switch {
+	case i >= 0:
 		issue.Priority = new(i + 1)
+	case n.o.Weights && r.Weight > 0:
+		issue.Priority = &r.Weight
 	}
 	return issue
 }
@@ -264,7 +295,7 @@ func (n *Names) AsksForMe() bool { return strings.EqualFold(n.o.Assignee, "me") 
 
 // blocker returns an issue that blocks another, by its name in the project.
 func (n *Names) blocker(b Blocker) reconcile.BlockerRef {
-	state := "open"
+	state := n.o.Open
 	if b.Closed {
 		state = "closed"
 	}
@@ -290,12 +321,12 @@ func (n *Names) Ours(present string) (repo string, ours bool) {
 }
 
 // StateByLabels returns the state of an issue: closed, the first label that is a state, or
-// open.
+// Options.Open.
 func (n *Names) StateByLabels(r Record) string {
 	if r.Closed {
 		return "closed"
 	}
-	return cmp.Or(strings.TrimSpace(text.First(n.o.StateLabels, r.Has)), "open")
+	return cmp.Or(strings.TrimSpace(text.First(n.o.StateLabels, r.Has)), n.o.Open)
 }
 
 // LabelsTo returns the changes of labels that move an open issue to a state: the label to add,
@@ -303,8 +334,8 @@ func (n *Names) StateByLabels(r Record) string {
 // removed last: the first of an issue's StateLabels is its state.
 func (n *Names) LabelsTo(r Record, state string) (add string, remove []string, err error) {
 	to := text.First(n.o.StateLabels, func(l string) bool { return reconcile.SameState(l, state) })
-	if to == "" && !reconcile.SameState(state, "open") {
-		states := append([]string{"open", "closed"}, n.o.StateLabels...)
+	if to == "" && !reconcile.SameState(state, n.o.Open) {
+		states := append([]string{n.o.Open, "closed"}, n.o.StateLabels...)
 		return "", nil, reconcile.NoState(strings.Join(n.o.Repositories, ", "), state, states)
 	}
 	if to != "" && !r.Has(to) {

@@ -11,8 +11,8 @@ import (
 
 // Proposal describes a repository with its labels to init: open and closed, and labels as the
 // states between them. A label that does not exist is created when it is set. wanted is the label
-// of the issues on which agents work.
-func Proposal(project reconcile.TrackerProject, labels []string, wanted string) reconcile.TrackerBoard {
+// of the issues on which agents work, and open the state of issues without a label that is one.
+func Proposal(project reconcile.TrackerProject, open string, labels []string, wanted string) reconcile.TrackerBoard {
 	// labelled returns the state of the first label that contains a word, or else of a label
 	// to create.
 	labelled := func(word, otherwise string) reconcile.TrackerState {
@@ -26,7 +26,7 @@ func Proposal(project reconcile.TrackerProject, labels []string, wanted string) 
 		Setting:        project.Name,
 		HasLabel:       slices.ContainsFunc(labels, isWanted),
 		States: []reconcile.TrackerState{
-			{Name: "open", Kind: reconcile.StateWaiting},
+			{Name: open, Kind: reconcile.StateWaiting},
 			labelled("progress", "In Progress"),
 			labelled("review", "Human Review"),
 			{Name: "closed", Kind: reconcile.StateEnded},

@@ -28,6 +28,7 @@ type Record struct {
 	Assignees []string  `json:"assignees,omitempty"` // logins
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
+	Weight    int       `json:"weight,omitempty"` // 0 for none
 	Blockers  []Blocker `json:"blockers,omitempty"`
 	// why the record is no issue; empty if it is an issue
 	Malformed string `json:"malformed,omitempty"`

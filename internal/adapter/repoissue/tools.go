@@ -1,4 +1,4 @@
-package gitea
+package repoissue
 
 import (
 	"context"
@@ -13,20 +13,24 @@ import (
 // maxComment bounds a comment of an agent, in bytes.
 const maxComment = 64 << 10
 
-// tools are the agent's tools. They change the run's issue only: requests of an agent's own
-// would meet what Gitea answers with success, such as a label that it does not know.
-func (c *client) tools() []reconcile.AgentTool {
-	states := strings.Join(append([]string{"open", "closed"}, c.o.StateLabels...), ", ")
+// Tools are the agent's tools that move the run's issue and comment on it, by the functions of a
+// tracker. With readOnly they refuse every call.
+func (n *Names) Tools(
+	readOnly bool,
+	move func(ctx context.Context, issueID, state string) error,
+	post func(ctx context.Context, issueID, body string) (reconcile.Comment, error),
+) []reconcile.AgentTool {
+	states := strings.Join(append([]string{n.o.Open, "closed"}, n.o.StateLabels...), ", ")
 	update := agenttool.Change{
 		Name:        "issue_update",
 		Description: "Move the issue that you work on to another state. States: " + states + ".",
 		Argument:    "state",
 		Meaning:     "One of: " + states,
-		ReadOnly:    c.o.ReadOnly,
+		ReadOnly:    readOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, state string) (string, *reconcile.Created, error) {
 			state = strings.TrimSpace(state)
-			if err := c.move(ctx, issue.ID, state); err != nil {
-				return "", nil, c.api.Unsure(err)
+			if err := move(ctx, issue.ID, state); err != nil {
+				return "", nil, n.api.Unsure(err)
 			}
 			return string(text.JSON(map[string]string{"issue": issue.ID, "state": state})), nil, nil
 		},
@@ -37,7 +41,7 @@ func (c *client) tools() []reconcile.AgentTool {
 		Argument:     "text",
 		Meaning:      "The text of the comment",
 		CommentsOnly: true,
-		ReadOnly:     c.o.ReadOnly,
+		ReadOnly:     readOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, body string) (string, *reconcile.Created, error) {
 			body, err := agenttool.Sign(body)
 			if err != nil {
@@ -49,9 +53,9 @@ func (c *client) tools() []reconcile.AgentTool {
 					fmt.Sprintf("the comment is longer than %d KiB", maxComment>>10),
 				)
 			}
-			made, err := c.post(ctx, issue.ID, body)
+			made, err := post(ctx, issue.ID, body)
 			if err != nil {
-				return "", nil, c.api.Unsure(err)
+				return "", nil, n.api.Unsure(err)
 			}
 			answer := text.JSON(map[string]string{"issue": issue.ID, "comment": made.ID})
 			return string(answer), &reconcile.Created{Kind: "comment", ID: made.ID}, nil
