@@ -123,6 +123,19 @@ func (d *Description) Check(
 		reply()
 		return ""
 	}
+	return Validate(doc, r, body, path, params, reply)
+}
+
+// Validate returns the fault of a request to a path of a description, or of the reply to it, as
+// Check does.
+func Validate(
+	doc *openapi3.T,
+	r *http.Request,
+	body []byte,
+	path string,
+	params map[string]string,
+	reply func() (int, http.Header, []byte),
+) (mistake string) {
 	item := doc.Paths.Value(path)
 	operation := item.GetOperation(r.Method)
 	if operation == nil {
@@ -130,7 +143,8 @@ func (d *Description) Check(
 	}
 	for name := range r.URL.Query() {
 		is := func(p *openapi3.ParameterRef) bool { return p.Value.Name == name && p.Value.In == "query" }
-		if !slices.ContainsFunc(operation.Parameters, is) {
+		_, isOfPath := params[name] // a link to a page may repeat it
+		if !isOfPath && !slices.ContainsFunc(operation.Parameters, is) {
 			return "there is no parameter " + name
 		}
 	}
