@@ -252,6 +252,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"missing_tracker_project_slug",
 			"missing_github_repo",
 			"missing_gitea_repo",
+			"missing_gitlab_repo",
 			"missing_jira_project_key",
 			"missing_jira_email",
 			"jira_jql_invalid",

@@ -82,6 +82,15 @@ var trackerKinds = []trackerKind{
 		needs:    giteatest.Needs,
 	},
 	{
+		name:     "gitlab",
+		prefix:   "GL-",
+		workflow: "WORKFLOW-gitlab.md",
+		limits:   true,
+		down:     1,
+		done:     "closed",
+		start:    startGitLab,
+	},
+	{
 		name:     "jira",
 		prefix:   "ABC-",
 		workflow: "WORKFLOW-jira.md",

@@ -38,13 +38,7 @@ type ForgeKind struct {
 var forges = []ForgeKind{
 	GitHubForge,
 	GiteaForge,
-	{
-		Name:     "gitlab",
-		Title:    "GitLab",
-		Words:    reconcile.MergeRequests,
-		hosts:    []string{"gitlab.com"},
-		gitHosts: map[string]string{"altssh.gitlab.com": "gitlab.com"},
-	},
+	GitLabForge,
 }
 
 // ForgeTokenVars returns the variables that usually contain a token of a forge of any kind, and

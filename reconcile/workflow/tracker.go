@@ -67,6 +67,8 @@ type tracker struct {
 	forge       string
 	assigneeVar string // contains the assignee if the file names none; empty for none
 	site        string // the address of repositories, for hints
+	repoVar     string // contains the repository if the file names none; empty for none
+	groups      bool   // owners of repositories may have several parts: group/sub/project
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
 	orders bool
@@ -77,7 +79,9 @@ type tracker struct {
 }
 
 // trackers are the kinds of trackers, each in its own file.
-var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, giteaTracker, jiraTracker, commandTracker}
+var trackers = []tracker{
+	linearTracker, fileTracker, gitHubTracker, giteaTracker, gitLabTracker, jiraTracker, commandTracker,
+}
 
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
 // variable first; nil for a tracker without a key. With gh, the program gh may know the key.
@@ -112,7 +116,7 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
-// otherServices are services without a kind whose names are spelled like a kind by chance.
+// otherServices are services that init does not know, or no kind is for, whose names are spelled like a kind by chance.
 var otherServices = []string{"gitlab", "gitee"}
 
 // NearestKind is the kind of tracker that a misspelled name means; empty if there is none.

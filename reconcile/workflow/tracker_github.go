@@ -20,6 +20,7 @@ var gitHubTracker = tracker{
 	orders:      true,
 	tellsLabels: true,
 	site:        "https://github.com",
+	repoVar:     gitHubRepoVar,
 	check:       trackerReader.gitHubStates,
 	keys:        gitHubKeys,
 }

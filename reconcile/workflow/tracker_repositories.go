@@ -18,6 +18,7 @@ type Repositories struct {
 	Project        string   // the address of a board on GitHub; empty for none
 	StatusField    string   // the field of the board that contains the state
 	ToolBudget     int      // how many requests the agent's tool may make in a run
+	Weights        bool     // the weight of an issue on GitLab is its priority
 	repo           string
 }
 
@@ -27,7 +28,8 @@ func repositoryKeys(c *Config) []Key {
 		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint"),
 		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.Repositories.repo,
-			"the repository with the issues, as owner/name, or $NAME; required unless repos is given"),
+			"the repository with the issues, as owner/name, or $NAME; required unless repos is given; on GitLab also "+
+				"group/subgroup/name, and the default is $GITLAB_PROJECT_PATH"),
 		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.Repositories.Names,
 			"several repositories, instead of repo").thenTracker(trackerReader.repositories),
 		key(
@@ -35,7 +37,8 @@ func repositoryKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Tracker.Repositories.StateLabels,
-			"labels that are states: the state of an open issue is the first of these labels that it has, else open",
+			"labels that are states: the state of an open issue is the first of these labels that it has, else open "+
+				"(opened on GitLab)",
 		),
 		key(
 			"tracker.provider.priority_labels",
@@ -45,17 +48,37 @@ func repositoryKeys(c *Config) []Key {
 			"labels that are priorities, most urgent first",
 		),
 	}
-	return text.Map(list, func(k Key) Key { return k.of(gitHubTracker.name, giteaTracker.name) })
+	return text.Map(list, func(k Key) Key { return k.of(gitHubTracker.name, giteaTracker.name, gitLabTracker.name) })
 }
 
 const gitHubRepoVar = "GITHUB_REPO"
 
-var repositoryName = text.Pattern(`^[\w-]+/[\w.-]+$`)
+var (
+	repositoryName = text.Pattern(`^[\w-]+/[\w.-]+$`)
+	// such as group/sub/project
+	projectPath = text.Pattern(`^[\w.-]+(?:/[\w.-]+)+$`)
+)
+
+// names reports whether a text is the name of a repository.
+func (t tracker) names(repo string) bool {
+	isDots := func(part string) bool { return part == "." || part == ".." }
+	if slices.ContainsFunc(strings.Split(repo, "/"), isDots) {
+		return false
+	}
+	if t.groups {
+		return projectPath().MatchString(repo)
+	}
+	return repositoryName().MatchString(repo)
+}
 
 // repositories reads provider.repo and provider.repos.
 func (r trackerReader) repositories(f field) {
 	code := "missing_" + r.tracker.name + "_repo"
-	hint := "write owner/name, as in the address " + r.tracker.site + "/owner/name"
+	form := "owner/name"
+	if r.tracker.groups {
+		form = "group/project"
+	}
+	hint := "write " + form + ", as in the address " + r.tracker.site + "/" + form
 	g := &r.cfg.Tracker.Repositories
 	one := r.field("tracker.provider.repo")
 	item := func(i int) field { return r.item(f, i) }
@@ -69,11 +92,11 @@ func (r trackerReader) repositories(f field) {
 	case f.node == nil:
 		f = one
 		item = func(int) field { return one }
-		if one.node == nil && r.tracker.name != gitHubTracker.name { // its variable is GitHub's
-			g.repo = ""
+		if one.node == nil { // the default is GitHub's
+			g.repo = r.variable(r.tracker.repoVar, r.tracker.repoVar)
 		}
 		if name, isVar := reference(g.repo); isVar {
-			g.repo = r.variable(name, gitHubRepoVar)
+			g.repo = r.variable(name, r.tracker.repoVar)
 			if g.repo == "" && one.node != nil {
 				r.fail(
 					code,
@@ -92,11 +115,11 @@ func (r trackerReader) repositories(f field) {
 	}
 	names := map[string]string{}
 	for i, repo := range g.Names {
-		_, name, _ := strings.Cut(strings.ToLower(repo), "/")
+		name := strings.ToLower(repo[strings.LastIndexByte(repo, '/')+1:])
 		other := names[name]
 		switch {
 		case repo == "": // reported
-		case !repositoryName().MatchString(repo) || name == "." || name == "..":
+		case !r.tracker.names(repo):
 			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
 		case other != "":
 			r.invalid(
@@ -133,7 +156,7 @@ func (r trackerReader) labelStates() {
 			}
 		}
 	}
-	possible := append([]string{"open", "closed"}, t.Repositories.StateLabels...)
+	possible := slices.Concat(r.tracker.active, r.tracker.terminal, t.Repositories.StateLabels)
 	known := text.Map(possible, reconcile.NormalizeState)
 	check := func(f field, state string) {
 		if !slices.Contains(known, reconcile.NormalizeState(state)) {

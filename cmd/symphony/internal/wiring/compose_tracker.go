@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/tracker/file"
 	"github.com/symphony-cron/symphony/tracker/gitea"
 	"github.com/symphony-cron/symphony/tracker/github"
+	"github.com/symphony-cron/symphony/tracker/gitlab"
 	"github.com/symphony-cron/symphony/tracker/jira"
 )
 
@@ -100,6 +101,17 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Repositories:   t.Repositories.Names,
 			StateLabels:    t.Repositories.StateLabels,
 			PriorityLabels: t.Repositories.PriorityLabels,
+			Assignee:       cfg.Policy.Assignee,
+			ReadOnly:       readOnly,
+			Memory:         o.Memory,
+		})
+	case "gitlab":
+		return gitlab.Adapter(gitlab.Options{
+			Options:        connection,
+			Projects:       t.Repositories.Names,
+			StateLabels:    t.Repositories.StateLabels,
+			PriorityLabels: t.Repositories.PriorityLabels,
+			Weights:        t.Repositories.Weights,
 			Assignee:       cfg.Policy.Assignee,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/tracker/gitlab/gitlabtest"
+)
+
+// gitlabTracker is a project on the tests' GitLab as the tracker of a script. The states of open
+// issues are labels; Done and Canceled are closed issues.
+type gitlabTracker struct{ *gitlabtest.Server }
+
+func startGitLab(env *testscript.Env, _ *stage) (scriptTracker, error) {
+	s := newGitLab(env.Defer, env.Setenv)
+	path := filepath.Join(env.WorkDir, "WORKFLOW.md")
+	workflow := strings.ReplaceAll(made("WORKFLOW-gitlab.md"), "$GITLAB_API", s.API())
+	workflow = strings.ReplaceAll(workflow, "$AGENT", env.Getenv("AGENT"))
+	return gitlabTracker{s}, os.WriteFile(path, []byte(workflow), 0o600)
+}
+
+// newGitLab starts a GitLab at a path of its host, and sets the name of its project
+// $GITLAB_PROJECT, the API $GITLAB_API and the token $GITLAB_TEST_TOKEN.
+func newGitLab(atEnd func(func()), setenv func(name, value string)) *gitlabtest.Server {
+	s := &gitlabtest.Server{
+		Project:     "team/web/shop",
+		Path:        "/gitlab",
+		Token:       "glpat-secretsecretsecret",
+		StateLabels: []string{"Todo", "In Progress", "Human Review", "Backlog"},
+	}
+	s.Start()
+	atEnd(s.Close)
+	setenv("GITLAB_PROJECT", s.Project)
+	setenv("GITLAB_API", s.API())
+	setenv("GITLAB_TEST_TOKEN", s.Token)
+	return s
+}
+
+// gitlabState is the state on GitLab for a state of the scripts.
+func gitlabState(state string) string {
+	if closes(state) {
+		return "closed"
+	}
+	return state
+}
+
+func (g gitlabTracker) Add(i scriptIssue) error {
+	given := gitlabtest.Issue{
+		Title:     i.Title,
+		Body:      i.Description,
+		Labels:    i.Labels,
+		CreatedAt: time.Now().Add(-i.Age),
+	}
+	if _, err := fmt.Sscanf(i.Identifier, "GL-%d", &given.Number); err != nil {
+		return err
+	}
+	if i.Priority > 0 {
+		given.Labels = append(given.Labels, fmt.Sprint("P", i.Priority-1))
+	}
+	if _, err := g.AddIssue(given); err != nil {
+		return err
+	}
+	if err := g.Block(i.Identifier, i.BlockedBy...); err != nil {
+		return err
+	}
+	return g.Move(i.Identifier, i.State)
+}
+
+func (g gitlabTracker) Move(issue, state string) error {
+	return g.Server.Move(issue, gitlabState(state))
+}
+
+func (g gitlabTracker) Comment(issue, body string) error {
+	return g.Server.Comment(issue, gitlabtest.Writer, body, time.Time{})
+}
+
+func (g gitlabTracker) Remove(issue string) error { return g.Delete(issue) }
+
+func (g gitlabTracker) State(issue string) (string, error) {
+	state, err := g.Server.State(issue)
+	if state == "closed" {
+		state = "Done"
+	}
+	return state, err
+}
+
+func (g gitlabTracker) Comments(issue string) (int, error) {
+	i, err := g.Issue(issue)
+	people := text.Filter(i.Notes, func(n *gitlabtest.Note) bool { return !n.System })
+	return len(people), err
+}
+
+func (g gitlabTracker) Call(_, macro, body string) (tool string, args any, err error) {
+	if macro == "comment" {
+		return "issue_comment", map[string]string{"text": body}, nil
+	}
+	return "issue_update", map[string]string{"state": gitlabState(body)}, nil
+}
+
+func (g gitlabTracker) Down()    { g.fail(gitlabtest.Failure{Kind: gitlabtest.FailClose}) }
+func (g gitlabTracker) Garbage() { g.fail(gitlabtest.Failure{Kind: gitlabtest.FailHTML}) }
+
+func (g gitlabTracker) Limit(d time.Duration) {
+	// in whole seconds, which must not end too early
+	g.fail(gitlabtest.Failure{
+		Kind:  gitlabtest.FailRateLimit,
+		Reset: time.Now().Add(d + time.Second).Unix(),
+	})
+}
+
+// fail makes all requests fail.
+func (g gitlabTracker) fail(f gitlabtest.Failure) {
+	f.Times = -1
+	if err := g.Fail(f); err != nil {
+		panic(err)
+	}
+}
+
+func (g gitlabTracker) Up()            { g.ClearFailures() }
+func (g gitlabTracker) Requests() int  { return len(g.Log()) }
+func (g gitlabTracker) ClearRequests() { g.ClearLog() }

@@ -1,0 +1,136 @@
+package gitlab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// overlap is how far back a pass asks for changes before the pass before. Times are those of
+// GitLab; a proxy may tell another time.
+const overlap = time.Minute
+
+type record = repoissue.Record
+
+// Candidates implements reconcile.Tracker: the issues in the given states, the newest first.
+// Without states no request is made.
+func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	return c.candidates.Read(ctx, states)
+}
+
+func (c *client) issue(r record, me string) reconcile.Issue {
+	return c.Issue(r, c.StateByLabels(r), me)
+}
+
+// issueType leaves out incidents, tasks and tickets, which are in GitLab's lists of issues, too.
+const issueType = "issue"
+
+// list reads a list of issues of a project, each once. mark is the time since which a later list
+// has to contain what has changed meanwhile.
+func (c *client) list(ctx context.Context, project string, which repoissue.Which) ([]record, time.Time, error) {
+	query := url.Values{"issue_type": {issueType}, "state": {stateOpen}}
+	if which.Closed {
+		query.Set("state", "all")
+	}
+	if !which.Since.IsZero() {
+		query.Set("updated_after", which.Since.Format(time.RFC3339))
+	}
+	var found repoissue.Set[record] // an issue that changes between two requests may be on both pages
+	mark := time.Time{}
+	err := c.within(ctx, project, func(base string) error {
+		found = repoissue.Set[record]{}
+		mark = time.Time{}
+		heard := func(h http.Header) {
+			at, err := http.ParseTime(h.Get("Date"))
+			if err != nil {
+				at = c.api.Now()
+			}
+			if mark.IsZero() {
+				mark = at.UTC().Add(-overlap).Truncate(time.Second)
+			}
+		}
+		return gitlabapi.List(ctx, c.api, base+"/issues", query, heard, func(entries []json.RawMessage) bool {
+			for _, entry := range entries {
+				r, isHere := read(project, entry)
+				if isHere {
+					found.Put(r)
+				} else {
+					r.Closed = true // it goes on elsewhere
+					found.Put(r)
+				}
+			}
+			return true
+		})
+	})
+	if errors.Is(err, reconcile.ErrGone) {
+		return nil, mark, c.noIssues(ctx, project)
+	}
+	return found.Sorted(), mark, err
+}
+
+// noIssues returns the error of a project whose issues GitLab does not show: with the reason, if
+// that can be found out.
+func (c *client) noIssues(ctx context.Context, project string) error {
+	_, err := c.project(ctx, project)
+	if err != nil {
+		return err
+	}
+	return c.NoRepository(project, "")
+}
+
+// project reads a project whose issues GitLab shows. The error of another one has the code
+// tracker_project_not_found.
+func (c *client) project(ctx context.Context, name string) (gitlabapi.Project, error) {
+	found, err := c.api.Find(ctx, c.Present(name))
+	switch {
+	case errors.Is(err, reconcile.ErrGone):
+		return found, c.NoRepository(name, "")
+	case err != nil:
+		return found, c.elsewhere(name, err)
+	case found.Issues == "disabled":
+		return found, c.NoRepository(name, "its issues are disabled")
+	}
+	c.Rename(name, found.Name)
+	return found, nil
+}
+
+// wireLink is an issue that is linked with another, in GitLab's words.
+type wireLink struct {
+	Number int    `json:"iid"`
+	State  string `json:"state"`
+	Kind   string `json:"link_type"`
+	Names  struct {
+		Full string `json:"full"` // group/project#12
+	} `json:"references"`
+}
+
+// blockers reads the issues that block an open issue.
+func (c *client) blockers(ctx context.Context, r record) ([]repoissue.Blocker, error) {
+	var blockers []repoissue.Blocker
+	path := fmt.Sprintf("/issues/%d/links", r.Number)
+	links, err := do[[]wireLink](ctx, c, r.Repo, http.MethodGet, path, nil)
+	if errors.Is(err, reconcile.ErrGone) { // it was deleted since
+		return nil, nil
+	}
+	for _, l := range links {
+		if l.Kind != "is_blocked_by" {
+			continue
+		}
+		project, _, _ := strings.Cut(l.Names.Full, "#")
+		blockers = append(blockers, repoissue.Blocker{
+			Repo:   project,
+			Number: l.Number,
+			Closed: l.State == "closed",
+		})
+	}
+	return blockers, err
+}

@@ -1,0 +1,159 @@
+package gitlab
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
+	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// verify checks that projects, states, labels and assignee exist. It warns about an account that
+// can't change issues, and about a token that ends soon.
+func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	var found reconcile.TrackerFindings
+	viewer, err := c.api.Me(ctx)
+	if err != nil {
+		return found, err
+	}
+	c.warnOfEnd(ctx)
+	found.User = viewer.Login
+	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
+		return reconcile.SameUser(name, viewer.Names()...)
+	})
+	var labels []string
+	for i, name := range c.o.Projects {
+		project, there, err := c.verifyProject(ctx, name, viewer.Login)
+		if err != nil {
+			return found, err
+		}
+		if i == 0 {
+			found.Project = project
+		}
+		labels = append(labels, there...)
+	}
+	// a label that does not exist is created when it is set; a label that resembles another is
+	// misspelt
+	isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
+	found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), isNew)
+	found.Labels = transport.Unknown(names.Labels, labels, labels)
+	if names.Assignee == "" || strings.EqualFold(names.Assignee, "me") {
+		return found, nil
+	}
+	query := url.Values{"username": {names.Assignee}}
+	users, err := gitlabapi.Get[[]gitlabapi.Account](ctx, c.api, "/users", query)
+	if err != nil {
+		return found, err
+	}
+	if len(users) == 0 {
+		found.Assignee = &reconcile.UnknownName{
+			Name:    names.Assignee,
+			Nearest: text.Nearest(names.Assignee, []string{found.User}),
+		}
+	}
+	return found, nil
+}
+
+// endsSoon is how long before its end a warning tells that a token ends.
+const endsSoon = 14 * 24 * time.Hour
+
+// warnOfEnd warns of a token that ends soon, or that may only read. Not every kind of token tells
+// about itself.
+func (c *client) warnOfEnd(ctx context.Context) {
+	token, err := gitlabapi.Get[struct {
+		Ends   string   `json:"expires_at"` // a day, such as 2026-12-31, or a time; empty if it does not end
+		Scopes []string `json:"scopes"`
+	}](ctx, c.api, "/personal_access_tokens/self", nil)
+	if err != nil {
+		return
+	}
+	if len(token.Scopes) > 0 && !slices.Contains(token.Scopes, "api") {
+		c.api.WarnOnce("the GitLab token has the scope " + strings.Join(token.Scopes, ", ") +
+			" and lacks api, without which it can only read")
+	}
+	day, _, _ := strings.Cut(token.Ends, "T")
+	ends, err := time.Parse(time.DateOnly, day)
+	if err == nil && ends.Sub(c.api.Now()) < endsSoon {
+		c.api.WarnOnce("the GitLab token ends on " + day + ": rotate it, so that it keeps its account " +
+			"and symphony knows its own comments")
+	}
+}
+
+// Levels of roles.
+const planner = 15 // may change issues
+
+// verifyProject reads a project with the names of its labels.
+func (c *client) verifyProject(
+	ctx context.Context,
+	name, login string,
+) (reconcile.TrackerProject, []string, error) {
+	p, err := c.project(ctx, name)
+	if err != nil {
+		return reconcile.TrackerProject{}, nil, err
+	}
+	if p.Archived {
+		c.api.WarnOnce(p.Name + " is archived, so that nothing in it can be changed: " +
+			"unarchive it in its settings")
+	}
+	if p.Level() < planner {
+		const warning = "%s may only read %s: give that account the role Developer there"
+		c.api.WarnOnce(fmt.Sprintf(warning, login, p.Name))
+	}
+	labels, err := c.labels(ctx, name, "")
+	project := reconcile.TrackerProject{
+		ID:   strconv.FormatInt(p.ID, 10),
+		Name: p.Name,
+		Slug: name,
+		URL:  p.URL,
+	}
+	return project, text.Map(labels, func(l label) string { return l.Name }), err
+}
+
+// Setup returns everything that init needs to connect a project to GitLab. The projects are
+// known to init from git.
+func Setup() reconcile.TrackerSetup {
+	return reconcile.TrackerSetup{
+		Name:     "GitLab",
+		Endpoint: service.Address,
+		KeyQuestion: "GitLab token with the scope api and the role Developer " +
+			"(of the project: Settings, Access tokens; it is not shown)",
+		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
+			return setupAccount(ctx, transport.Options{Endpoint: endpoint, Key: token, KeySource: source})
+		},
+		RefusedKey: transport.RefusedKey,
+	}
+}
+
+// setupAccount finds out whose token it is.
+func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAccount, error) {
+	c, err := connect(Options{Options: o})
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	viewer, err := c.api.Me(ctx)
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	return reconcile.TrackerAccount{
+		User: viewer.Login,
+		Project: func(ctx context.Context, name, label string) (reconcile.TrackerBoard, error) {
+			c, err := connect(Options{Options: o, Projects: []string{name}})
+			if err != nil {
+				return reconcile.TrackerBoard{}, err
+			}
+			project, labels, err := c.verifyProject(ctx, name, viewer.Login)
+			if err != nil {
+				return reconcile.TrackerBoard{}, err
+			}
+			return repoissue.Proposal(project, stateOpen, labels, label), nil
+		},
+	}, nil
+}
