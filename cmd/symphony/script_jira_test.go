@@ -17,10 +17,13 @@ type jiraTracker struct{ *jiratest.Server }
 func startJira(env *testscript.Env, set *stage) (scriptTracker, error) {
 	j := newJira(env.Defer, env.Setenv)
 	set.jira = &j
-	path := filepath.Join(env.WorkDir, "WORKFLOW.md")
+	return j, j.writeWorkflow(filepath.Join(env.WorkDir, "WORKFLOW.md"), env.Getenv("AGENT"))
+}
+
+func (j jiraTracker) writeWorkflow(path, agent string) error {
 	workflow := strings.ReplaceAll(made("WORKFLOW-jira.md"), "$JIRA_URL", j.URL())
-	workflow = strings.ReplaceAll(workflow, "$AGENT", env.Getenv("AGENT"))
-	return j, os.WriteFile(path, []byte(workflow), 0o600)
+	workflow = strings.ReplaceAll(workflow, "$AGENT", agent)
+	return os.WriteFile(path, []byte(workflow), 0o600)
 }
 
 // newJira starts a site with the project ABC, and sets its address $JIRA_URL and the token
@@ -85,9 +88,10 @@ func (j jiraTracker) ClearRequests() { j.ClearLog() }
 
 // jiraCmd controls the script's Jira, for which the script's tracker is Jira:
 //
-//	jira start               starts a site; sets $JIRA_URL and $JIRA_TEST_TOKEN
+//	jira start               starts a site, sets $JIRA_URL and $JIRA_TEST_TOKEN, and writes a WORKFLOW.md for it
 //	jira expire | renew      the token ends: answers are as to a stranger, with a header that says so | ends that
 //	jira expire-untold       the same, without the header
+//	jira hide on | off       the account may not see the project | ends that
 //	jira lag on | off        the index of the search stays as it is, or is brought up to date
 //	jira away ABC-1          moves an issue to another project
 //	jira rename-status A B   gives a status another name
@@ -97,6 +101,7 @@ func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 		j := newJira(ts.Defer, func(name, value string) { setVar(ts, name, value) })
 		set.jira = &j
 		set.tracker = j
+		ts.Check(j.writeWorkflow(ts.MkAbs("WORKFLOW.md"), ts.Getenv("AGENT")))
 		return
 	}
 	j := set.jira
@@ -107,6 +112,8 @@ func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 		j.Expire(true, false)
 	case "renew":
 		j.Expire(false, true)
+	case "hide":
+		j.Hide(args[1] == "on")
 	case "lag":
 		j.Lag(args[1] == "on")
 	case "away":

@@ -252,3 +252,18 @@ func (s *Server) Comments(name string) (int, error) {
 	}
 	return len(i.comments), nil
 }
+
+// Texts are the documents of an issue's comments, as Jira shows them.
+func (s *Server) Texts(name string) ([]any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	var texts []any
+	for _, m := range i.comments {
+		texts = append(texts, m.body)
+	}
+	return texts, nil
+}

@@ -152,7 +152,7 @@ func (s *Server) wire(i *issue, asked []string) map[string]any {
 	return w
 }
 
-func (c *call) isStranger() bool { return c.isNobody || c.Hidden }
+func (c *call) isStranger() bool { return c.isNobody || c.hidden }
 
 // issue finds the issue of the path, with the answer if there is none.
 func (c *call) issue() (*issue, *answer) {

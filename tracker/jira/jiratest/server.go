@@ -54,10 +54,7 @@ type Server struct {
 	// Required are the names of fields that each transition to a status asks for.
 	Required map[string][]string
 	Denied   string // a permission that the account lacks
-	// Hidden: the account may not see the project.
-	Hidden bool
-
-	http *httptest.Server
+	http     *httptest.Server
 
 	mu       sync.Mutex
 	statuses []Status
@@ -70,6 +67,7 @@ type Server struct {
 	spoil    func(*issue, map[string]any)
 	expired  bool
 	nameless bool // an expired token is not told in a header
+	hidden   bool
 	indexed  map[string]indexed
 	lag      bool
 }
@@ -140,6 +138,13 @@ func (s *Server) Expire(expired, told bool) {
 	defer s.mu.Unlock()
 	s.expired = expired
 	s.nameless = !told
+}
+
+// Hide hides the project from the account, or shows it again.
+func (s *Server) Hide(hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden = hidden
 }
 
 // Lag lets the index of the search stay as it is, or brings it up to date.
