@@ -96,6 +96,37 @@ func TestFlood(t *testing.T) {
 	test.Equal(t, "last message", turn.LastMessage, "Done.")
 }
 
+// Long words and many denials of an agent are not repeated to it: what it does not read is in the
+// memory of the worker.
+func TestNothingLongIsRepeated(t *testing.T) {
+	s, p := connect(t, "opencode", agent.Options{OnApproval: agent.ApprovalDeny})
+	go p.answer(`{"sessionId":"s","configOptions":[{"id":"mode","currentValue":"build"},{"id":"model","currentValue":"m"}]}`)
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m"}))
+	wait := p.prompt(s, "work")
+	long := strings.Repeat("x", 1<<20)
+	p.say(`{"jsonrpc":"2.0","id":7,"method":"` + long + `"}`)
+	test.Equal(t, "the length of the answer", len(p.hear().Error.Message) < 1000, true)
+	p.say(`{"jsonrpc":"2.0","id":"` + long + `","method":"a"}`) // is no request
+	for i := range 2 * mostDenied {
+		p.say(asks(strconv.Itoa(100+i), "ls"))
+		p.hear()
+	}
+	p.say(`{"id":2,"result":{"stopReason":"end_turn"}}`)
+	_, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "denials that the next prompt names", len(s.denied), mostDenied)
+}
+
+// A session has an id that is no option of the agent's terminal.
+func TestSessionIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"ses_1f-2.3:x": true, "": false, "--mcp-config=x": false, "a\x1b": false,
+		strings.Repeat("x", 1000): false,
+	} {
+		test.Equal(t, id, isSessionID(id), want)
+	}
+}
+
 // A turn fails whose tokens can't be true: they would not count against agent.max_tokens.
 func TestImpossibleTokens(t *testing.T) {
 	const most = "9223372036854775807"

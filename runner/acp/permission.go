@@ -20,6 +20,7 @@ const (
 	// Requests that wait are in the memory of the worker, which no sandbox limits.
 	mostRequests   = 32      // that wait at once
 	longestRequest = 1 << 20 // bytes of one that waits
+	mostDenied     = 20      // that the next prompt names
 )
 
 // request is a request of the agent that waits for an operator.
@@ -32,7 +33,7 @@ type request struct {
 
 // refuse answers a request that is not supported. All agents go on then.
 func (s *Session) refuse(m *wire.Message) {
-	said := "symphony does not support " + m.Method
+	said := "symphony does not support " + wire.Short(m.Method, wire.MessageLength)
 	s.reply(m.ID, wire.Object{"error": wire.Object{"code": wire.MethodNotFound, "message": said}}, nil)
 	s.emit(agent.Event{Name: agent.EventRequestRefused, Message: "refused: " + said, Raw: short(m.Raw)})
 }
@@ -281,5 +282,8 @@ func (s *Session) sawDenial(t *turn, what agent.Request, reason string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(t.denied) == mostDenied {
+		return
+	}
 	t.denied = append(t.denied, wire.Join("Denied: "+wire.Short(what.Summary, summaryLength), reason))
 }

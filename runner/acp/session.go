@@ -303,10 +303,16 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (id str
 	}
 	// not ThreadID, which may be that of an earlier session
 	id = decoded[opened](result).SessionID
-	if id == "" {
+	if !isSessionID(id) {
 		return "", incompatible(method + ": the answer has no session id: " + wire.Short(string(result), 120))
 	}
 	return id, s.settle(ctx, p)
+}
+
+// isSessionID reports whether a session can have an id. It becomes a word of the command of the
+// agent's terminal, which would take one that begins with a hyphen for an option.
+func isSessionID(id string) bool {
+	return id != "" && len(id) <= wire.MessageLength && id[0] != '-' && text.Visible(id) == id
 }
 
 // ResumeThread implements agent.Session.

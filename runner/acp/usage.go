@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // usage collects what the agent reports about its models.
@@ -25,9 +26,13 @@ func (s *Session) costsNothing() {
 	s.usage.costPaid = &cost{}
 }
 
+// mostModels is how many models of a session are named.
+const mostModels = 10
+
 // uses records a model. Claude calls its choice "default", and names the model in the turn.
 func (u *usage) uses(model string) {
-	if model != "" && model != "default" && !slices.Contains(u.models, model) {
+	model = wire.Short(model, wire.MessageLength)
+	if model != "" && model != "default" && !slices.Contains(u.models, model) && len(u.models) < mostModels {
 		u.models = append(u.models, model)
 	}
 }

@@ -24,6 +24,10 @@ type usage struct {
 	latest string                    // id of the limit that RateLimits returns
 }
 
+// mostNamed is how many threads, models and limits are remembered. In symphony's sandbox, commands of
+// the agent can invent any number of them.
+const mostNamed = 1000
+
 func (u *usage) Usage() agent.Usage {
 	var sum agent.Usage
 	for _, of := range u.UsageByThread() {
@@ -62,7 +66,10 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	old := u.used[thread]
+	old, known := u.used[thread]
+	if !known && len(u.used) == mostNamed {
+		return now, false
+	}
 	now = agent.Usage{
 		Input:       max(old.Input, now.Input),
 		CachedInput: max(old.CachedInput, now.CachedInput),
@@ -84,7 +91,7 @@ func (u *usage) Model() string {
 func (u *usage) usesModel(model string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if model != "" && !slices.Contains(u.models, model) {
+	if model != "" && !slices.Contains(u.models, model) && len(u.models) < mostNamed {
 		u.models = append(u.models, model)
 	}
 }
@@ -110,7 +117,11 @@ func (u *usage) updateLimits(raw json.RawMessage) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.latest, _ = update["limitId"].(string)
+	id, _ := update["limitId"].(string)
+	if u.limits[id] == nil && len(u.limits) == mostNamed {
+		return
+	}
+	u.latest = id
 	for name, value := range u.limits[u.latest] {
 		if update[name] == nil {
 			update[name] = value

@@ -18,12 +18,18 @@ type Message struct {
 	Raw json.RawMessage `json:"-"` // the line
 }
 
-// ReadMessage decodes a line, which must not be empty. Of a line that is not a JSON object,
-// only Raw is set.
+// longestID bounds the id of a message in bytes. An answer repeats it.
+const longestID = 200
+
+// ReadMessage decodes a line, which must not be empty. Of a line that is not a JSON object, or
+// that has no usual id, only Raw is set.
 func ReadMessage(line []byte) *Message {
 	m := &Message{Raw: line}
 	if line[0] == '{' && json.Valid(line) {
 		Unmarshal(line, m)
+	}
+	if len(m.ID) > longestID {
+		return &Message{Raw: line}
 	}
 	return m
 }
