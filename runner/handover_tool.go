@@ -96,8 +96,8 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 	wish := reconcile.Handover{
 		RunID:    h.runID,
 		At:       h.now(),
-		Summary:  h.redactor.Text(strings.TrimSpace(in.Summary)),
-		Blocked:  h.redactor.Text(strings.TrimSpace(in.Blocked)),
+		Summary:  text.VisibleLines(h.redactor.Text(strings.TrimSpace(in.Summary))),
+		Blocked:  text.VisibleLines(h.redactor.Text(strings.TrimSpace(in.Blocked))),
 		Delivers: h.site.Config.Repository.Deliver,
 		Verifies: h.site.Config.Verify.Command != "",
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -49,4 +50,13 @@ func TestCallsAtOnce(t *testing.T) {
 		synctest.Wait()
 		test.Equal(t, "calls", len(begun), maxCalls)
 	})
+}
+
+// TestHandoverHidesNothing: people read the words of an agent in comments, and in the file of an
+// issue perhaps in a terminal.
+func TestHandoverHidesNothing(t *testing.T) {
+	h := &handovers{site: &site{}, redactor: agent.NewRedactor(nil), now: time.Now}
+	wish, err := h.read([]byte(`{"summary":"one\ntwo\u001b[2J\u202e\r/close"}`))
+	test.OK(t, err)
+	test.Equal(t, "the summary", wish.Summary, "one\ntwo\\x1b[2J\\x202e\\x0d/close")
 }

@@ -94,7 +94,7 @@ func (c Change) call(ctx context.Context, issue reconcile.Issue, args json.RawMe
 	return reconcile.ToolAnswer{Text: text, Success: true, Mutation: done}
 }
 
-// value reads the only argument.
+// value reads the only argument. People read it, perhaps in a terminal: nothing in it is hidden.
 func (c Change) value(args json.RawMessage) (string, error) {
 	var in map[string]any
 	if json.Unmarshal(args, &in) != nil {
@@ -112,7 +112,7 @@ func (c Change) value(args json.RawMessage) (string, error) {
 			)
 		}
 	}
-	return value, nil
+	return text.VisibleLines(value), nil
 }
 
 // Object is the schema of arguments that are an object with these properties and no others.
