@@ -102,8 +102,8 @@ func (t *toolServer) listen() error {
 // Limits of the server: commands of the agent can connect to it, too, and what it has not
 // answered is in the memory of this process.
 const (
-	maxRelays = 8        // at once
-	maxHeard  = 32 << 20 // bytes of a relay in all
+	maxRelays = 4        // at once
+	maxHeard  = 16 << 20 // bytes of a relay in all
 	maxCall   = 1 << 20  // bytes of a message
 )
 
