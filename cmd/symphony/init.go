@@ -44,12 +44,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:  "key-file",
-			Usage: "read the key of Linear or the token of GitHub or Gitea from `FILE`; - is stdin",
+			Usage: "read the key of Linear or the token of GitHub, Gitea or Jira from `FILE`; - is stdin",
 		},
 		&cli.StringFlag{
 			Name: "project",
 			Usage: "where the issues are, the `PROJECT`: the address or slug id of a Linear project; " +
-				"on GitHub and Gitea OWNER/NAME",
+				"on GitHub and Gitea OWNER/NAME; of Jira the key or the address",
 		},
 		&cli.StringFlag{
 			Name:  "team",
@@ -84,6 +84,10 @@ func initFlags() []cli.Flag {
 			Usage:       "the tracker's API at another `URL`",
 			DefaultText: "the tracker's own",
 		},
+		&cli.StringFlag{
+			Name:  "email",
+			Usage: "the `EMAIL` of the account that has the token of Jira",
+		},
 	)...)
 }
 
@@ -110,6 +114,7 @@ func initCommand(w *term.Env) *cli.Command {
 				Label:        c.String("label"),
 				Root:         c.String("root"),
 				Endpoint:     c.String("endpoint"),
+				Email:        c.String("email"),
 				StateDirSet:  c.String("state-dir") != "",
 			})
 		}),

@@ -19,16 +19,16 @@ type Jira struct {
 
 // The variables of Jira.
 const (
-	jiraSiteVar  = "JIRA_BASE_URL"
-	jiraEmailVar = "JIRA_EMAIL"
-	jiraTokenVar = "JIRA_API_TOKEN"
+	JiraSiteVar  = "JIRA_BASE_URL"
+	JiraEmailVar = "JIRA_EMAIL"
+	JiraTokenVar = "JIRA_API_TOKEN"
 )
 
 var jiraTracker = tracker{
 	name:        "jira",
 	title:       "Jira",
-	endpointVar: jiraSiteVar,
-	keyVars:     []string{jiraTokenVar},
+	endpointVar: JiraSiteVar,
+	keyVars:     []string{JiraTokenVar},
 	needsKey:    true,
 	orders:      true,
 	check:       trackerReader.jiraSettings,
@@ -41,7 +41,7 @@ func jiraKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.base_url", typeURL, "", nil, "").sameAs("tracker.endpoint"),
 		key("tracker.provider.api_token", typeString, "", nil, "").sameAs("tracker.api_key"),
-		key("tracker.provider.email", typeString, "$"+jiraEmailVar, &j.Email,
+		key("tracker.provider.email", typeString, "$"+JiraEmailVar, &j.Email,
 			"the email of the account to which the token belongs, or $NAME").thenTracker(trackerReader.jiraEmail),
 		key("tracker.provider.project_key", typeString, "", &j.Project,
 			"the key of the project, such as SHOP for SHOP-12, or $NAME; required").
@@ -73,9 +73,9 @@ func (r trackerReader) value(f field, written, usual string) string {
 
 func (r trackerReader) jiraEmail(f field) {
 	j := &r.cfg.Tracker.Jira
-	j.Email = r.value(f, j.Email, jiraEmailVar)
+	j.Email = r.value(f, j.Email, JiraEmailVar)
 	if j.Email == "" && f.node == nil && !r.env.KeyOptional {
-		r.invalid(f, "missing", "write the email of the token's account, or "+r.setHint(jiraEmailVar, jiraEmailVar))
+		r.invalid(f, "missing", "write the email of the token's account, or "+r.setHint(JiraEmailVar, JiraEmailVar))
 	}
 }
 

@@ -248,8 +248,12 @@ func (c *client) board(ctx context.Context, name string) (reconcile.TrackerBoard
 		return slices.Index(order, a.Category.Key) - slices.Index(order, b.Category.Key)
 	})
 	for _, s := range statuses {
+		kind := kinds[s.Category.Key]
+		if strings.EqualFold(s.Name, "Backlog") { // what is there is not planned yet
+			kind = ""
+		}
 		if _, has := board.State(s.Name); !has {
-			board.States = append(board.States, reconcile.TrackerState{Name: s.Name, Kind: kinds[s.Category.Key]})
+			board.States = append(board.States, reconcile.TrackerState{Name: s.Name, Kind: kind})
 		}
 	}
 	return board, nil

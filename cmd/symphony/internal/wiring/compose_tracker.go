@@ -182,13 +182,15 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 }
 
 // TrackerSetup returns the setup by which init connects a project to a kind of tracker with a
-// key. It refuses other kinds.
-func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
+// key. It refuses other kinds. The key belongs to user, for a tracker that asks for both.
+func TrackerSetup(kind, user string) (reconcile.TrackerSetup, error) {
 	switch kind {
 	case "github":
 		return github.Setup(), nil
 	case "gitea":
 		return gitea.Setup(), nil
+	case "jira":
+		return jira.Setup(user), nil
 	case "linear":
 		return linear.Setup(), nil
 	}

@@ -45,6 +45,7 @@ type answers struct {
 	Agent      string // the kind, such as claude
 	Model      string // of agents; empty for the agent's own
 	Endpoint   string
+	Email      string // of the account that has the token of Jira
 	Project    string
 	Team       string
 	Repository string // an address, or a path from the workflow

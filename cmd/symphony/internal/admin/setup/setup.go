@@ -42,6 +42,7 @@ type Options struct {
 	Label        string
 	Root         string
 	Endpoint     string
+	Email        string
 	// StateDirSet: the command named a state directory, and later commands must name it, too.
 	StateDirSet bool
 }
@@ -72,7 +73,7 @@ type JSON struct {
 	// Path is the folder of the issues, for --tracker file.
 	Path            string `json:"path,omitempty"`
 	EnvironmentFile string `json:"environment_file,omitempty"`
-	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
+	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear; of Jira the key
 	Team            string `json:"team,omitempty"`         // of Linear, its key
 	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub or Gitea
 	// the label that agents need exists in the tracker
@@ -85,7 +86,7 @@ type JSON struct {
 
 // kinds are the kinds of trackers, in the order in which they are proposed; the first is the
 // default, the last suits always.
-var kinds = []kind{linearKind, githubKind, giteaKind, fileKind}
+var kinds = []kind{linearKind, githubKind, giteaKind, jiraKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }
@@ -208,7 +209,7 @@ func (s *starter) check(ctx context.Context) error {
 		if s.options.Path != "" {
 			return exit.Usage("init: --path works only with --tracker file")
 		}
-		s.tracker, err = wiring.TrackerSetup(s.kind.name)
+		s.tracker, err = wiring.TrackerSetup(s.kind.name, "")
 		if err != nil {
 			return err
 		}

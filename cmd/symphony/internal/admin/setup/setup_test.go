@@ -145,6 +145,12 @@ func TestRender(t *testing.T) {
 				a.Terminal = []string{"closed"}
 				a.Begun = "wip"
 			}, ""},
+			{"jira", func(a *answers) {
+				a.Tracker = "jira"
+				a.Endpoint = "https://acme.atlassian.net"
+				a.Email = "symphony@example.com"
+				a.Project = "SHOP"
+			}, ""},
 			{"file", func(a *answers) {
 				a.Tracker = "file"
 				a.Path = "issues"
@@ -290,7 +296,7 @@ func TestEachKindBringsItsOwn(t *testing.T) {
 	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "gitlab-settings"`) {
 		t.Errorf("a kind without its part: %v", err)
 	}
-	if _, err := wiring.TrackerSetup(fileKind.name); err == nil ||
+	if _, err := wiring.TrackerSetup(fileKind.name, "ann@example.com"); err == nil ||
 		!strings.Contains(err.Error(), "init can't connect") {
 		t.Errorf("a kind without a setup: %v", err)
 	}
