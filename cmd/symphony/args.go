@@ -45,7 +45,7 @@ type allProjectsFlag struct{ *cli.StringFlag }
 func projectFlag() cli.Flag {
 	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: "every project of your account: `all` is the only value; for some projects, repeat -w",
+		Usage: "with the value `all`: in every project of your account; for some of them repeat -w instead",
 	}}
 }
 

@@ -22,7 +22,7 @@ import (
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
-		Usage:     "allow what a running agent asks for; a result is not approved but merged",
+		Usage:     "allow what a running agent asks for (a result you merge instead)",
 		UsageText: usageText("approve", "REQUEST..."),
 		Description: requestHelpText(
 			"requests",

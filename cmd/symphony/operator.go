@@ -28,7 +28,7 @@ func holdCommand(w *term.Env) *cli.Command {
 		w,
 		"hold",
 		hold,
-		"give an issue no further run; its current run continues",
+		"start no further run of an issue; its current run continues",
 		"symphony hold ABC-7 ABC-8",
 	)
 }
