@@ -33,6 +33,8 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 		o.wasPaused = before.Paused
 		if c.Verb == reconcile.VerbUnblock {
 			o.wasBlocked = o.isBlocked(ctx, before)
+			isWaiting := func(c reconcile.Claim) bool { return c.Status == reconcile.Waiting }
+			o.hasWaiting = slices.ContainsFunc(before.Claims, isWaiting)
 			if err := o.forgetLimits(ctx); err != nil {
 				return err
 			}
@@ -224,10 +226,13 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 		}
 		return []string{"resumed: the next pass starts what is due"}, false, nil
 	case reconcile.VerbUnblock:
-		if !o.wasBlocked {
-			return []string{"nothing was blocked, and no issue waited for its next try"}, true, nil
+		switch {
+		case o.wasBlocked:
+			return []string{"unblocked: every waiting issue is due"}, false, nil
+		case o.hasWaiting:
+			return []string{"nothing was blocked: every waiting issue was due already"}, false, nil
 		}
-		return []string{"unblocked: every waiting issue is due"}, false, nil
+		return []string{"nothing was blocked, and no issue waits"}, true, nil
 	default: // the others have an issue
 		return o.effectOnIssue(ctx)
 	}

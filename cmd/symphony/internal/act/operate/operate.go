@@ -145,6 +145,8 @@ type operation struct {
 	wasPaused bool
 	// wasBlocked: something waited that unblock makes due
 	wasBlocked bool
+	// hasWaiting: an issue waited for a pass
+	hasWaiting bool
 	runPass    passRunner
 	result     Result
 }
