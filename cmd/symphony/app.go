@@ -397,9 +397,13 @@ var otherWords = map[string]string{
 	"pr":      reviewTask,
 	"review":  reviewTask,
 	"reviews": reviewTask,
+	"results": reviewTask,
 	"todo":    needyTask,
 	"allow":   "approve",
 	"reply":   "answer",
+
+	"alert":  notifyTask,
+	"notify": notifyTask,
 
 	// start and end the work
 	"abort":     "stop",
@@ -488,6 +492,8 @@ const (
 	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
 		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
 	needyTask  = "symphony ps lists what needs you first, with --project all of every project"
+	notifyTask = "hooks.on_attention in WORKFLOW.md is a script that runs when you are needed; symphony status is for " +
+		"monitoring"
 	removeTask = "symphony prune removes the workspaces of finished issues, and symphony projects remove a project; " +
 		"to end the work on an issue, close it in its tracker"
 	upTask = "symphony schedule install lets passes run by themselves, symphony tick --loop runs them in " +
@@ -645,6 +651,7 @@ var otherFlags = map[string]string{
 	"schedule interval": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
 		"one every minute",
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
+	"send-back state":  "it moves the issue back by itself, to a state in which agents work",
 	"stop force":       "leave it out: a run that does not end soon is killed",
 	"tick issue":       "symphony run ISSUE is about one issue",
 	"tick once":        "without --loop a tick is one pass, and ends",

@@ -42,7 +42,7 @@ func exportCommand(w *term.Env) *cli.Command {
 				return err
 			}
 			if c.String("otlp") == "" {
-				return exit.Usage("export: --otlp is missing")
+				return exit.Usage("export: --otlp is missing: %s", usageOf(c.Command, "--otlp"))
 			}
 			o := export.Options{
 				To:      c.String("otlp"),
