@@ -81,6 +81,16 @@ func (k ForgeKind) Knows(address string) bool {
 	return host != "" && k.has(host)
 }
 
+// GuessedForge is the kind that the host of an address is taken for, such as github, if no kind knows
+// that host; otherwise empty.
+func GuessedForge(address string) string {
+	isKnown := slices.ContainsFunc(forges, func(k ForgeKind) bool { return k.Knows(address) })
+	if isKnown {
+		return ""
+	}
+	return forges[0].Name
+}
+
 // At returns the address of the API for an address of git, as if the host were of this kind,
 // and the repository's name, owner/name. Each is empty if the address lacks this part.
 func (k ForgeKind) At(address string) (api, name string) {

@@ -316,13 +316,15 @@ func workspaceKeys(c *Config) []Key {
 			&c.Repository.Name,
 			"name of the commits' author; default: from your git configuration",
 		).then((*reader).gitName),
-		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
+		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address").
+			then((*reader).gitEmail),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
 		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
 			"set up submodules, and theirs, in new workspaces"),
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
-			"more hosts, besides repository.url's own, from which submodules may come, such as github.com"),
+			"more hosts, besides repository.url's own, from which submodules may come, such as github.com").
+			then((*reader).submoduleHosts),
 
 		key(
 			"handoff.state",
@@ -735,7 +737,7 @@ func serverKeys(c *Config) []Key {
 			&c.Server.Host,
 			"address at which symphony serve listens; on any other "+
 				"address, viewing also requires the token",
-		),
+		).then((*reader).serverHost),
 	}
 }
 

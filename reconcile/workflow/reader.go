@@ -311,11 +311,16 @@ func (r *frontMatter) misplacedSection(f field) string {
 // settings tells how to set what other programs set by a key of that name.
 func settings() map[string]string {
 	const inFile = "variables of hooks and agents belong into the environment file, which symphony doctor names"
+	const tells = "hooks.on_attention is a script that runs when you are needed"
 	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
 	return map[string]string{
 		"env":                 inFile,
 		"environment":         inFile,
 		"hooks.before_create": before,
+		"notifications":       tells,
+		"notify":              tells,
+		"slack":               tells,
+		"webhook":             tells,
 	}
 }
 
@@ -490,6 +495,46 @@ func (r *values) path(f field, value string) string {
 // C:\work.
 var elsewhere = text.Pattern(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:[/\\])`)
 
+// wordHint says what to write in place of a word that is none of a choice: the word for what users
+// of other programs call so, or else a similar one. It is empty for a key that is no choice.
+func wordHint(k Key, word string) string {
+	if k.Words == nil {
+		return ""
+	}
+	other := otherWords()
+	meant := other[k.Name+": "+strings.ToLower(strings.TrimSpace(word))]
+	if meant != "" {
+		return "write " + meant
+	}
+	near := text.Nearest(word, k.Words)
+	if len(near) > 0 {
+		return "write " + near[0]
+	}
+	return other[k.Name]
+}
+
+// otherWords has what users of other programs write for a word of a choice, and for some choices
+// what to do for any other word.
+func otherWords() map[string]string {
+	const (
+		anyAgent  = "for another agent that speaks the Agent Client Protocol write kind: acp, with agent.command"
+		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
+	)
+	return map[string]string{
+		"agent.kind":                 anyAgent,
+		"agent.sandbox: bubblewrap":  "bwrap",
+		"agent.sandbox: docker":      "bwrap; symphony and its agents together can run in a container, too",
+		"merge.when: always":         "green",
+		"merge.method: ff":           "rebase",
+		"repository.deliver: mr":     DeliverPullRequest,
+		"repository.deliver: pr":     DeliverPullRequest,
+		"repository.deliver: push":   DeliverBranch,
+		"repository.forge: codeberg": GiteaForge.Name,
+		"repository.forge: forgejo":  GiteaForge.Name,
+		"worker.engine.kind":         anyEngine,
+	}
+}
+
 // item returns the field with the line of an item of its list.
 func (r *frontMatter) item(f field, i int) field {
 	f.line = r.line(f.node.Content[i])
@@ -511,10 +556,7 @@ func (r *values) wrong(k Key, f field, hint string) {
 	case k.Words != nil:
 		allowed = strings.Join(k.Words, " or ")
 	}
-	near := text.Nearest(f.node.Value, k.Words)
-	if hint == "" && len(near) > 0 {
-		hint = "write " + near[0]
-	}
+	hint = cmp.Or(hint, wordHint(k, f.node.Value))
 	is := kindName(f.node)
 	if f.node.Kind == yaml.ScalarNode && k.Type != typeStateMap && !strings.HasPrefix(k.Type, "list") {
 		is = strconv.Quote(f.node.Value)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -122,6 +121,9 @@ func (r *reader) repositoryURL(f field) {
 		r.invalid(f, "not an address that symphony clones from", "write "+found[1]+":"+found[2])
 	case noScheme().MatchString(address):
 		r.invalid(f, "not an address that symphony clones from", "write https://"+address)
+	case repositoryName().MatchString(address):
+		r.invalid(f, "not an address that symphony clones from",
+			"write https://github.com/"+address+" if it is there, or ./"+address+" for a folder beside WORKFLOW.md")
 	case onlyOwner().MatchString(address):
 		r.invalid(f, "names an owner, but no repository", "write "+strings.TrimSuffix(address, "/")+"/REPOSITORY.git")
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
@@ -150,6 +152,28 @@ func (r *reader) gitName(f field) {
 
 // leftOut are the characters that git leaves out at both ends of names.
 const leftOut = ` .,:;<>"\'`
+
+// gitEmail warns about an author's address that is none: forges recognise people by it.
+func (r *reader) gitEmail(f field) {
+	email := r.cfg.Repository.Email
+	if email != "" && !strings.Contains(email, "@") {
+		r.warn(f, strconv.Quote(email)+" is no email address, by which a forge would know the author")
+	}
+}
+
+// submoduleHosts refuses addresses in place of hosts.
+func (r *reader) submoduleHosts(f field) {
+	repository := r.cfg.Repository
+	if len(repository.SubmoduleHosts) > 0 && !repository.Submodules {
+		r.warn(f, "no effect without repository.submodules: true")
+	}
+	for i, name := range repository.SubmoduleHosts {
+		if strings.ContainsAny(name, "/@") {
+			host, _ := splitAddress(name)
+			r.invalid(r.item(f, i), strconv.Quote(name)+" is an address", "write its host: "+cmp.Or(host, "such as github.com"))
+		}
+	}
+}
 
 func (r *reader) sign(field) {
 	if r.cfg.Repository.Sign && !r.cfg.Repository.Delivers() {
@@ -233,8 +257,8 @@ func (r *reader) repositoryAPI(f field) {
 // repositoryForge completes the kind of the forge: a host that no kind knows is of the kind of
 // the tracker, if the issues are there, too.
 func (r *reader) repositoryForge(f field) {
-	isKnown := slices.ContainsFunc(forges, func(k ForgeKind) bool { return k.Knows(r.cfg.Repository.URL) })
-	if f.node == nil && !isKnown && r.besideIssues() && r.tracker.forge != forges[0].Name {
+	isGuess := GuessedForge(r.cfg.Repository.URL) != ""
+	if f.node == nil && isGuess && r.besideIssues() && r.tracker.forge != forges[0].Name {
 		r.cfg.Repository.Forge = r.tracker.forge
 	}
 }
@@ -311,6 +335,12 @@ func (r *reader) completeRepository() {
 	f := r.field("repository.deliver")
 	switch {
 	case repository.API != "":
+	case filepath.IsAbs(repository.URL):
+		r.invalid(
+			f,
+			"repository.url is a directory, and only a forge such as "+kind.Title+" has "+kind.Words.Name+"s",
+			"write deliver: branch, or the address of the repository on the forge",
+		)
 	case api == "":
 		r.invalid(
 			f,
@@ -319,6 +349,7 @@ func (r *reader) completeRepository() {
 		)
 	default:
 		repository.API = api
+		r.warnGuessed(kind)
 	}
 	if !kind.Gh && repository.TokenVar == "" {
 		r.invalid(
@@ -335,6 +366,20 @@ func (r *reader) completeRepository() {
 			"write deliver: branch, or such an address",
 		)
 	}
+}
+
+// warnGuessed warns about a host that no kind of forge knows, unless it is also the tracker's: its
+// API answers only if the guess is right.
+func (r *reader) warnGuessed(kind ForgeKind) {
+	repository := r.cfg.Repository
+	host, _ := splitAddress(repository.URL)
+	isNamed := repository.Forge != "" || r.field("repository.forge").node != nil
+	if isNamed || GuessedForge(repository.URL) == "" || r.besideIssues() {
+		return
+	}
+	others := text.Filter(forgeNames(), func(name string) bool { return name != kind.Name })
+	r.warn(r.field("repository.url"), fmt.Sprintf("%s is taken for %s: write repository.forge: %s, or %s",
+		host, kind.Title, kind.Name, strings.Join(others, " or ")))
 }
 
 // refuseForge refuses a kind of forge on which symphony can't open pull requests yet.

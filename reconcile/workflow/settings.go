@@ -437,6 +437,14 @@ func (r *reader) serverPort(f field) {
 	}
 }
 
+// serverHost refuses an address with a port, which has a key of its own.
+func (r *reader) serverHost(f field) {
+	host, port, err := net.SplitHostPort(r.cfg.Server.Host)
+	if f.node != nil && err == nil {
+		r.invalid(f, "contains a port", "write host: "+cmp.Or(host, "127.0.0.1")+", and port: "+port)
+	}
+}
+
 // checkHandoff checks the states to which symphony moves issues.
 func (r *reader) checkHandoff() {
 	c := r.cfg
@@ -558,7 +566,7 @@ func (r *reader) checkFeedback() {
 		r.invalid(
 			f,
 			strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue",
-			"write one of them",
+			"write "+strings.Join(c.Policy.ActiveStates, " or "),
 		)
 	}
 }

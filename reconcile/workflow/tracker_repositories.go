@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,7 +121,8 @@ func (r trackerReader) repositories(f field) {
 		switch {
 		case repo == "": // reported
 		case !r.tracker.names(repo):
-			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
+			what := strconv.Quote(repo) + " is not the name of a repository"
+			r.invalid(item(i), what, cmp.Or(r.tracker.nameHint(repo), hint))
 		case other != "":
 			r.invalid(
 				item(i),
@@ -139,6 +141,16 @@ func (r trackerReader) repositories(f field) {
 		strings.Join(g.Names, ", "),
 		r.cfg.Tracker.Endpoint+" "+strings.Join(list, ","),
 	)
+}
+
+// nameHint says which repository the address of one has; empty for anything else.
+func (t tracker) nameHint(address string) string {
+	host, path := splitAddress(address)
+	name := strings.TrimSuffix(strings.Trim(path, "/"), ".git")
+	if host == "" || !t.names(name) {
+		return ""
+	}
+	return "write " + name
 }
 
 // labelStates warns about states that no issue can have.

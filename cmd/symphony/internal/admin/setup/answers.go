@@ -50,6 +50,7 @@ type answers struct {
 	Team       string
 	Repository string // an address, or a path from the workflow
 	Base       string // the branch at which work begins
+	Forge      string // the kind of the repository's host, such as github, if that is a guess; else empty
 	Root       string // of the workspaces
 	Labels     []string
 
@@ -322,6 +323,9 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	}
 	s.answers.Repository = address
 	own := filepath.Dir(s.p.Path)
+	if !isDir && s.kind.forge.Name == "" {
+		s.answers.Forge = workflow.GuessedForge(address)
+	}
 	if !isDir {
 		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
 			s.clone = own

@@ -94,6 +94,7 @@ func testStarter(change func(*answers)) *starter {
 		Agent:      "codex",
 		Project:    "demo",
 		Repository: "git@example.com:a/b.git",
+		Forge:      "github",
 		Root:       "~/symphony/demo",
 		Review:     "In Review",
 		Active:     []string{"Todo", "In Progress"},
