@@ -7,6 +7,8 @@
 //		updates the heartbeat of a run every five seconds, until stdin ends
 //	baseline rows DATABASE SQL...
 //		reads all rows of the queries
+//	baseline answer
+//		repeats the first line of stdin, as an agent answers its first message, until stdin ends
 //	baseline spin DURATION
 //		uses that much CPU time, as the programs of a slow login profile do
 package main
@@ -29,12 +31,14 @@ import (
 
 func main() {
 	switch {
+	case len(os.Args) == 2 && os.Args[1] == "answer":
+		answer(os.Stdin, os.Stdout)
 	case len(os.Args) == 3 && os.Args[1] == "spin":
 		spin(must(time.ParseDuration(os.Args[2])))
 	case len(os.Args) > 3:
 		run(os.Args[1], os.Args[2], os.Args[3:])
 	default:
-		panic("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS, or baseline spin DURATION")
+		panic("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS, baseline answer, or baseline spin DURATION")
 	}
 }
 
@@ -67,6 +71,12 @@ func check(err error) {
 func must[T any](v T, err error) T {
 	check(err)
 	return v
+}
+
+func answer(in io.Reader, out io.Writer) {
+	lines := bufio.NewReader(in)
+	must(io.WriteString(out, must(lines.ReadString('\n'))))
+	must(io.Copy(io.Discard, lines))
 }
 
 func spin(limit time.Duration) {

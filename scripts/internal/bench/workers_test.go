@@ -21,7 +21,8 @@ import (
 )
 
 // BenchmarkBurst compares the time from the start of a pass to the last of ten answers to
-// `initialize` with that of ten login shells that start the same agent at once.
+// `initialize` with that of ten login shells that start a program which
+// answers a line.
 func BenchmarkBurst(b *testing.B) {
 	const agents = 10
 	report(b, func() []metric {
@@ -106,26 +107,20 @@ func firstOfAgent(file string) (at time.Time) {
 	return at
 }
 
-// startShells returns the time until that many login shells have started the agent and each
-// agent has answered `initialize`.
+// startShells returns the time until that many login shells have started the comparison
+// program and each has answered a line.
 func (p *project) startShells(agents int) time.Duration {
-	const initialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
 	began := time.Now()
 	var outputs []*bufio.Reader
 	for range agents {
-		cmd := exec.CommandContext(
-			ctx,
-			"bash",
-			"-lc",
-			fmt.Sprintf("exec '%s' demo-agent app-server --home '%s'", programs.agent, p.AgentHome),
-		)
+		cmd := exec.CommandContext(ctx, "bash", "-lc", fmt.Sprintf("exec '%s' answer", programs.baseline))
 		cmd.Dir = p.Dir
 		cmd.Env = p.Env
 		in := get(cmd.StdinPipe())
 		out := get(cmd.StdoutPipe())
 		must(cmd.Start())
 		defer func() { must(errors.Join(in.Close(), cmd.Wait())) }()
-		get(io.WriteString(in, initialize)) // the pipe keeps it until the agent reads
+		get(io.WriteString(in, "initialize\n")) // the pipe keeps it until the program reads
 		outputs = append(outputs, bufio.NewReader(out))
 	}
 	for _, out := range outputs {
