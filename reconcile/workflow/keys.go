@@ -143,7 +143,7 @@ func trackerKeys(c *Config) []Key {
 			typeURL,
 			"https://api.linear.app/graphql",
 			&c.Tracker.Endpoint,
-			"the tracker's API",
+			"the tracker's API; the default is that of kind: linear",
 		).
 			thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
@@ -335,7 +335,8 @@ func workspaceKeys(c *Config) []Key {
 				"delivered; without it, agents move issues",
 		),
 		key("handoff.blocked_state", typeString, "", &c.Handoff.BlockedState,
-			"the same for an agent that needs something from a person; default: handoff.state"),
+			"state to which symphony moves an issue whose agent needs something from a person; default: "+
+				"handoff.state"),
 
 		key(
 			"verify.command",
@@ -535,10 +536,10 @@ func agentKeys(c *Config) []Key {
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
 			"limit of runs at the same time for issues in a state"),
 		key("agent.waiting_takes_slot", typeBool, "true", &c.Agent.WaitingTakesSlot,
-			"false: an agent that waits for a person's answer gives its slot to another of the project; there are never "+
-				"more agents than twice the slots, also of agent.max_concurrent_agents_by_state and "+
-				"SYMPHONY_MAX_AGENTS. Slots of worker.max_concurrent_agents_per_host are not lent: an agent that waits "+
-				"keeps its memory there"),
+			"false: while an agent waits for a person's answer, another agent of the project may work in its slot. "+
+				"There are never more agents than twice the slots. This is so, too, for "+
+				"agent.max_concurrent_agents_by_state and SYMPHONY_MAX_AGENTS, but not for "+
+				"worker.max_concurrent_agents_per_host, because an agent that waits keeps its memory"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
 		key(
 			"agent.max_retry_backoff_ms",
@@ -555,7 +556,8 @@ func agentKeys(c *Config) []Key {
 			"hold an issue after this many failures in a row; 0: no limit",
 		),
 		key("agent.max_idle_runs", typeInteger, "3", &c.Policy.MaxIdleRuns,
-			"hold an issue after this many runs in a row without progress; 0: no limit"),
+			"hold an issue after this many runs in a row that changed nothing in the workspace or the issue; "+
+				"0: no limit"),
 		key("agent.max_runs", typeInteger, "20", &c.Policy.MaxRuns,
 			"hold an issue after this many runs without a change of its state or description; 0: no limit"),
 		key(
