@@ -435,9 +435,9 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 		unknown := ""
 		switch {
 		case s.malformed(b) != "":
-			unknown = ", whose record is malformed: " + s.malformed(b)
+			unknown = " (its record is malformed: " + s.malformed(b) + ")"
 		case b.State == nil:
-			unknown = ", which the tracker does not know"
+			unknown = " (unknown to the tracker)"
 		}
 		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
 	}

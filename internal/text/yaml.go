@@ -124,6 +124,8 @@ var (
 	colonInValue = Pattern(`^\s*(?:- )?[A-Za-z_][\w-]*:\s+([^\s"'|>{\[].*:(?:\s.*)?)$`)
 	longText     = Pattern(`^\s*(?:- )?([A-Za-z_][\w-]*:\s+[|>])[-+0-9]*\s*$`)
 	noDashBlank  = Pattern(`^\s*-([^\s-].*)$`)
+	// a line such as `title: [WIP] fix`, whose value ends for YAML before the line does
+	textBehind = Pattern(`^\s*(?:- )?[A-Za-z_][\w-]*:\s+((\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*')\s*[^\s#,\]}'].*?)\s*$`)
 )
 
 // explainStructure explains an error about a line that does not fit to the lines above it.
@@ -131,6 +133,9 @@ func explainStructure(lines []string, line int, message string) (at int, explain
 	text := lines[line]
 	if value := colonInValue().FindStringSubmatch(text); value != nil && message == noMapping {
 		return line, fmt.Sprintf("a value with a colon and a blank needs quotes: '%s'", strings.TrimSpace(value[1]))
+	}
+	if value := textBehind().FindStringSubmatch(text); value != nil {
+		return line, quoteAll(value[1], value[2])
 	}
 	if before := textBefore(lines, line); before != nil {
 		return line, fmt.Sprintf("the text of %q has to be indented more than its key", before[1])
@@ -156,6 +161,18 @@ func explainStructure(lines []string, line int, message string) (at int, explain
 		return line, explained
 	}
 	return line, message
+}
+
+// quoteAll says how to write a value of which YAML reads only the first part, such as [WIP].
+func quoteAll(value, first string) string {
+	opening := value[:1]
+	closing := first[len(first)-1:]
+	quoted := "'" + strings.ReplaceAll(value, "'", "''") + "'"
+	if opening == "'" && strings.HasSuffix(value, "'") { // such as 'don't'
+		quoted = strconv.Quote(value[1 : len(value)-1])
+	}
+	return fmt.Sprintf("a value that begins with %s ends at its %s: put all of it in quotes: %s",
+		opening, closing, quoted)
 }
 
 // textBefore matches the line before a line, if a text such as `command: |` was to begin there.

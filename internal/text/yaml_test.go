@@ -45,6 +45,11 @@ func TestYAMLFault(t *testing.T) {
 		{`a: "C:\work"`, 1, `in double quotes \ begins an escape such as \n: write \\, or use single quotes`},
 		{"a: @me", 1, "a value that begins with @ needs quotes: '@me'"},
 		{"a: `x`", 1, "a value that begins with ` needs quotes: '`x`'"},
+		{"a: 1|b: [WIP] fix|c: 2", 2, "a value that begins with [ ends at its ]: put all of it in quotes: '[WIP] fix'"},
+		{"b: [WIP] fix: it|c: 2", 1, "a value that begins with [ ends at its ]: put all of it in quotes: '[WIP] fix: it'"},
+		{"b: {a} it's|c: 2", 1, "a value that begins with { ends at its }: put all of it in quotes: '{a} it''s'"},
+		{`b: "Fix" the door`, 1, `a value that begins with " ends at its ": put all of it in quotes: '"Fix" the door'`},
+		{"b: 'don't'", 1, `a value that begins with ' ends at its ': put all of it in quotes: "don't"`},
 		{"a:|  - *|b: 1", 2, "a value that begins with * needs quotes: '*'"},
 		{"a: 1|b: *.go", 2, "a value that begins with * needs quotes: '*.go'"},
 	} {

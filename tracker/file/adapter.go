@@ -211,9 +211,11 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 				State:      &b.issue.State,
 			}
 		}
-		if *ref.ID != issue.ID {
-			issue.BlockedBy = append(issue.BlockedBy, ref)
+		if *ref.ID == issue.ID {
+			t.Warn(fmt.Sprintf("%s: dependencies: %s is its own id, and ignored: write the id of another issue", r.name, id))
+			continue
 		}
+		issue.BlockedBy = append(issue.BlockedBy, ref)
 	}
 	isWanted := func(name string) bool { return strings.EqualFold(name, bare(t.Assignee)) }
 	switch {

@@ -193,6 +193,8 @@ func TestUnusableFiles(t *testing.T) {
 		"merged.md": "---\nid: MERGED\ntitle: A\n<<<<<<< HEAD\nstatus: To Do\n---\n\nText\n=======\nstatus: Done\n---\n" +
 			">>>>>>> theirs\n",
 		"rule.md": "\n---\nOnly a line\n---\n",
+		"hash.md": "---\nid: HASH\ntitle: #12 is broken\nstatus: Todo\n---\n",
+		"wip.md":  "---\nid: WIP\ntitle: [WIP] fix it\nstatus: Todo\n---\n",
 		"huge.md": issueFile("HUGE") + strings.Repeat("x", 1<<20),
 	})
 	outside := filepath.Join(t.TempDir(), "outside.md")
@@ -214,10 +216,12 @@ func TestUnusableFiles(t *testing.T) {
 		"TITLE":   "title.md:1: title is missing",
 		"STATUS":  "status.md:1: status is missing",
 		"MAP":     "map.md:3: title must be text",
+		"HASH":    "hash.md:3: title is empty, because what follows # is a comment: write title: '#12 is broken'",
+		"WIP":     "wip.md:3: a value that begins with [ ends at its ]: put all of it in quotes: '[WIP] fix it'",
 		"TWICE":   "twice.md:5: status appears twice",
 		"FRONT":   "front.md:1: the front matter is larger than 64 KiB",
 		"na-me":   "",
-		"same":    "one.md: two.md has the same id, SAME",
+		"same":    "one.md: two.md has the same id, SAME: give one of them another",
 		"LATIN":   "latin.md:3: the file is not UTF-8: save it as UTF-8",
 		"notepad": "notepad.md: the file is UTF-16: save it as UTF-8",
 		"BLANK":   "blank.md: the first line is empty, but the front matter has to begin there: remove that line",

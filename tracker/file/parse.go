@@ -253,7 +253,11 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 		if f.values[name.Value] != nil {
 			return faultAt(name.Line+1, "%s appears twice", name.Value)
 		}
-		f.values[name.Value] = root.Content[i+1]
+		value := root.Content[i+1]
+		if value.Tag == "!!null" { // as of title: #12, where the library gives the comment to the key
+			value.LineComment = name.LineComment
+		}
+		f.values[name.Value] = value
 	}
 	return nil
 }
@@ -280,6 +284,13 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 // missing returns the fault of a key that is not set. It names the line on which the key is
 // written in another way, as in Status: Todo.
 func (f fields) missing(key string) fault {
+	for _, name := range append([]string{key}, otherNames[key]...) {
+		node := f.values[name]
+		if node != nil && node.LineComment != "" {
+			return faultAt(node.Line+1, "%s is empty, because what follows # is a comment: write %s: '%s'",
+				name, name, node.LineComment)
+		}
+	}
 	for name, node := range f.values {
 		if meantKey(name) == key {
 			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)

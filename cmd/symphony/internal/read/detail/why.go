@@ -393,6 +393,8 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; " + run}
 	case reconcile.SkipSentBack:
 		return Next{Message: run}
+	case reconcile.SkipMalformed:
+		return r.atPass("correct it in the tracker: the next pass reads it again")
 	case reconcile.SkipPullRequest:
 		return Next{Message: "a pass starts it once that pull request is closed; " + run}
 	case reconcile.SkipBlocked:
