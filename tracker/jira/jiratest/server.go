@@ -290,7 +290,8 @@ func cleaned(v any) any {
 func (c *call) answered() answer {
 	for _, to := range routes {
 		var fits bool
-		if c.named, fits = match(to.path, c.r.URL.EscapedPath()); !fits || to.method != c.r.Method {
+		c.named, fits = match(to.path, c.r.URL.EscapedPath())
+		if !fits || to.method != c.r.Method {
 			continue
 		}
 		if c.Check == nil {
