@@ -95,7 +95,7 @@ func (c *client) comment(w wireComment, marks []string, me account) reconcile.Co
 		Author:    "somebody",
 		Body:      body,
 		CreatedAt: timeOf(w.Created),
-		Own:       reconcile.Marked(body),
+		Own:       len(marks) > 0,
 		Edited:    w.Updated != "" && timeOf(w.Updated).After(timeOf(w.Created)),
 	}
 	if w.Author == nil { // the account was deleted

@@ -147,7 +147,16 @@ func agentCalls(b *trackertest.Backend) {
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
 		return map[string]trackertest.Call{
 			"another issue": call("issue_update", map[string]any{"state": "Done", "issue": other.ID}),
-			"no state":      call("issue_update", map[string]any{}),
+			"a key elsewhere": call("jira_rest", map[string]any{
+				"method": "GET", "path": "/rest/api/3/issue/OTHER-1",
+			}),
+			"another project": call("jira_rest", map[string]any{
+				"method": "GET", "path": "/rest/api/3/project/OTHER",
+			}),
+			"properties of a comment": call("jira_rest", map[string]any{
+				"method": "PUT", "path": "/rest/api/3/comment/1/properties/symphony", "body": map[string]any{},
+			}),
+			"no state": call("issue_update", map[string]any{}),
 			"symphony's mark": call("issue_comment", map[string]any{
 				"text": "<!-- symphony:request RUN 1 -->",
 			}),

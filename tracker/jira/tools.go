@@ -56,5 +56,5 @@ func (c *client) tools() []reconcile.AgentTool {
 			return string(answer), &reconcile.Created{Kind: "comment", ID: made.ID}, nil
 		},
 	}
-	return []reconcile.AgentTool{update.Tool(), comment.Tool()}
+	return []reconcile.AgentTool{update.Tool(), comment.Tool(), c.restTool()}
 }

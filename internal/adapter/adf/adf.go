@@ -6,6 +6,11 @@
 // A mention in Markdown stays text, so that nobody is notified by an agent's words.
 package adf
 
+import (
+	"cmp"
+	"encoding/json"
+)
+
 // Node is a document or a part of one.
 type Node struct {
 	Type    string         `json:"type"`
@@ -57,4 +62,42 @@ func codeBlock(language, text string) Node {
 		block.Content = []Node{{Type: typeText, Text: text}}
 	}
 	return block
+}
+
+// Text is the text of a document without its marks.
+func Text(document json.RawMessage) string {
+	var doc Node
+	if json.Unmarshal(document, &doc) != nil {
+		return ""
+	}
+	return doc.plain()
+}
+
+// WithoutMentions returns a document in which mentions are texts, so that nobody is notified. It
+// keeps everything else, also what it does not know.
+func WithoutMentions(document json.RawMessage) any {
+	var doc any
+	if json.Unmarshal(document, &doc) != nil {
+		return nil
+	}
+	return withoutMentions(doc)
+}
+
+func withoutMentions(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v["type"] == "mention" {
+			attrs, _ := v["attrs"].(map[string]any)
+			name, _ := attrs["text"].(string)
+			return map[string]any{"type": typeText, "text": cmp.Or(name, "@somebody")}
+		}
+		for name, inner := range v {
+			v[name] = withoutMentions(inner)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = withoutMentions(inner)
+		}
+	}
+	return v
 }

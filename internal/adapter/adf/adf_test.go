@@ -32,6 +32,7 @@ var kept = []string{
 	"a\n\n---\n\nb",
 	"snake_case, 2 * 3, [x], a < b, R&D, C:\\temp, # not a title",
 	"\\# no title\n\\- no item\n1\\. no number\n\\> no quote",
+	"[a\\](b), [c\nd\\]: e",
 	"\\*stars\\*, \\`ticks\\`, \\<b>",
 	"``a ` b``",
 	"[`code`](https://example.com)",

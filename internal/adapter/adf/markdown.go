@@ -395,15 +395,13 @@ func isSpecial(r, last, next rune, rest string) bool {
 	case '_':
 		inWord := (isWord(last) || last == '_') && (isWord(next) || next == '_')
 		return !inWord
-	case '[':
-		return strings.Contains(rest, "](") || strings.Contains(rest, "]:") || strings.Contains(rest, "][")
+	case ']': // of a link, or of the definition of one
+		return next == '(' || next == ':' || next == '['
 	case '<':
 		return next == '/' || next == '!' || next == '?' || unicode.IsLetter(next)
 	case '&':
 		end := strings.IndexByte(rest, ';')
 		return end > 0 && !strings.ContainsAny(rest[:end], " \t\n")
-	case '!':
-		return next == '['
 	}
 	return false
 }

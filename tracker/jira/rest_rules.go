@@ -1,0 +1,203 @@
+package jira
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// rule allows requests with a method to a path below /rest/api/3. In path, ISSUE is an issue,
+// PROJECT the project, and * any text.
+type rule struct {
+	methods  string
+	path     string
+	reads    bool     // it changes nothing
+	comments bool     // it leaves the issue itself as it is
+	existing bool     // it changes a comment that exists
+	creates  string   // the kind of object that it creates
+	allowed  []string // the names in the body
+	// prepare checks the body, and completes it; may be nil.
+	prepare func(*client, map[string]json.RawMessage) error
+	// linked: the body names the issues inwardIssue and outwardIssue.
+	linked bool
+}
+
+// rules are the requests that the tool makes. Everything else is refused: other projects, users,
+// settings, workflows, attachments, and the properties of comments, by which symphony knows its
+// own.
+var rules = []rule{
+	{methods: "GET", path: "issue/ISSUE", reads: true},
+	{methods: "GET", path: "issue/ISSUE/comment", reads: true},
+	{methods: "GET", path: "issue/ISSUE/comment/*", reads: true},
+	{methods: "GET", path: "issue/ISSUE/transitions", reads: true},
+	{methods: "GET", path: "issue/ISSUE/changelog", reads: true},
+	{methods: "GET", path: "issue/ISSUE/remotelink", reads: true},
+	{methods: "GET", path: "project/PROJECT", reads: true},
+	{methods: "GET", path: "project/PROJECT/statuses", reads: true},
+	{methods: "GET", path: "project/PROJECT/versions", reads: true},
+	{methods: "GET", path: "project/PROJECT/components", reads: true},
+	{methods: "GET", path: "issue/createmeta/PROJECT/issuetypes", reads: true},
+	{methods: "GET", path: "issue/createmeta/PROJECT/issuetypes/*", reads: true},
+	{methods: "GET", path: "issueLinkType", reads: true},
+	{
+		methods: "POST", path: "search/jql", reads: true,
+		allowed: []string{"jql", "fields", "maxResults", "nextPageToken"}, prepare: searched,
+	},
+	{methods: "POST", path: "issue", creates: "issue", allowed: []string{"fields"}, prepare: newIssue},
+	{methods: "PUT", path: "issue/ISSUE", allowed: []string{"fields", "update"}, prepare: fieldsOf},
+	{methods: "PUT", path: "issue/ISSUE/assignee", allowed: []string{"accountId"}},
+	{
+		methods: "POST", path: "issue/ISSUE/transitions",
+		allowed: []string{"transition", "fields", "update"}, prepare: fieldsOf,
+	},
+	{
+		methods: "POST", path: "issue/ISSUE/comment", comments: true, creates: "comment",
+		allowed: []string{"body", "visibility"}, prepare: commentOf,
+	},
+	{
+		methods: "PUT", path: "issue/ISSUE/comment/*", comments: true, existing: true,
+		allowed: []string{"body", "visibility"}, prepare: commentOf,
+	},
+	{methods: "DELETE", path: "issue/ISSUE/comment/*", comments: true, existing: true},
+	{methods: "POST", path: "issue/ISSUE/remotelink", allowed: []string{"object", "globalId", "relationship"}},
+	{
+		methods: "POST", path: "issueLink", linked: true,
+		allowed: []string{"type", "inwardIssue", "outwardIssue"},
+	},
+}
+
+// ruleFor returns the rule that allows a request.
+func (c *client) ruleFor(method string, parts []string) (rule, error) {
+	for _, r := range rules {
+		if r.methods == method && c.matches(strings.Split(r.path, "/"), parts) {
+			return r, nil
+		}
+	}
+	return rule{}, agenttool.Refusal(
+		"path_refused",
+		method+" "+apiPath+"/"+strings.Join(parts, "/")+" is not among the requests that this tool makes: "+
+			"issues of the project "+c.o.Project+" with their comments, transitions, assignees and links, "+
+			"the project's statuses and types, and searches in it",
+	)
+}
+
+// matches reports whether the parts of a path fit the path of a rule.
+func (c *client) matches(pattern, parts []string) bool {
+	return slices.EqualFunc(pattern, parts, func(p, part string) bool {
+		switch p {
+		case "ISSUE":
+			return c.mayBeIssue(part)
+		case "PROJECT":
+			return strings.EqualFold(part, c.o.Project)
+		case "*":
+			return text.IsNumber(part)
+		}
+		return p == part
+	})
+}
+
+// mayBeIssue reports whether a text is an id, or a key of the project.
+func (c *client) mayBeIssue(name string) bool {
+	key, number, isKey := strings.Cut(name, "-")
+	return text.IsNumber(name) || isKey && strings.EqualFold(key, c.o.Project) && text.IsNumber(number)
+}
+
+// issues are the issues that a call names.
+func (c *client) issuesIn(in restCall) ([]string, error) {
+	var names []string
+	if in.linked {
+		for _, end := range []string{"inwardIssue", "outwardIssue"} {
+			var named struct{ ID, Key string }
+			if json.Unmarshal(in.body[end], &named) != nil || (named.ID == "") == (named.Key == "") {
+				return nil, agenttool.Refusal("invalid_input", end+" must be an object with a key or an id")
+			}
+			names = append(names, named.ID+named.Key)
+		}
+	}
+	at := slices.Index(strings.Split(in.rule.path, "/"), "ISSUE")
+	if at >= 0 {
+		names = append(names, in.parts[at])
+	}
+	for _, name := range names {
+		if !c.mayBeIssue(name) {
+			return nil, agenttool.Refusal("path_refused", name+" is no issue of the project "+c.o.Project)
+		}
+	}
+	return names, nil
+}
+
+// searched restricts a query to the project.
+func searched(c *client, body map[string]json.RawMessage) error {
+	var jql string
+	if json.Unmarshal(body["jql"], &jql) != nil {
+		return agenttool.Refusal("invalid_input", "jql must be a text")
+	}
+	scoped, err := c.scoped(jql)
+	body["jql"] = text.JSON(scoped)
+	return err
+}
+
+// scoped is a query that finds issues of the project only. It refuses a query whose parentheses
+// or quotes Jira might read in another way, because these could lead out of the parentheses
+// around it.
+func (c *client) scoped(jql string) (string, error) {
+	refused := func(why string) (string, error) {
+		return "", agenttool.Refusal("invalid_input", "the query "+why)
+	}
+	project := "project = " + strconv.Quote(c.o.Project)
+	quote := rune(0)
+	depth := 0
+	last := ' '
+	order := -1
+	for i, r := range jql {
+		switch {
+		case r == '\\':
+			return refused("contains a backslash")
+		case r < ' ':
+			return refused("contains a line break or another control character")
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			if !strings.ContainsRune(" (,=~<>!", last) {
+				return refused(fmt.Sprintf("has a quote after %q: leave a blank before it", last))
+			}
+			quote = r
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+			if depth < 0 {
+				return refused("closes a parenthesis that it has not opened")
+			}
+		case depth == 0 && order < 0 && last == ' ' && isOrder(jql[i:]):
+			order = i
+		}
+		last = r
+	}
+	if quote != 0 || depth != 0 {
+		return refused("has an open quote or parenthesis")
+	}
+	condition := strings.TrimSpace(jql)
+	sorted := ""
+	if order >= 0 {
+		condition = strings.TrimSpace(jql[:order])
+		sorted = " " + jql[order:]
+	}
+	if condition == "" {
+		return project + sorted, nil
+	}
+	return project + " AND (" + condition + ")" + sorted, nil
+}
+
+// isOrder reports whether a text begins with ORDER BY.
+func isOrder(s string) bool {
+	words := strings.Fields(s)
+	return len(words) > 1 && strings.EqualFold(words[0], "order") && strings.EqualFold(words[1], "by")
+}

@@ -1,0 +1,384 @@
+package jira
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/adf"
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	maxToolAnswer = 1 << 20 // bytes of an answer
+	maxToolBody   = 1 << 20 // bytes of a request
+)
+
+// restTool is the agent's tool jira_rest, by which it sends requests of its own. It is restricted
+// to the project; rest_rules.go contains the rules.
+func (c *client) restTool() reconcile.AgentTool {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	use := "read the project, and change its issues, their comments and links"
+	if c.o.ReadOnly {
+		use = "read the project (changes are refused; POST only searches)"
+	}
+	t := restTool{c}
+	return reconcile.AgentTool{
+		Name: "jira_rest",
+		Description: "Send one request to Jira's REST API with the workflow's own credentials. Use it to " + use +
+			". A search, POST /rest/api/3/search/jql with the body {\"jql\": …, \"fields\": […]}, finds issues of the " +
+			"project only. The body of a comment and a description may be Markdown in place of a document. " +
+			"Example: {\"method\": \"GET\", \"path\": \"/rest/api/3/issue/" + c.o.Project + "-12/comment\"}",
+		InputSchema: agenttool.Object([]string{"method", "path"}, map[string]any{
+			"method": map[string]any{"type": "string", "enum": methods},
+			"path": map[string]any{
+				"type":        "string",
+				"description": "A path that begins with /rest/api/3/, without a query.",
+			},
+			"query": map[string]any{
+				"type":        []string{"object", "null"},
+				"description": "The query of a GET: names and texts.",
+			},
+			"body": map[string]any{"description": "The JSON body of a POST or PUT."},
+		}),
+		Call:         t.call,
+		ChangesIssue: t.changesIssue,
+		Describes:    t.describes,
+		MovesTo:      t.movesTo,
+		Summary:      summary,
+	}
+}
+
+type restTool struct{ c *client }
+
+// written is a call as the agent wrote it.
+type written struct {
+	Method string            `json:"method"`
+	Path   string            `json:"path"`
+	Query  map[string]string `json:"query"`
+	Body   json.RawMessage   `json:"body"`
+}
+
+// summary is the method and the path of a call.
+func summary(args json.RawMessage) string {
+	var in written
+	if json.Unmarshal(args, &in) != nil {
+		return ""
+	}
+	return strings.TrimSpace(in.Method + " " + in.Path)
+}
+
+// restCall is a call that the rules allow, as it is sent.
+type restCall struct {
+	rule
+	method string
+	path   string   // below /rest/api/3
+	parts  []string // of the path
+	query  url.Values
+	body   map[string]json.RawMessage // nil for none
+}
+
+// call runs the tool with the agent's arguments.
+func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
+	in, err := t.read(args)
+	if err == nil {
+		err = t.checkIssues(ctx, issue, in)
+	}
+	if err == nil && in.existing {
+		err = t.checkAuthor(ctx, in)
+	}
+	if err != nil {
+		return t.c.api.Refused(err)
+	}
+	r := transport.Request{Method: in.method, Path: in.path, Query: in.query, Limit: maxToolAnswer}
+	if in.body != nil {
+		r.Body = in.body
+	}
+	var a transport.Answer
+	err = t.c.api.Patiently(ctx, func() error {
+		var err error
+		a, err = t.c.ask(ctx, r)
+		return err
+	})
+	if in.reads {
+		if err != nil {
+			return t.c.api.Refused(err)
+		}
+		return t.answer(a)
+	}
+	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.path}, Variables: text.JSON(in.body)}
+	if err != nil {
+		answer := t.c.api.Refused(t.c.api.Unsure(err))
+		answer.Mutation = done
+		return answer
+	}
+	answer := t.answer(a)
+	done.Success = true
+	var made struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(a.Body, &made) // most changes create nothing
+	if in.creates != "" && made.ID != "" {
+		done.Created = []reconcile.Created{{Kind: in.creates, ID: made.ID}}
+	}
+	answer.Mutation = done
+	return answer
+}
+
+// answer returns Jira's answer as upstream's tool does: {"status": 200, "body": …}.
+func (t restTool) answer(a transport.Answer) reconcile.ToolAnswer {
+	body := json.RawMessage(bytes.TrimSpace(a.Body))
+	switch {
+	case len(body) == 0:
+		body = json.RawMessage("null")
+	case !json.Valid(body):
+		body = text.JSON(string(body))
+	}
+	answer := text.JSON(struct {
+		Status int             `json:"status"`
+		Body   json.RawMessage `json:"body"`
+	}{a.Status, body})
+	return reconcile.ToolAnswer{Text: t.c.api.Scrub(string(answer)), Success: true}
+}
+
+// read checks a call, as far as that needs no request.
+func (t restTool) read(args json.RawMessage) (restCall, error) {
+	var in written
+	if err := json.Unmarshal(args, &in); err != nil {
+		return restCall{}, agenttool.Refusal(
+			"invalid_input",
+			"arguments must be an object with method and path, and query an object of texts: "+err.Error(),
+		)
+	}
+	parts, err := agenttool.SplitPath(strings.TrimSpace(in.Path), "with "+apiPath+"/", "query")
+	if err != nil {
+		return restCall{}, err
+	}
+	call := restCall{method: strings.ToUpper(strings.TrimSpace(in.Method))}
+	top := strings.Split(apiPath, "/")[1:]
+	if len(parts) <= len(top) || !slices.Equal(parts[:len(top)], top) {
+		return call, agenttool.Refusal("path_refused", "path must begin with "+apiPath+"/")
+	}
+	call.parts = parts[len(top):]
+	for _, part := range call.parts {
+		call.path += "/" + url.PathEscape(part)
+	}
+	call.rule, err = t.c.ruleFor(call.method, call.parts)
+	if err != nil {
+		return call, err
+	}
+	if !call.reads && t.c.o.ReadOnly {
+		return call, agenttool.ReadOnly(call.method + " " + call.path)
+	}
+	if len(in.Query) > 0 {
+		if call.method != http.MethodGet {
+			return call, agenttool.Refusal("invalid_input", "query is for GET: put what changes into body")
+		}
+		call.query = url.Values{}
+		for name, value := range in.Query {
+			call.query.Set(name, value)
+		}
+	}
+	if len(in.Body) > maxToolBody {
+		return call, agenttool.Refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
+	}
+	if call.method == http.MethodGet || call.method == http.MethodDelete {
+		return call, nil
+	}
+	if json.Unmarshal(in.Body, &call.body) != nil || call.body == nil {
+		return call, agenttool.Refusal("invalid_input", "the body must be an object")
+	}
+	for name := range call.body {
+		if !slices.Contains(call.allowed, name) {
+			return call, agenttool.Refusal(
+				"invalid_input",
+				fmt.Sprintf("the body may not have %q; it may have %s", name, strings.Join(call.allowed, ", ")),
+			)
+		}
+	}
+	if call.prepare == nil {
+		return call, nil
+	}
+	return call, call.prepare(t.c, call.body)
+}
+
+// checkIssues refuses a call about issues of other projects. The run's issue needs no look.
+func (t restTool) checkIssues(ctx context.Context, issue reconcile.Issue, in restCall) error {
+	names, err := t.c.issuesIn(in)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == issue.ID || strings.EqualFold(name, issue.Identifier) {
+			continue
+		}
+		_, err := t.c.existing(ctx, name)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAuthor refuses to change or delete a comment that no agent wrote: its author may be an
+// operator, whose answers symphony obeys, or symphony itself.
+func (t restTool) checkAuthor(ctx context.Context, in restCall) error {
+	id := in.parts[len(in.parts)-1]
+	marks, err := t.c.marksOf(ctx, []wireComment{{ID: id}})
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(marks[id], []string{agenttool.Marker}) {
+		return agenttool.Refusal(
+			"mutation_refused",
+			"only comments that were written with the tools of agents can be changed or deleted",
+		)
+	}
+	return nil
+}
+
+// changesIssue reports whether a call changes an issue beyond commenting.
+func (t restTool) changesIssue(args json.RawMessage) bool {
+	in, err := t.read(args)
+	return err == nil && !in.reads && !in.comments
+}
+
+// isOwn reports whether a call is about the run's issue.
+func (in restCall) isOwn(issue reconcile.Issue) bool {
+	return len(in.parts) > 1 && in.parts[0] == "issue" &&
+		(in.parts[1] == issue.ID || strings.EqualFold(in.parts[1], issue.Identifier))
+}
+
+// describes reports whether a call may change the description of issue.
+func (t restTool) describes(issue reconcile.Issue, args json.RawMessage) bool {
+	in, err := t.read(args)
+	if err != nil || !in.isOwn(issue) {
+		return false
+	}
+	for _, name := range []string{"fields", "update"} {
+		var given map[string]json.RawMessage
+		_ = json.Unmarshal(in.body[name], &given) // Jira refuses any other form
+		if _, is := given["description"]; is {
+			return true
+		}
+	}
+	return false
+}
+
+// movesTo returns the state to which a call moves its issue.
+func (t restTool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) ([]string, error) {
+	in, err := t.read(args)
+	if err != nil || !in.isOwn(issue) || in.body["transition"] == nil {
+		return nil, nil //nolint:nilerr // the call itself refuses such arguments
+	}
+	var chosen struct {
+		ID any `json:"id"`
+	}
+	_ = json.Unmarshal(in.body["transition"], &chosen) // Jira refuses any other form
+	list, err := t.c.transitions(ctx, issue.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, way := range list {
+		if way.ID == fmt.Sprint(chosen.ID) {
+			return []string{way.To.Name}, nil
+		}
+	}
+	return nil, nil
+}
+
+// commentOf replaces the text of a comment by a document, and marks the comment as an agent's.
+func commentOf(_ *client, body map[string]json.RawMessage) error {
+	var markdown string
+	var doc any
+	switch {
+	case json.Unmarshal(body["body"], &markdown) == nil:
+		doc = adf.Document(markdown)
+	case adf.Markdown(body["body"]) != "":
+		markdown = adf.Text(body["body"])
+		doc = adf.WithoutMentions(body["body"])
+	default:
+		return agenttool.Refusal("invalid_input", "body must be Markdown, or a document that is not empty")
+	}
+	signed, err := agenttool.Sign(markdown)
+	if err != nil {
+		return err
+	}
+	if signed == "" || len(markdown) > maxComment {
+		return agenttool.Refusal(
+			"invalid_input",
+			fmt.Sprintf("a comment has a text of at most %d bytes", maxComment),
+		)
+	}
+	body["body"] = text.JSON(doc)
+	body["properties"] = text.JSON([]property{{
+		Key:   propertyKey,
+		Value: markers{Marks: []string{agenttool.Marker}},
+	}})
+	return nil
+}
+
+// fieldsOf checks the fields that a call sets. Comments have a path of their own, where they are
+// marked; an issue stays in its project; links are made where both issues are looked at.
+func fieldsOf(_ *client, body map[string]json.RawMessage) error {
+	for _, name := range []string{"fields", "update"} {
+		if body[name] == nil {
+			continue
+		}
+		var given map[string]json.RawMessage
+		if json.Unmarshal(body[name], &given) != nil {
+			return agenttool.Refusal("invalid_input", name+" must be an object")
+		}
+		for field, value := range given {
+			switch strings.ToLower(field) {
+			case "comment", "project", "issuelinks", "worklog", "attachment":
+				return agenttool.Refusal("mutation_refused", fmt.Sprintf("%s.%s can't be set by this call", name, field))
+			case "parent":
+				return agenttool.Refusal("mutation_refused", "the parent of an issue is for people to choose")
+			}
+			given[field] = text.JSON(adf.WithoutMentions(value))
+			var markdown string
+			if field == "description" && name == "fields" && json.Unmarshal(value, &markdown) == nil {
+				given[field] = text.JSON(adf.Document(markdown))
+			}
+		}
+		body[name] = text.JSON(given)
+	}
+	return nil
+}
+
+// newIssue puts a new issue into the project.
+func newIssue(c *client, body map[string]json.RawMessage) error {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(body["fields"], &given) != nil || given == nil {
+		return agenttool.Refusal("invalid_input", "fields must be an object")
+	}
+	in := struct{ Key string }{c.o.Project}
+	if given["project"] != nil {
+		in.Key = ""
+		_ = json.Unmarshal(given["project"], &in) // any other form names no project
+	}
+	if !strings.EqualFold(in.Key, c.o.Project) {
+		return agenttool.Refusal(
+			"mutation_refused",
+			fmt.Sprintf("issues can be made in this project only: {\"project\": {\"key\": %q}}", c.o.Project),
+		)
+	}
+	delete(given, "project")
+	body["fields"] = text.JSON(given)
+	if err := fieldsOf(c, body); err != nil {
+		return err
+	}
+	_ = json.Unmarshal(body["fields"], &given) // it was written just now
+	given["project"] = text.JSON(map[string]string{"key": c.o.Project})
+	body["fields"] = text.JSON(given)
+	return nil
+}
