@@ -56,8 +56,10 @@ func TestReadEnvFileRefuses(t *testing.T) {
 		`A="SECRET\"`:              "not closed",
 		"A='x' SECRET":             "text follows",
 		"A=SECRET\x00":             "zero byte",
-		"A=~/SECRET":               "the home directory has to be written out",
-		`A="$HOME/SECRET"`:         "the home directory has to be written out",
+		"A=~/SECRET":               "no shell reads the file",
+		"A=“SECRET”":               "the quotes are other characters",
+		"A=$(pass SECRET)":         "no shell reads the file",
+		`A="$HOME/SECRET"`:         "no shell reads the file",
 		"export=SECRET\nexport  B": "contains no =",
 	} {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)

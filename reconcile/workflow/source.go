@@ -241,12 +241,16 @@ var (
 	quotedValue = text.Pattern(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
 	escaped     = text.Pattern("\\\\([\\\\\"$`])")
 	comment     = text.Pattern(`[ \t]#.*$`)
-	// what a shell would replace at the beginning of a path
-	tilde   = text.Pattern(`^~(?:/|$)`)
-	homeVar = text.Pattern(`^\$(?:HOME|\{HOME\})(?:/|$)`)
+	// what a shell would replace at the beginning of a value
+	tilde    = text.Pattern(`^~(?:/|$)`)
+	expanded = text.Pattern("^(?:\\$(?:HOME|\\{HOME\\})(?:/|$)|\\$\\(|`)")
 )
 
-const homeKept = "no shell reads the file, so that the home directory has to be written out; single quotes keep such a value"
+const (
+	notExpanded = "no shell reads the file: write out what it would put in place of the beginning; single quotes " +
+		"keep such a value"
+	notQuotes = "the quotes are other characters than ' and \""
+)
 
 // envValue parses the text after =, and returns the value or the fault of the text. As in a
 // shell, # starts a comment only after a blank.
@@ -260,14 +264,17 @@ func envValue(text string) (value, wrong string) {
 		if parts == nil {
 			return "", "the quote is not closed on its line, or text follows it"
 		}
-		if homeVar().MatchString(parts[2]) {
-			return "", homeKept
+		if expanded().MatchString(parts[2]) {
+			return "", notExpanded
 		}
 		return parts[1] + escaped().ReplaceAllString(parts[2], "$1"), ""
 	}
 	value = strings.Trim(comment().ReplaceAllString(text, ""), " \t")
-	if tilde().MatchString(value) || homeVar().MatchString(value) {
-		return "", homeKept
+	switch {
+	case tilde().MatchString(value), expanded().MatchString(value):
+		return "", notExpanded
+	case otherQuotes().MatchString(value):
+		return "", notQuotes
 	}
 	return value, ""
 }
