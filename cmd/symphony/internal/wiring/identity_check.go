@@ -44,6 +44,8 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		return out
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+	_, err := MaxAgents(p)
+	out.Errors = append(out.Errors, workflow.Faults(err)...)
 	out.OK = len(out.Errors) == 0
 	if out.OK && cfg.Tracker.Folder != "" {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
