@@ -579,12 +579,17 @@ func unknownFlag(c *cli.Command, name string) error {
 	isFilter := slices.Contains(view.FilterKeys, name) || name == "state" || name == "assignee"
 	switch {
 	case name == "all" && flagOf(c, "filter") != nil:
-		const message = "%s: there is no --all: --filter chooses the issues, such as --filter status=held"
-		return exit.Usage(message, c.Name)
+		example := "status=held"
+		if strings.Contains(c.UsageText, "REQUEST") {
+			example = "label=docs"
+		}
+		const message = "%s: there is no --all: --filter chooses the issues, such as --filter %s"
+		return exit.Usage(message, c.Name, example)
 	case instead != "":
 		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), instead)
 	case name == "project":
-		const message = "%s: --project all is for commands about several projects; -w FILE names one"
+		const message = "%s: --project all works with ps, status, report and what changes issues, such as hold; " +
+			"-w FILE names one project"
 		return exit.Usage(message, c.Name)
 	case isFilter && flagOf(c, "filter") != nil:
 		const message = "%s: unknown flag --%s: --filter chooses issues by their %s"
@@ -617,6 +622,7 @@ var flagSynonyms = map[string]string{
 	"host":     "listen",
 	"kind":     "tracker",
 	"lines":    "tail",
+	"message":  "reason",
 	"n":        "dry-run",
 	"o":        "json",
 	"output":   "json",
@@ -635,6 +641,7 @@ var otherFlags = map[string]string{
 	"* force":      "leave it out",
 	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
 	"init repo":    "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
+	"hold reason":  "a hold has no reason: tell why in a comment on the issue",
 	"issues close": "close the issue in the tracker",
 	"issues title": "symphony issues new TITLE takes the title without a flag",
 	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",

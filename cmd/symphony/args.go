@@ -335,6 +335,7 @@ func argumentMissing(c *cli.Context, name string) error {
 	}
 	where := map[string]string{
 		"ISSUE":   "; symphony issues and symphony ps --all list the issues",
+		"FILE":    ", such as symphony.tar.gz",
 		"REQUEST": "; symphony ps lists the requests",
 		"TEXT":    ", in quotes, such as 'Use the other colour.'",
 	}[name]
