@@ -158,7 +158,7 @@ func (c *client) newest(
 			return nil, c.api.Fail(unknownPayload, "the answer contains no list of comments")
 		}
 		for _, w := range found.Comments {
-			if w.ID == "" || timeOf(w.Created).IsZero() {
+			if !text.IsNumber(w.ID) || timeOf(w.Created).IsZero() {
 				return nil, c.api.Fail(unknownPayload, "a comment has no id or no time")
 			}
 			if !wanted(w) {

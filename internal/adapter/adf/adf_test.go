@@ -127,6 +127,18 @@ func TestDeep(t *testing.T) {
 	}
 }
 
+// Someone else's documents may be deeper than any that Jira makes.
+func TestDeepDocument(t *testing.T) {
+	const depth = 3000
+	document := strings.Repeat(`{"type": "blockquote", "content": [`, depth) +
+		`{"type": "paragraph", "content": [{"type": "text", "text": "x"}]}` + strings.Repeat(`]}`, depth)
+	got := Markdown(json.RawMessage(`{"type": "doc", "content": [` + document + `]}`))
+	test.Contains(t, "the text", got, "x")
+	if len(got) > 200 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
 // Whatever is written becomes a document that Jira accepts, whose words are the same after the
 // way back and forth.
 func FuzzDocument(f *testing.F) {

@@ -24,7 +24,22 @@ func Markdown(document json.RawMessage) string {
 
 // Markdown converts a document.
 func (n Node) Markdown() string {
-	return strings.Join(blocksOf(n.Content), "\n\n")
+	return strings.Join(blocksOf(n.shallow(0).Content), "\n\n")
+}
+
+// shallow is a node in which what is too deep is text: each level of a quotation or a list adds
+// to every line in it.
+func (n Node) shallow(depth int) Node {
+	const most = 40
+	if depth == most && len(n.Content) > 0 {
+		return paragraph(texts(n.plain(), nil))
+	}
+	content := make([]Node, 0, len(n.Content))
+	for _, child := range n.Content {
+		content = append(content, child.shallow(depth+1))
+	}
+	n.Content = content
+	return n
 }
 
 // blocksOf converts blocks, each of which becomes one or more lines.
@@ -224,8 +239,9 @@ func heading(level int, content []Node) string {
 func inlineOf(list []Node) string {
 	var b strings.Builder
 	for _, n := range list {
-		words := n.inline(b.String())
-		b.WriteString(words)
+		before := b.String()
+		before = before[max(0, len(before)-utf8.UTFMax):] // the character before is enough
+		b.WriteString(n.inline(before))
 	}
 	return b.String()
 }
