@@ -10,7 +10,6 @@ package forgetest
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +40,12 @@ type Backend struct {
 	// is approved, changes_requested or commented.
 	Review         func(t testing.TB, number int, author, state, body string)
 	Writer, Reader string
-	// Require makes the base main require a check.
+	// Require makes the base main require a check. Unnamed: the forge requires all checks, and
+	// names none.
 	Require func(t testing.TB, name string)
+	Unnamed bool
+	// Methods are the ways to merge that the repository allows; all of them if it is nil.
+	Methods []string
 	// Comments returns the comments on a pull request.
 	Comments func(t testing.TB, number int) []string
 }
@@ -216,7 +219,11 @@ func (b *backend) checkRequired() {
 	_, _, number := b.open("work")
 	test.Equal(b.T, "none", len(test.Must(b.ReadRequired(b.ctx(), number))), 0)
 	b.Require(b.T, "ci/test")
-	test.Equal(b.T, "one", test.Must(b.ReadRequired(b.ctx(), number)), []string{"ci/test"})
+	want := []string{"ci/test"}
+	if b.Unnamed {
+		want = nil
+	}
+	test.Equal(b.T, "one", test.Must(b.ReadRequired(b.ctx(), number)), want)
 }
 
 func (b *backend) checkReviews() {
@@ -291,11 +298,11 @@ func (b *backend) checkMerge() {
 	rules := test.Must(b.ReadMerge(b.ctx(), number))
 	test.Equal(b.T, "its commit", rules.Head, n.Commit)
 	test.Equal(b.T, "what is in the way", []bool{rules.Missing, rules.Queue, rules.Behind}, []bool{false, false, false})
-	for _, method := range []string{"squash", "merge", "rebase"} {
-		if !slices.Contains(rules.Methods, method) {
-			b.Errorf("the methods %v lack %s", rules.Methods, method)
-		}
+	methods := b.Methods
+	if methods == nil {
+		methods = []string{"squash", "merge", "rebase"}
 	}
+	test.Equal(b.T, "methods", rules.Methods, methods)
 	m := reconcile.Merging{
 		Number: number,
 		Head:   strings.Repeat("1", 40),

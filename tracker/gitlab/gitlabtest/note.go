@@ -18,6 +18,11 @@ type Note struct {
 	Body                 string
 	System               bool // GitLab's own, about a change
 	CreatedAt, UpdatedAt time.Time
+
+	// Of a note on a line of a merge request.
+	Commit, File string
+	Line         int
+	Resolved     bool
 }
 
 func (s *Server) addNote(to *[]*Note, n Note) *Note {

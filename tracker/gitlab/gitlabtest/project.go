@@ -106,6 +106,10 @@ func (c *call) projectObject(p *project) object {
 		"issues_enabled":         !c.NoIssues,
 		"issues_access_level":    access,
 		"merge_requests_enabled": true,
+		"merge_method":           "merge",
+		"squash_option":          "default_off",
+
+		"only_allow_merge_if_pipeline_succeeds": c.NeedsGreen,
 		"permissions": object{
 			"project_access": object{"access_level": levels[c.user], "notification_level": 3},
 			"group_access":   nil,

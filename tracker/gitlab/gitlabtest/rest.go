@@ -24,8 +24,11 @@ const (
 	eventsPath  = projectPath + "/issues/{eventable_id}/resource_label_events"
 )
 
-// routes are the requests that the server answers.
-var routes = []route{
+// routes are the requests that the server answers: those about issues here, others in the files of
+// their subjects.
+var routes = slices.Concat(issueRoutes, mergeRoutes, pipelineRoutes)
+
+var issueRoutes = []route{
 	{"GET", "/user", func(c *call) answer { return ok(userObject(c.user)) }},
 	{"GET", "/users", (*call).listUsers},
 	{"GET", "/personal_access_tokens/self", (*call).ownToken},
@@ -83,6 +86,12 @@ func (c *call) find() {
 	if c.project == nil {
 		c.redirect(name)
 		panic(missing("Project"))
+	}
+	if digits, has := c.named["merge_request_iid"]; has {
+		c.findMerge(digits)
+	}
+	if digits, has := c.named["noteable_id"]; has && strings.Contains(c.r.URL.Path, "/merge_requests/") {
+		c.findMerge(digits)
 	}
 	for _, part := range []string{"issue_iid", "noteable_id", "eventable_id"} {
 		digits, has := c.named[part]

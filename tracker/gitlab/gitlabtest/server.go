@@ -33,12 +33,16 @@ type Server struct {
 	Project string // group/sub/project, the first project
 	Path    string // of a server that is not at the root of its host, such as /gitlab; may be empty
 	Token   string // of the account Operator
+	Remote  string // the directory with the branches of the project; may be empty without merge requests
 	// StateLabels are labels that exclude each other: Move replaces them by the new label.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	Free        bool             // the free tier: issues neither block each other nor have weights
 	NoIssues    bool             // the projects have no issues
-	Check       CheckFunc        // of package openapi; nil: nothing is checked
+	// NeedsGreen: a merge needs a pipeline that succeeds; NeedsApprovals: so many approvals.
+	NeedsGreen     bool
+	NeedsApprovals int
+	Check          CheckFunc // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitLab's description, never
 	// concurrently.
 	Errorf func(format string, args ...any)
@@ -46,13 +50,15 @@ type Server struct {
 	http *httptest.Server
 	graphqltest.Failures
 
-	mu       sync.Mutex // guards all that follows
-	projects []*project
-	lastID   int64
-	notes    int64 // how many notes were made, for ids that tests can predict
-	log      []Request
-	left     int
-	reset    time.Time
+	mu        sync.Mutex // guards all that follows
+	projects  []*project
+	lastID    int64
+	merges    []*MergeRequest
+	pipelines []*pipeline
+	notes     int64 // how many notes were made, for ids that tests can predict
+	log       []Request
+	left      int
+	reset     time.Time
 }
 
 // The accounts.
@@ -143,6 +149,7 @@ type call struct {
 	user    string            // the login
 	project *project
 	issue   *Issue
+	merge   *MergeRequest
 }
 
 // answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends

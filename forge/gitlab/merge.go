@@ -1,0 +1,115 @@
+package gitlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// readMerge implements reconcile.Forge. Since when a label has its name, GitLab does not say.
+func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, error) {
+	p, err := h.readPull(ctx, number)
+	if err != nil {
+		return reconcile.MergeRules{}, err
+	}
+	project, err := h.project(ctx)
+	if err != nil {
+		return reconcile.MergeRules{}, err
+	}
+	isFast := project.MergeMethod == "ff"
+	always := project.SquashOption == "always"
+	return reconcile.MergeRules{
+		Head: p.Head,
+		// A fast-forward leaves what a rebase would.
+		Methods: reconcile.MergeMethods(project.SquashOption != "never", !isFast && !always, isFast && !always),
+		Missing: p.lacks(),
+		Auto:    true,
+		Behind:  p.Status == "need_rebase",
+	}, nil
+}
+
+// lacks reports whether something that the project requires is missing. The words for that are
+// many, and get more.
+func (p pull) lacks() bool {
+	switch p.Status {
+	case "mergeable", "need_rebase", "conflict", "draft_status", "not_open", "":
+		return false
+	}
+	return !p.isUnsure()
+}
+
+// merge implements reconcile.Forge.
+func (h *hub) merge(ctx context.Context, m reconcile.Merging) error {
+	_, err := h.askMerge(ctx, m, false)
+	return err
+}
+
+// armMerge implements reconcile.Forge. GitLab merges at once if nothing is missing, and forgets it
+// at the next push.
+func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, err error) {
+	p, err := h.askMerge(ctx, m, true)
+	return err == nil && p.State == "merged", err
+}
+
+// askMerge asks for a merge of a commit, now or once nothing is missing.
+func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (pull, error) {
+	sent := map[string]any{"sha": m.Head, "squash": m.Method == "squash"}
+	if later {
+		sent["auto_merge"] = true
+		sent["merge_when_pipeline_succeeds"] = true // for releases before 17.11
+	}
+	a, err := h.Ask(ctx, transport.Request{
+		Method: http.MethodPut,
+		Path:   h.path("/merge_requests/%d/merge", m.Number),
+		Body:   sent,
+	})
+	if err != nil {
+		return pull{}, h.notMerged(ctx, m, h.named(ctx, err))
+	}
+	return gitlabapi.Decode[pull](h.Client, a.Body)
+}
+
+// notMerged completes the error of a merge that GitLab has refused.
+func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) error {
+	e, known := errors.AsType[*reconcile.Error](err)
+	if !known {
+		return err
+	}
+	switch e.Status {
+	case http.StatusUnauthorized: // it says the same of an invalid token
+		_, readErr := h.readPull(ctx, m.Number)
+		if readErr != nil {
+			return err
+		}
+		e.Err = reconcile.ErrRejected
+		e.Hint = fmt.Sprintf("let the account of %s merge into the branch, in the project's settings", h.o.By)
+	case http.StatusConflict: // a commit was pushed since
+		e.Err = reconcile.ErrLater
+	case http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+		p, readErr := h.readPull(ctx, m.Number)
+		if readErr != nil {
+			return err
+		}
+		e.Message += " (" + p.Status + ")"
+		if p.isUnsure() {
+			e.Err = reconcile.ErrLater
+		}
+	}
+	return err
+}
+
+// disarmMerge implements reconcile.Forge.
+func (h *hub) disarmMerge(ctx context.Context, number int) error {
+	_, err := h.ask(ctx, http.MethodPost, h.path("/merge_requests/%d/cancel_merge_when_pipeline_succeeds", number), nil)
+	e, known := errors.AsType[*reconcile.Error](err)
+	isOff := known && (e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotAcceptable)
+	if isOff || errors.Is(err, reconcile.ErrGone) {
+		return nil
+	}
+	return err
+}
