@@ -44,12 +44,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:  "key-file",
-			Usage: "read the key of Linear or the token of GitHub, Gitea or Jira from `FILE`; - is stdin",
+			Usage: "read the key of Linear or the token of GitHub, Gitea, GitLab or Jira from `FILE`; - is stdin",
 		},
 		&cli.StringFlag{
 			Name: "project",
 			Usage: "where the issues are, the `PROJECT`: the address or slug id of a Linear project; " +
-				"on GitHub and Gitea OWNER/NAME; of Jira the key or the address",
+				"on GitHub and Gitea OWNER/NAME, on GitLab GROUP/PROJECT; of Jira the key or the address",
 		},
 		&cli.StringFlag{
 			Name:  "team",

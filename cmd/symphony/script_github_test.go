@@ -26,6 +26,12 @@ func lookAtPulls(ts *testscript.TestScript) {
 	output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
 }
 
+// settlePushes makes the last pushes older than checks need to begin.
+func settlePushes(ts *testscript.TestScript) {
+	const older = `UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`
+	execute(ts, []string{"sql", older})
+}
+
 // githubCmd controls the script's GitHub. Its first repository is team/app, reached by
 // $GITHUB_API with $GITHUB_TEST_TOKEN. It has the verbs move, comment, is, comments and clear
 // of the command tracker, for issues that are named by their numbers, and:
@@ -235,8 +241,7 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 			fmt.Fprintf(ts.Stdout(), "%d: %d by %s, armed %s\n", p.Number, p.Merges, cmp.Or(p.Method, "none"), armed)
 		}
 	case "settle":
-		const older = `UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`
-		execute(ts, []string{"sql", older})
+		settlePushes(ts)
 	case "reopen":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State = "open" }))
 	case "pulls":

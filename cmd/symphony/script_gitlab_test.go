@@ -3,12 +3,15 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/tracker/gitlab/gitlabtest"
 )
@@ -17,8 +20,9 @@ import (
 // issues are labels; Done and Canceled are closed issues.
 type gitlabTracker struct{ *gitlabtest.Server }
 
-func startGitLab(env *testscript.Env, _ *stage) (scriptTracker, error) {
-	s := newGitLab(env.Defer, env.Setenv)
+func startGitLab(env *testscript.Env, set *stage) (scriptTracker, error) {
+	s := newGitLab(env.Defer, env.Setenv, "")
+	set.gitlab = s
 	path := filepath.Join(env.WorkDir, "WORKFLOW.md")
 	workflow := strings.ReplaceAll(made("WORKFLOW-gitlab.md"), "$GITLAB_API", s.API())
 	workflow = strings.ReplaceAll(workflow, "$AGENT", env.Getenv("AGENT"))
@@ -27,11 +31,12 @@ func startGitLab(env *testscript.Env, _ *stage) (scriptTracker, error) {
 
 // newGitLab starts a GitLab at a path of its host, and sets the name of its project
 // $GITLAB_PROJECT, the API $GITLAB_API and the token $GITLAB_TEST_TOKEN.
-func newGitLab(atEnd func(func()), setenv func(name, value string)) *gitlabtest.Server {
+func newGitLab(atEnd func(func()), setenv func(name, value string), remote string) *gitlabtest.Server {
 	s := &gitlabtest.Server{
 		Project:     "team/web/shop",
 		Path:        "/gitlab",
 		Token:       "glpat-secretsecretsecret",
+		Remote:      remote,
 		StateLabels: []string{"Todo", "In Progress", "Human Review", "Backlog"},
 	}
 	s.Start()
@@ -125,3 +130,69 @@ func (g gitlabTracker) fail(f gitlabtest.Failure) {
 func (g gitlabTracker) Up()            { g.ClearFailures() }
 func (g gitlabTracker) Requests() int  { return len(g.Log()) }
 func (g gitlabTracker) ClearRequests() { g.ClearLog() }
+
+// gitlabCmd controls the script's GitLab, for which the script's tracker is GitLab:
+//
+//	gitlab start DIRECTORY           serves the project team/web/shop with the branches of this directory; sets
+//	                                 $GITLAB_PROJECT, $GITLAB_API and $GITLAB_TEST_TOKEN
+//	gitlab job BRANCH NAME STATE LOG sets a job of the pipeline of the newest commit of a branch, with its log
+//	gitlab review NUMBER VERDICT TEXT reviews a merge request as kim, three minutes ago: approved, changes_requested or
+//	                                 commented, with a text on line 1 of x.go
+//	gitlab look                      runs a pass that reads the merge requests, however recently they were read
+//	gitlab merge NUMBER              merges a merge request as a person
+//	gitlab merges                    prints all merge requests, the oldest first
+//	gitlab notes ISSUE|!NUMBER       prints the comments on an issue or a merge request
+//	gitlab settle                    makes the last pushes older than checks need to begin
+func gitlabCmd(ts *testscript.TestScript, neg bool, args []string) {
+	set := stageOf(ts)
+	rest := args[1:]
+	if args[0] == "start" {
+		s := newGitLab(ts.Defer, func(name, value string) { setVar(ts, name, value) }, ts.MkAbs(rest[0]))
+		set.gitlab = s
+		set.tracker = gitlabTracker{s}
+		return
+	}
+	s := set.gitlab
+	switch args[0] {
+	case "job":
+		head, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
+		ts.Check(err)
+		s.SetJob(strings.TrimSpace(string(head)), gitlabtest.Job{
+			Name:  rest[1],
+			State: rest[2],
+			Log:   strings.Join(rest[3:], " "),
+		})
+	case "review":
+		var notes []gitlabtest.Note
+		if len(rest) > 2 {
+			notes = []gitlabtest.Note{{Body: strings.Join(rest[2:], " "), File: "x.go", Line: 1}}
+		}
+		number := test.Must(strconv.Atoi(rest[0]))
+		ts.Check(s.Review(number, gitlabtest.Writer, rest[1], 3*time.Minute, notes...))
+	case "look":
+		lookAtPulls(ts)
+	case "merge":
+		number := test.Must(strconv.Atoi(rest[0]))
+		ts.Check(s.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.State = "merged" }))
+	case "merges":
+		for _, m := range s.Merges() {
+			fmt.Fprintf(ts.Stdout(), "!%d %s %s into %s: %s\n%s\n", m.Number, m.State, m.Source, m.Target, m.Title, m.Body)
+		}
+	case "notes":
+		var notes []*gitlabtest.Note
+		if digits, isMerge := strings.CutPrefix(rest[0], "!"); isMerge {
+			notes = s.Merges()[test.Must(strconv.Atoi(digits))-1].Notes
+		} else {
+			i, err := s.Issue(rest[0])
+			ts.Check(err)
+			notes = i.Notes
+		}
+		for _, n := range notes {
+			fmt.Fprintf(ts.Stdout(), "%s: %s\n", n.Author, text.OneLine(n.Body))
+		}
+	case "settle":
+		settlePushes(ts)
+	default:
+		ts.Fatalf("gitlab: unknown verb %q", args[0])
+	}
+}

@@ -28,6 +28,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+	"github.com/symphony-cron/symphony/tracker/gitlab/gitlabtest"
 )
 
 // suiteMargin is the time before the test binary's timeout at which a command that hangs fails
@@ -176,6 +177,7 @@ func commands() map[string]scriptCommand {
 		"gitea VERB [ARG...]":                        giteaCmd,
 		"jira VERB [ARG...]":                         jiraCmd,
 		"github VERB [ARG...]":                       githubCmd,
+		"gitlab VERB [ARG...]":                       gitlabCmd,
 		"collector VERB [ARG...]":                    collectorCmd,
 		"gone PATTERN":                               goneCmd,
 		"healthchecks VERB [ARG]":                    healthchecksCmd,
@@ -304,10 +306,11 @@ type stage struct {
 	other     *lineartest.Server
 	model     scriptModel // nil without a real agent
 	github    *githubtest.Server
-	gitea     *giteaTracker   // nil unless the script has one
-	jira      *jiraTracker    // nil unless the script has one
-	service   *checkedService // nil until healthchecks start
-	collector *collector      // nil until collector start
+	gitea     *giteaTracker      // nil unless the script has one
+	gitlab    *gitlabtest.Server // nil unless the script has one
+	jira      *jiraTracker       // nil unless the script has one
+	service   *checkedService    // nil until healthchecks start
+	collector *collector         // nil until collector start
 	hosts     map[string]*mcpHost
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server

@@ -27,7 +27,7 @@ func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, 
 		Head: p.Head,
 		// A fast-forward leaves what a rebase would.
 		Methods: reconcile.MergeMethods(project.SquashOption != "never", !isFast && !always, isFast && !always),
-		Missing: p.lacks(),
+		Missing: p.lacks() || p.isUnsure() && project.NeedsGreen,
 		Auto:    true,
 		Behind:  p.Status == "need_rebase",
 	}, nil

@@ -139,7 +139,6 @@ type made struct {
 	reconcile.Review
 	author int64
 	until  time.Time // of its newest note
-	isBot  bool
 }
 
 // builder makes reviews of notes.

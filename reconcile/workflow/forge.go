@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -19,9 +20,10 @@ type ForgeKind struct {
 	hosts []string
 	// gitHosts are further hosts by which git reaches the hosts: ssh.github.com is github.com
 	gitHosts map[string]string
-	// api returns the address of the API at a host. Nil: symphony can't open pull requests on
-	// this kind of forge yet.
+	// api returns the address of the API at a host.
 	api func(host string) string
+	// groups: owners of repositories may have several parts: group/sub/project
+	groups bool
 	// TokenVars are the variables that usually contain a token, the preferred variable first.
 	TokenVars []string
 	// Gh: people log in with the program gh, which gives out its token.
@@ -95,13 +97,35 @@ func GuessedForge(address string) string {
 // and the repository's name, owner/name. Each is empty if the address lacks this part.
 func (k ForgeKind) At(address string) (api, name string) {
 	host, path := splitAddress(address)
-	if host != "" && k.api != nil {
+	if host != "" {
 		api = k.api(host)
 	}
-	if m := ownerName().FindStringSubmatch(path); m != nil {
+	pattern := ownerName
+	if k.groups {
+		pattern = groupsName
+	}
+	if m := pattern().FindStringSubmatch(path); m != nil {
 		name = m[1]
 	}
 	return api, name
+}
+
+// IsElsewhere reports whether an address of git is on a host that is known to be of another kind.
+func (k ForgeKind) IsElsewhere(address string) bool {
+	return slices.ContainsFunc(forges, func(other ForgeKind) bool {
+		return other.Name != k.Name && other.Knows(address)
+	})
+}
+
+// Below returns the name of a repository without the path of its server below the host: with
+// the API https://HOST/gitlab/api/v4 the address https://HOST/gitlab/group/project is group/project.
+func (k ForgeKind) Below(api, name string) string {
+	u, err := url.Parse(api)
+	if err != nil || !k.groups {
+		return name
+	}
+	path := strings.Trim(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v4"), "/")
+	return strings.TrimPrefix(name, path+"/")
 }
 
 // SameRepository reports whether two addresses of git lead to repositories of the same owner

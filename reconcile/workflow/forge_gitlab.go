@@ -11,4 +11,7 @@ var GitLabForge = ForgeKind{
 	gitHosts:  map[string]string{"altssh.gitlab.com": "gitlab.com"},
 	TokenVars: []string{"GITLAB_TOKEN", "GITLAB_PAT", "GITLAB_ACCESS_TOKEN"},
 	Rights:    "the scope api and the role Developer",
+	MaxPulls:  10, // each takes nine requests and more
+	groups:    true,
+	api:       func(host string) string { return "https://" + host + "/api/v4" },
 }

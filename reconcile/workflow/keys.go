@@ -280,7 +280,7 @@ func workspaceKeys(c *Config) []Key {
 			DeliverBranch,
 			&c.Repository.Deliver,
 			"what happens to the commits of a run: branch pushes them to the issue's branch, "+
-				"pull-request also opens a pull request on the forge, "+
+				"pull-request also opens a pull request on the forge, on GitLab a merge request, "+
 				"none leaves them in the workspace",
 		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
@@ -290,8 +290,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Forge,
 			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
-				"repository.url, gitea for the host of tracker.endpoint with kind: gitea, and github for others; "+
-				"gitlab is refused until symphony can open pull requests there",
+				"repository.url, gitea or gitlab for the host of tracker.endpoint with that kind, and github for others",
 		).oneOf(forgeNames()...).then((*reader).repositoryForge),
 		key(
 			"repository.token",
@@ -307,7 +306,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.API,
 			"address of the forge's API; default: by the host of repository.url, such as https://api.github.com, or "+
-				"https://HOST/api/v3 for GitHub Enterprise and https://HOST/api/v1 for Gitea",
+				"https://HOST/api/v3 for GitHub Enterprise, https://HOST/api/v1 for Gitea and https://HOST/api/v4 for GitLab",
 		).then((*reader).repositoryAPI),
 		key(
 			"repository.git_name",

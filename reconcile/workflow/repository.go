@@ -328,10 +328,6 @@ func (r *reader) completeRepository() {
 		r.warnKey("repository.forge", "no effect without repository.deliver: pull-request")
 		return
 	}
-	if kind.api == nil {
-		r.refuseForge(kind)
-		return
-	}
 	f := r.field("repository.deliver")
 	switch {
 	case repository.API != "":
@@ -358,7 +354,7 @@ func (r *reader) completeRepository() {
 			"write token: $"+kind.TokenVars[0]+", and put a token with "+kind.Rights+" into that variable",
 		)
 	}
-	repository.OwnerName = name
+	repository.OwnerName = kind.Below(repository.API, name)
 	if name == "" {
 		r.invalid(
 			f,
@@ -382,16 +378,11 @@ func (r *reader) warnGuessed(kind ForgeKind) {
 		host, kind.Title, kind.Name, strings.Join(others, " or ")))
 }
 
-// refuseForge refuses a kind of forge on which symphony can't open pull requests yet.
-func (r *reader) refuseForge(kind ForgeKind) {
-	f := r.field("repository.forge")
-	if r.cfg.Repository.Forge == "" {
-		f = r.field("repository.deliver")
-	}
-	r.invalid(f, "symphony can't open "+kind.Words.Name+"s on "+kind.Title+" yet", "write deliver: branch")
-}
-
-var ownerName = text.Pattern(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
+var (
+	ownerName = text.Pattern(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
+	// the whole path, such as group/sub/project
+	groupsName = text.Pattern(`^/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*$`)
+)
 
 // splitAddress returns the host of an address of git, as web addresses name it, and the path.
 func splitAddress(address string) (host, path string) {

@@ -116,8 +116,8 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
-// otherServices are services that init does not know, or no kind is for, whose names are spelled like a kind by chance.
-var otherServices = []string{"gitlab", "gitee"}
+// otherServices are services without a kind whose names are spelled like a kind by chance.
+var otherServices = []string{"gitee"}
 
 // NearestKind is the kind of tracker that a misspelled name means; empty if there is none.
 func NearestKind(name string, kinds []string) string {

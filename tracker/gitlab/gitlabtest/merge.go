@@ -215,7 +215,7 @@ func (c *call) createMerge() answer {
 	c.merges = append(c.merges, m)
 	c.carryOutMerge(m, commands)
 	c.follow()
-	return made(c.mergeObject(m, true))
+	return made(c.mergeObject(m, false))
 }
 
 // carryOutMerge carries out quick actions on a merge request.

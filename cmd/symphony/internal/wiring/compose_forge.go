@@ -6,6 +6,7 @@ import (
 
 	"github.com/symphony-cron/symphony/forge/gitea"
 	"github.com/symphony-cron/symphony/forge/github"
+	"github.com/symphony-cron/symphony/forge/gitlab"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -22,6 +23,14 @@ var forgeAdapters = map[string]func(github.Options) (*reconcile.Forge, error){
 			Repository: o.Repository,
 			By:         o.By,
 			Renew:      o.Renew,
+		})
+	},
+	workflow.GitLabForge.Name: func(o github.Options) (*reconcile.Forge, error) {
+		return gitlab.Adapter(gitlab.Options{
+			Options: o.Options,
+			Project: o.Repository,
+			By:      o.By,
+			Renew:   o.Renew,
 		})
 	},
 }

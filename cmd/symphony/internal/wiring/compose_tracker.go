@@ -189,6 +189,8 @@ func TrackerSetup(kind, user string) (reconcile.TrackerSetup, error) {
 		return github.Setup(), nil
 	case "gitea":
 		return gitea.Setup(), nil
+	case "gitlab":
+		return gitlab.Setup(), nil
 	case "jira":
 		return jira.Setup(user), nil
 	case "linear":

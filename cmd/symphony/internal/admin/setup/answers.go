@@ -255,7 +255,7 @@ func (s *starter) refuseName(address string) error {
 		return nil
 	}
 	host := "github.com"
-	if s.kind.name == giteaKind.name {
+	if s.kind.apiPath != "" {
 		host = "HOST"
 	}
 	also := ""
@@ -296,7 +296,7 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		)
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage(
-			"init: --example pull-request needs the address of the repository on GitHub or Gitea, and %q is a directory",
+			"init: --example pull-request needs the address of the repository on GitHub, Gitea or GitLab, and %q is a directory",
 			address,
 		)
 	case foreign != "":

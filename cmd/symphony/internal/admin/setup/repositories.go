@@ -29,10 +29,32 @@ var giteaKind = kind{
 	forge: workflow.GiteaForge,
 	suits: func(s *starter, ctx context.Context) bool { return s.originIsOn(ctx, workflow.GiteaForge) },
 	find: append([]func(*starter, context.Context) error{
-		(*starter).findGitea,
+		(*starter).findServer,
 	}, repositorySteps...),
 	write:   (*starter).writeKey,
 	summary: (*starter).repositorySummary,
+	apiPath: "/api/v1",
+}
+
+var gitlabKind = kind{
+	name:  "gitlab",
+	forge: workflow.GitLabForge,
+	suits: func(s *starter, ctx context.Context) bool { return s.originIsOn(ctx, workflow.GitLabForge) },
+	find: append([]func(*starter, context.Context) error{
+		(*starter).findServer,
+	}, repositorySteps...),
+	write:   (*starter).writeKey,
+	summary: (*starter).repositorySummary,
+	apiPath: "/api/v4",
+	groups:  true,
+}
+
+// form says how the repository with the issues is named.
+func (k kind) form() string {
+	if k.groups {
+		return "GROUP/PROJECT"
+	}
+	return "OWNER/NAME"
 }
 
 // repositorySteps follow the step that finds the address of the API.
@@ -65,29 +87,30 @@ func (s *starter) findGitHub(ctx context.Context) error {
 	return nil
 }
 
-// findGitea finds the address of the API, unless a flag names it. The host of origin is taken for
-// a Gitea unless it is known to be something else.
-func (s *starter) findGitea(ctx context.Context) error {
+// findServer finds the address of the API, unless a flag names it. The host of origin is taken for
+// one of this kind unless it is known to be something else.
+func (s *starter) findServer(ctx context.Context) error {
+	title := s.kind.forge.Title
 	remote, api, _ := s.remoteOnForge(ctx)
-	if workflow.GitHubForge.Knows(remote) {
+	if s.kind.forge.IsElsewhere(remote) {
 		api = ""
 	}
 	if api == "" {
 		err := s.missing([2]string{
-			"--endpoint https://HOST/api/v1, because no git remote origin is on Gitea",
+			"--endpoint https://HOST" + s.kind.apiPath + ", because no git remote origin is on " + title,
 			s.options.Endpoint,
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return s.setValue(ctx, "Address of Gitea's API", "--endpoint", s.options.Endpoint, api, s.setGitea)
+	return s.setValue(ctx, "Address of "+title+"'s API", "--endpoint", s.options.Endpoint, api, s.setServer)
 }
 
-// setGitea sets the address of the API, such as https://git.example.com/api/v1, also by the
+// setServer sets the address of the API, such as https://git.example.com/api/v1, also by the
 // address of the server's pages.
-func (s *starter) setGitea(_ context.Context, written string) error {
-	const path = "/api/v1"
+func (s *starter) setServer(_ context.Context, written string) error {
+	path := s.kind.apiPath
 	u, err := url.Parse(written)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return exit.Usage("init: %q is not the address of a server: write https://HOST%s", written, path)
@@ -98,7 +121,8 @@ func (s *starter) setGitea(_ context.Context, written string) error {
 
 // findRemote finds the repository on the forge from the git remote origin, unless flags name it.
 func (s *starter) findRemote(ctx context.Context) error {
-	remote, _, name := s.remoteOnForge(ctx)
+	remote, api, name := s.remoteOnForge(ctx)
+	name = s.kind.forge.Below(cmp.Or(s.answers.Endpoint, api), name)
 	forge := s.kind.forge.Title
 	if s.answers.Endpoint == s.tracker.Endpoint { // the usual one
 		s.answers.Endpoint = ""
@@ -109,7 +133,7 @@ func (s *starter) findRemote(ctx context.Context) error {
 	}
 	s.options.Repository = cmp.Or(s.options.Repository, remote)
 	if name == "" {
-		err := s.missing([2]string{"--project OWNER/NAME, because " + because, s.options.Project})
+		err := s.missing([2]string{"--project " + s.kind.form() + ", because " + because, s.options.Project})
 		if err != nil {
 			return err
 		}
@@ -155,9 +179,10 @@ func (s *starter) origin(ctx context.Context, dir string) string {
 
 // setRepositoryName sets the repository with the issues, such as octo/shop.
 func (s *starter) setRepositoryName(_ context.Context, written string) error {
-	owner, name, _ := strings.Cut(written, "/")
-	if owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
-		return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
+	parts := strings.Split(written, "/")
+	isDeep := len(parts) > 2 && !s.kind.groups
+	if len(parts) < 2 || isDeep || slices.Contains(parts, "") || strings.Contains(written, " ") {
+		return exit.Usage("init: %q is not the name of a repository: write %s", written, s.kind.form())
 	}
 	s.options.Project = written
 	return nil
@@ -175,7 +200,7 @@ func (s *starter) checkToken(context.Context) error {
 // an issue by adding a label.
 func (a answers) StateLabels() (labels []string) {
 	for _, name := range append(slices.Clone(a.Active), a.Review) {
-		if lower := strings.ToLower(name); lower != "open" && lower != "closed" && name != "" {
+		if lower := strings.ToLower(name); lower != "open" && lower != "opened" && lower != "closed" && name != "" {
 			labels = append([]string{name}, labels...)
 		}
 	}

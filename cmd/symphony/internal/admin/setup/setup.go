@@ -52,6 +52,10 @@ type kind struct {
 	name string
 	// forge is the service of the repositories with the issues; zero if it is none.
 	forge workflow.ForgeKind
+	// apiPath ends the address of the API of a server that may be at any host, such as /api/v1.
+	apiPath string
+	// groups: owners of repositories are groups, which may be in other groups.
+	groups bool
 	// suits reports whether the operator's folder or environment suggests it; nil for the kind
 	// that is proposed otherwise.
 	suits func(*starter, context.Context) bool
@@ -75,7 +79,7 @@ type JSON struct {
 	EnvironmentFile string `json:"environment_file,omitempty"`
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear; of Jira the key
 	Team            string `json:"team,omitempty"`         // of Linear, its key
-	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub or Gitea
+	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub, Gitea or GitLab
 	// the label that agents need exists in the tracker
 	LabelExists *bool `json:"label_exists,omitempty"`
 	// Verify is verify.command, if init knows how the repository is tested.
@@ -86,7 +90,7 @@ type JSON struct {
 
 // kinds are the kinds of trackers, in the order in which they are proposed; the first is the
 // default, the last suits always.
-var kinds = []kind{linearKind, githubKind, giteaKind, jiraKind, fileKind}
+var kinds = []kind{linearKind, githubKind, giteaKind, gitlabKind, jiraKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }

@@ -146,6 +146,13 @@ func TestRender(t *testing.T) {
 				a.Terminal = []string{"closed"}
 				a.Begun = "wip"
 			}, ""},
+			{"gitlab", func(a *answers) {
+				a.Tracker = "gitlab"
+				a.Project = "acme/web/shop"
+				a.Active = []string{"opened", "wip"}
+				a.Terminal = []string{"closed"}
+				a.Begun = "wip"
+			}, ""},
 			{"jira", func(a *answers) {
 				a.Tracker = "jira"
 				a.Endpoint = "https://acme.atlassian.net"
@@ -289,12 +296,12 @@ func testEnv() *term.Env {
 func TestEachKindBringsItsOwn(t *testing.T) {
 	test.Equal(t, "the last one suits always", kinds[len(kinds)-1].suits == nil, true)
 	s := &starter{answers: answers{
-		Tracker: "gitlab",
+		Tracker: "none",
 		Example: ExampleNames[0],
 		Waiting: "Todo",
 		Begun:   "In Progress",
 	}}
-	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "gitlab-settings"`) {
+	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "none-settings"`) {
 		t.Errorf("a kind without its part: %v", err)
 	}
 	if _, err := wiring.TrackerSetup(fileKind.name, "ann@example.com"); err == nil ||

@@ -1,0 +1,162 @@
+package gitlab
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/gitlab/gitlabtest"
+)
+
+// opened opens a merge request of a branch with a commit, and returns both.
+func (p *place) opened(body string) (number int, commit string) {
+	p.t.Helper()
+	commit = p.commit("work")
+	made := test.Must(p.Open(p.t.Context(), reconcile.NewPull{
+		Branch: "work",
+		Commit: commit,
+		Title:  "GL-1: Work",
+		Body:   body,
+	}))
+	number, _ = p.Number(made.URL)
+	return number, commit
+}
+
+func (p *place) one(number int) reconcile.Pull {
+	p.t.Helper()
+	return test.Must(p.Read(p.t.Context(), []int{number}))[number]
+}
+
+// Neither the text of a merge request nor a comment on it is carried out.
+func TestQuickActions(t *testing.T) {
+	p := newPlace(t)
+	number, _ := p.opened("Done.\n/merge\r\n/close")
+	test.OK(t, p.Forge.Comment(t.Context(), number, "mark", "/close\nmark"))
+	m := p.Merges()[0]
+	test.Equal(t, "state", m.State, "opened")
+	test.Equal(t, "text", m.Body, "Done.\n /merge\r\n /close")
+	test.Equal(t, "comment", m.Notes[0].Body, " /close\nmark")
+}
+
+// The jobs of the newest pipeline are the checks, whose failures say what can be run again.
+func TestJobs(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	p.SetJob(commit, gitlabtest.Job{Name: "lint", State: "failed", AllowFailure: true})
+	p.SetJob(commit, gitlabtest.Job{Name: "deploy", State: "manual"})
+	p.SetJob(commit, gitlabtest.Job{Name: "old", State: "canceled"})
+	id := p.SetJob(commit, gitlabtest.Job{
+		Name:  "test",
+		State: "failed",
+		Log: "section_start:1:step[collapsed=true]\r\x1b[0KStep\n\x1b[31;1mFAIL\x1b[0;m x\r\n" +
+			"10%\r50%\r100%\nsection_end:2:step\r\x1b[0K\n",
+	})
+	p.SetJob(commit, gitlabtest.Job{Name: "quality", State: "success", Reported: true})
+	checks := p.one(number).Checks
+	states := text.Map(checks.List, func(c reconcile.Check) string { return c.Name + " " + c.State })
+	test.Equal(t, "checks", states, []string{
+		"deploy open", "lint skipped", "old open", "quality success", "test failure",
+	})
+	failed := checks.List[4]
+	test.Equal(t, "all", checks.State, reconcile.CheckFailure)
+	test.Equal(t, "the job", failed.Job, id)
+	log := test.Must(p.ReadLog(t.Context(), failed.Job))
+	test.Equal(t, "log", log, "Step\nFAIL x\n100%\n\n")
+	test.OK(t, p.Rerun(t.Context(), failed.Run))
+	again := p.one(number).Checks
+	test.Equal(t, "after the rerun", again.State, reconcile.CheckPending)
+	if again.List[4].Job == failed.Job {
+		t.Error("the job has not begun anew")
+	}
+	_, err := p.ReadLog(t.Context(), again.List[4].Job)
+	test.ErrorIs(t, "a log of a job that has not begun", err, reconcile.ErrGone)
+}
+
+// A pipeline that can't begin has failed, although it has no job.
+func TestBrokenPipeline(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	p.BreakPipeline(commit)
+	checks := p.one(number).Checks
+	test.Equal(t, "all", checks.State, reconcile.CheckFailure)
+	test.Equal(t, "its name", checks.List[0].Name, "pipeline")
+}
+
+// A review has the notes that a person wrote with a verdict, at the commit of that time. What is
+// resolved, and what symphony has written, is none.
+func TestReviews(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	test.OK(t, p.Forge.Comment(t.Context(), number, "<!-- symphony:x -->", "Hello.\n\n<!-- symphony:x -->"))
+	test.OK(t, p.Review(number, gitlabtest.Reader, "commented", time.Hour, gitlabtest.Note{Body: "Old."}))
+	test.OK(t, p.Review(
+		number, gitlabtest.Writer, "changes_requested", 10*time.Minute,
+		gitlabtest.Note{Body: "Please change this.", File: "x.go", Line: 3},
+		gitlabtest.Note{Body: "Done?", File: "x.go", Line: 4, Resolved: true},
+		gitlabtest.Note{Body: "In all."},
+	))
+	reviews := p.one(number).Reviews
+	test.Equal(t, "reviews", len(reviews), 2)
+	r := reviews[1]
+	test.Equal(t, "the review", []any{r.Author, r.State, r.Writer, r.Body, r.Commit},
+		[]any{gitlabtest.Writer, "changes_requested", true, "In all.", commit})
+	test.Equal(t, "its lines", r.Comments, []reconcile.ReviewComment{{File: "x.go", Line: 3, Body: "Please change this."}})
+	p.commit("work")
+	r = p.one(number).Reviews[1]
+	test.Equal(t, "its commit after a push", r.Commit, commit)
+	test.Equal(t, "its line after a push", r.Comments[0].Line, 0)
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Reviewers[gitlabtest.Writer] = "reviewed" }))
+	test.Equal(t, "taken back", p.one(number).Reviews[1].State, "dismissed")
+}
+
+// A verdict of which GitLab has no note of its own counts, too.
+func TestVerdictWithoutNote(t *testing.T) {
+	p := newPlace(t)
+	number, _ := p.opened("Text.")
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) {
+		m.Approvals = map[string]time.Time{gitlabtest.Writer: time.Now()}
+	}))
+	reviews := p.one(number).Reviews
+	test.Equal(t, "reviews", len(reviews), 1)
+	test.Equal(t, "its state", reviews[0].State, "approved")
+}
+
+// What keeps a merge request from being merged is known.
+func TestMergeStatus(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	test.Equal(t, "just after a push", p.one(number).Mergeable, "unknown")
+	test.Equal(t, "then", p.one(number).Mergeable, "mergeable")
+	p.NeedsApprovals = 1
+	rules := test.Must(p.ReadMerge(t.Context(), number))
+	test.Equal(t, "an approval is missing", rules.Missing, true)
+	m := reconcile.Merging{Number: number, Head: commit, Method: "merge"}
+	err := p.Merge(t.Context(), m)
+	if !errors.Is(err, reconcile.ErrRejected) || !strings.Contains(err.Error(), "not_approved") {
+		t.Errorf("error %v", err)
+	}
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = true }))
+	test.Equal(t, "with a conflict", p.one(number).Mergeable, "conflicting")
+}
+
+// A project that was renamed is an error that names it.
+func TestRenamedProject(t *testing.T) {
+	p := newPlace(t)
+	number, _ := p.opened("Text.")
+	p.Rename(testProject, "team/shops/web")
+	for name, call := range map[string]func() error{
+		"read":    func() error { _, err := p.Read(t.Context(), []int{number}); return err },
+		"comment": func() error { return p.Forge.Comment(t.Context(), number, "mark", "mark") },
+		"rerun":   func() error { return p.Rerun(t.Context(), 1) },
+	} {
+		err := call()
+		e, _ := errors.AsType[*reconcile.Error](err)
+		if e == nil || e.Code != reconcile.CodeForgeMoved || !strings.Contains(e.Message, "team/shops/web") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
