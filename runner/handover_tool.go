@@ -119,7 +119,7 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 // checkWork returns an error for the agent if something in the workspace is not committed, or
 // if nothing is.
 func (h *handovers) checkWork(ctx context.Context) error {
-	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path})
+	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path, Hashed: true})
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,9 @@ type WorkspaceRequest struct {
 	// Commits asks Inspect for the newest commits of the work, so many at most. Commits of a
 	// clone, and the output of Diff, are read as a delivery would push them.
 	Commits int
+	// Hashed lets Inspect read a clone in this way also without Commits: while its agent works, it
+	// could lead git to the objects of another repository.
+	Hashed bool
 	// Commit, if set, is where HEAD of a clone must be: else Diff returns an error.
 	Commit string
 	// From and To, if set, are the trees or commits that Diff compares instead, as a WorkEnd

@@ -109,7 +109,7 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 		}
 		return err
 	}
-	if r.Commits > 0 {
+	if r.Commits > 0 || r.Hashed {
 		err = withHashedClone(ctx, r, inspect)
 	} else {
 		known, _ := workspace.CloneOf(r.Path)
