@@ -132,7 +132,7 @@ func (r *reader) compareWithBase(
 		}
 	}
 	if *g.Ahead == 0 {
-		g.Elsewhere = r.elsewhere(ctx, base)
+		g.Elsewhere = r.withOwnObjects().elsewhere(ctx, base) // names of branches and nothing else
 	}
 	return commits, nil
 }

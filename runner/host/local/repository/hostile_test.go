@@ -226,6 +226,12 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			p.sh("cd one; echo evil > file; git commit -qam harmless")
 			p.fake(p.sh("cd one; git rev-parse HEAD:file"), "good\n")
 		}, true, "", nil},
+		{"a tree of another repository", func(p *place) {
+			tree := p.sh("git init -q private; cd private; echo s > secret; git add .; git commit -qm secret; git rev-parse HEAD:")
+			p.sh("cd one; echo $PWD/../private/.git/objects >> .git/objects/info/alternates; git commit -q --allow-empty -m x; " +
+				"git update-ref HEAD $(git cat-file commit HEAD | sed \"s/^tree .*/tree " + tree + "/\" | " +
+				"git hash-object -t commit -w --stdin --literally)")
+		}, true, "", nil},
 		{"files are staged, and not committed", func(p *place) {
 			p.sh("cd one; echo done > done; git add .; git commit -qm done; echo '* text=auto' > " +
 				".gitattributes; echo new > new; ln -s new link; git add .")
