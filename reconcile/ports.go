@@ -290,6 +290,8 @@ type TrackerSetup struct {
 type TrackerAccount struct {
 	User     string           // the name of the key's user
 	Projects []TrackerProject // the most recently changed first; 500 at most
+	// CloudID is the id of a site of Jira, if the key works only with it.
+	CloudID string
 	// Project reads a project, given its slug or URL, and checks whether a label exists.
 	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
 	// Team reads a team, given its key, as Project does. Nil for a tracker without teams.

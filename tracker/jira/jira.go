@@ -18,6 +18,7 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"strings"
@@ -40,6 +41,8 @@ type Options struct {
 	Priorities []string
 	// ReadOnly makes the agent's tools refuse every call.
 	ReadOnly bool
+
+	gateway string // of tests; Atlassian's if empty
 }
 
 const (
@@ -100,6 +103,10 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 
 var projectKey = text.Pattern(`^[A-Za-z][A-Za-z0-9_]*$`)
 
+var cloudID = text.Pattern(`^[A-Za-z0-9-]+$`)
+
+func isCloudID(id string) bool { return cloudID().MatchString(id) }
+
 func isProjectKey(key string) bool { return projectKey().MatchString(key) }
 
 // encoded is the token as it is sent.
@@ -129,7 +136,7 @@ func connect(o Options) (*client, error) {
 	}
 	site := strings.TrimRight(strings.TrimSpace(o.Endpoint), "/")
 	if o.CloudID != "" {
-		o.Endpoint = gateway + o.CloudID
+		o.Endpoint = cmp.Or(o.gateway, gateway) + o.CloudID
 	}
 	api, err := service.Connect(o.Options, ignoreHeaders)
 	if err != nil {

@@ -266,6 +266,34 @@ func TestCloudID(t *testing.T) {
 	test.Equal(t, "site", c.site, s.URL())
 }
 
+// A token with scopes, which the site refuses, is tried with the id of the site, which the site
+// tells everybody.
+func TestSetupByCloudID(t *testing.T) {
+	s := newSite(t)
+	const id = "11223344-a1b2-3b33-c444-def123456789"
+	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/_edge/tenant_info" {
+			return jiratest.Answer(http.StatusOK, `{"cloudId": "`+id+`"}`)(w, r)
+		}
+		below, gated := strings.CutPrefix(r.URL.Path, "/gateway/"+id)
+		r.URL.Path = below
+		return !gated && jiratest.Answer(http.StatusUnauthorized, `{"message": "No."}`)(w, r)
+	})
+	o := optionsFor(s)
+	o.Project = ""
+	o.gateway = s.URL() + "/gateway/"
+	account := test.Must(setupAccount(t.Context(), o))
+	test.Equal(t, "account", []any{account.User, account.CloudID, len(account.Projects)}, []any{"Symphony", id, 2})
+	board := test.Must(account.Project(t.Context(), "shop", ""))
+	test.Equal(t, "project", []any{board.Setting, board.URL}, []any{"SHOP", s.URL() + "/browse/SHOP"})
+
+	o.Key = "another-token-0123456789"
+	_, err := setupAccount(t.Context(), o)
+	if !errors.Is(err, transport.ErrKey) {
+		t.Errorf("a wrong token: %v", err)
+	}
+}
+
 // Answers that Jira should never give are errors, and the lists end.
 func TestStrangeAnswers(t *testing.T) {
 	for name, answers := range map[string]map[string]string{

@@ -2,6 +2,8 @@ package jira
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -153,12 +155,12 @@ func Setup(email string) reconcile.TrackerSetup {
 		KeyQuestion: "Jira API token " +
 			"(https://id.atlassian.com/manage-profile/security/api-tokens; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
-			return setupAccount(ctx, transport.Options{
+			return setupAccount(ctx, Options{Options: transport.Options{
 				Endpoint:  endpoint,
 				User:      email,
 				Key:       token,
 				KeySource: source,
-			})
+			}})
 		},
 		RefusedKey: transport.RefusedKey,
 	}
@@ -168,12 +170,20 @@ func Setup(email string) reconcile.TrackerSetup {
 const mostProjects = 500
 
 // setupAccount finds out whose token it is, and which projects it shows.
-func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAccount, error) {
-	c, err := connect(Options{Options: o})
+func setupAccount(ctx context.Context, o Options) (reconcile.TrackerAccount, error) {
+	c, err := connect(o)
 	if err != nil {
 		return reconcile.TrackerAccount{}, err
 	}
 	me, err := c.whoami(ctx)
+	if errors.Is(err, transport.ErrKey) { // or it is a token with scopes
+		gated, known := c.atGateway(ctx)
+		if known != nil {
+			c = gated
+			me = *known
+			err = nil
+		}
+	}
 	if err != nil {
 		return reconcile.TrackerAccount{}, err
 	}
@@ -182,12 +192,41 @@ func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAc
 		return reconcile.TrackerAccount{}, err
 	}
 	return reconcile.TrackerAccount{
+		CloudID:  c.o.CloudID,
 		User:     me.Name,
 		Projects: projects,
 		Project: func(ctx context.Context, key, _ string) (reconcile.TrackerBoard, error) {
 			return c.board(ctx, key)
 		},
 	}, nil
+}
+
+// atGateway returns a client that asks by the id of the site, as a token with scopes needs it, and
+// the account of the token. The account is nil if the token is not accepted there either.
+func (c *client) atGateway(ctx context.Context) (*client, *account) {
+	a, err := c.api.Send(ctx, transport.Request{
+		Method: http.MethodGet,
+		To:     c.site + "/_edge/tenant_info",
+		Limit:  64 << 10,
+	})
+	var tenant struct {
+		CloudID string `json:"cloudId"`
+	}
+	if err != nil || json.Unmarshal(a.Body, &tenant) != nil || !isCloudID(tenant.CloudID) {
+		return nil, nil
+	}
+	o := c.o
+	o.Endpoint = c.site
+	o.CloudID = tenant.CloudID
+	gated, err := connect(o)
+	if err != nil {
+		return nil, nil // the refusal by the site is reported
+	}
+	me, err := gated.whoami(ctx)
+	if err != nil {
+		return nil, nil // the refusal by the site is reported
+	}
+	return gated, &me
 }
 
 // projects are the projects that the account sees, the most recently changed first.
@@ -222,6 +261,7 @@ func (c *client) board(ctx context.Context, name string) (reconcile.TrackerBoard
 		}
 	}
 	o := c.o
+	o.Endpoint = c.site
 	o.Project = key
 	at, err := connect(o)
 	if err != nil {

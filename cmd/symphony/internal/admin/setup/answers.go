@@ -46,6 +46,7 @@ type answers struct {
 	Model      string // of agents; empty for the agent's own
 	Endpoint   string
 	Email      string // of the account that has the token of Jira
+	CloudID    string // of the site of Jira, for a token with scopes; else empty
 	Project    string
 	Team       string
 	Repository string // an address, or a path from the workflow

@@ -22,6 +22,7 @@ var jiraKind = kind{
 		(*starter).findSite,
 		(*starter).findEmail,
 		(*starter).findKey,
+		(*starter).findCloud,
 		(*starter).findProject,
 		(*starter).findStates,
 	},
@@ -91,6 +92,12 @@ func (s *starter) setEmail(_ context.Context, written string) error {
 	var err error
 	s.tracker, err = wiring.TrackerSetup(s.kind.name, written)
 	return err
+}
+
+// findCloud notes the id of the site, if the token works only with it.
+func (s *starter) findCloud(context.Context) error {
+	s.answers.CloudID = s.account.CloudID
+	return nil
 }
 
 func (s *starter) jiraSummary() (lines []string, more JSON) {

@@ -157,6 +157,7 @@ func TestRender(t *testing.T) {
 				a.Tracker = "jira"
 				a.Endpoint = "https://acme.atlassian.net"
 				a.Email = "symphony@example.com"
+				a.CloudID = "11223344-a1b2-3b33-c444-def123456789"
 				a.Project = "SHOP"
 			}, ""},
 			{"file", func(a *answers) {
