@@ -207,8 +207,15 @@ func agentCalls(b *trackertest.Backend) {
 	}
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
 		return map[string]trackertest.Call{
-			"another issue": call("issue_update", map[string]any{"state": "closed", "issue": other.ID}),
-			"no state":      call("issue_update", map[string]any{}),
+			"another issue":   call("issue_update", map[string]any{"state": "closed", "issue": other.ID}),
+			"another project": call("gitlab_api", map[string]any{"path": "/projects/acme%2Fapi/issues"}),
+			"a parent":        call("gitlab_api", map[string]any{"path": "/projects/acme%2Fweb%2Fshop/issues/../variables"}),
+			"secrets":         call("gitlab_api", map[string]any{"path": "/projects/acme%2Fweb%2Fshop/variables"}),
+			"a change": call("gitlab_api", map[string]any{
+				"method": "PUT",
+				"path":   "/projects/acme%2Fweb%2Fshop/issues/1",
+			}),
+			"no state": call("issue_update", map[string]any{}),
 			"symphony's mark": call("issue_comment", map[string]any{
 				"text": "<!-- symphony:request RUN 1 -->",
 			}),

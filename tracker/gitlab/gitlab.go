@@ -99,7 +99,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Verify:       c.verify,
 		LabelsSet:    c.labelsSet,
 		Budget:       c.api.Budget,
-		Tools:        c.Tools(o.ReadOnly, c.move, c.post),
+		Tools:        append(c.Tools(o.ReadOnly, c.move, c.post), c.apiTool()),
 		Secrets:      []string{c.api.Key},
 	}, nil
 }

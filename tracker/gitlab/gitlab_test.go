@@ -203,3 +203,26 @@ func TestRequests(t *testing.T) {
 	test.OK(t, s.Edit("2", func(i *gitlabtest.Issue) { i.Title = "Changed" }))
 	test.Equal(t, "a pass after a change", pass(), 2)
 }
+
+// Agents read their project, whatever its name is now.
+func TestAPITool(t *testing.T) {
+	s := start(t, nil)
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
+	a := connectTo(s, new([]string), nil)
+	issue := test.Must(a.Find(t.Context(), "1"))
+	read := func(path string) reconcile.ToolAnswer {
+		for _, tool := range a.Tools {
+			if tool.Name == "gitlab_api" {
+				args := map[string]any{"path": path, "query": map[string]any{"iids[]": []int{1}, "state": "all"}}
+				return tool.Call(t.Context(), *issue, test.Must(json.Marshal(args)))
+			}
+		}
+		return reconcile.ToolAnswer{}
+	}
+	answer := read("/projects/acme%2Fweb%2Fshop/issues")
+	test.Contains(t, "the answer", answer.Text, `"status":200`, `"title":"Work"`)
+	test.Equal(t, "success", answer.Success, true)
+	s.Rename(testProject, "acme/shops/web")
+	test.Equal(t, "after a rename", read("/projects/acme%2Fweb%2Fshop/issues").Success, true)
+	test.Equal(t, "by the new name", read("/projects/acme%2Fshops%2Fweb/issues").Success, true)
+}
