@@ -138,6 +138,8 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 			"the key contains blanks or control characters",
 			"copy it again from the tracker's settings",
 		)
+	case strings.ContainsAny(key.value, "\"'"):
+		r.invalid(f, "the key contains a quote", "leave the quotes out: what sets the variable takes them for a part of it")
 	case key.value != "":
 	case key.variable == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
@@ -494,7 +496,7 @@ func (r *reader) checkHandoff() {
 func (r *reader) checkNotTerminal(key, state string) {
 	if state != "" && r.cfg.Policy.Terminal(state) {
 		r.warn(r.field(key), strconv.Quote(state)+" is one of tracker.terminal_states: no one reviews the work, and the "+
-			"workspace is removed; did you mean Human Review, or another state for your review?")
+			"workspace is removed; name a state of your review here that is not in tracker.terminal_states")
 	}
 }
 

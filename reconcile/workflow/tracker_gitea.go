@@ -1,10 +1,5 @@
 package workflow
 
-import (
-	"net/url"
-	"strings"
-)
-
 var giteaTracker = tracker{
 	name:  "gitea",
 	title: "Gitea",
@@ -25,17 +20,10 @@ var giteaTracker = tracker{
 // giteaSettings checks the address of the API, which every server has at another host.
 func (r trackerReader) giteaSettings() {
 	r.labelStates()
-	f := r.field("tracker.endpoint")
 	const path = "/api/v1"
-	u, err := url.Parse(r.cfg.Tracker.Endpoint)
-	switch {
-	case r.cfg.Tracker.Endpoint == "":
-		r.invalid(f, "missing", "write the address of the API: https://HOST"+path)
-	case err == nil && u.Host != "" && !strings.HasSuffix(strings.TrimRight(u.Path, "/"), path):
-		r.invalid(
-			f,
-			"not the address of an API of Gitea",
-			"write "+u.Scheme+"://"+u.Host+strings.TrimRight(u.Path, "/")+path,
-		)
+	if r.cfg.Tracker.Endpoint == "" {
+		r.invalid(r.field("tracker.endpoint"), "missing", "write the address of the API: https://HOST"+path)
+		return
 	}
+	r.apiAddress("Gitea", path)
 }

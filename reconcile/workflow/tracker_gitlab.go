@@ -1,10 +1,5 @@
 package workflow
 
-import (
-	"net/url"
-	"strings"
-)
-
 var gitLabTracker = tracker{
 	name:     "gitlab",
 	title:    "GitLab",
@@ -37,13 +32,5 @@ func gitLabKeys(c *Config) []Key {
 // gitLabSettings checks the address of the API.
 func (r trackerReader) gitLabSettings() {
 	r.labelStates()
-	const path = "/api/v4"
-	u, err := url.Parse(r.cfg.Tracker.Endpoint)
-	if err == nil && u.Host != "" && !strings.HasSuffix(strings.TrimRight(u.Path, "/"), path) {
-		r.invalid(
-			r.field("tracker.endpoint"),
-			"not the address of an API of GitLab",
-			"write "+u.Scheme+"://"+u.Host+strings.TrimRight(u.Path, "/")+path,
-		)
-	}
+	r.apiAddress("GitLab", "/api/v4")
 }

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,14 +144,51 @@ func (r trackerReader) repositories(f field) {
 	)
 }
 
-// nameHint says which repository the address of one has; empty for anything else.
+// nameHint says which repository the address of one, or of one of its pages, has; empty for
+// anything else.
 func (t tracker) nameHint(address string) string {
-	host, path := splitAddress(address)
-	name := strings.TrimSuffix(strings.Trim(path, "/"), ".git")
-	if host == "" || !t.names(name) {
+	name := t.repositoryOf(address)
+	if name == "" {
 		return ""
 	}
 	return "write " + name
+}
+
+// apiAddress checks that tracker.endpoint, if it is set, ends with the path of the service's API. Its
+// hint leaves out what people copy with it: the page of a repository, and the path of another API.
+func (r trackerReader) apiAddress(service, path string) {
+	u, err := url.Parse(r.cfg.Tracker.Endpoint)
+	if err != nil || u.Host == "" || strings.HasSuffix(strings.TrimRight(u.Path, "/"), path) {
+		return
+	}
+	base := strings.TrimRight(u.Path, "/")
+	for _, repo := range r.cfg.Tracker.Repositories.Names {
+		base, _, _ = strings.Cut(base, "/"+cmp.Or(r.tracker.repositoryOf(repo), repo))
+	}
+	base, _, _ = strings.Cut(base, "/api")
+	r.invalid(
+		r.field("tracker.endpoint"),
+		"not the address of an API of "+service,
+		"write "+u.Scheme+"://"+u.Host+base+path,
+	)
+}
+
+// repositoryPage finds the pages of a repository on GitHub and Gitea, and on GitLab, in a path.
+var repositoryPage = text.Pattern(`/(?:-/.*|(?:actions|blob|branches|issues|labels|milestones|pulls?|src|tree|wiki)(?:/.*)?)$`)
+
+// repositoryOf returns the name of the repository in its address, or in that of one of its pages;
+// empty for anything else.
+func (t tracker) repositoryOf(address string) string {
+	host, path := splitAddress(address)
+	name := strings.Trim(path, "/")
+	if !t.groups || strings.Contains(name, "/-/") {
+		name = repositoryPage().ReplaceAllString(name, "")
+	}
+	name = strings.TrimSuffix(name, ".git")
+	if host == "" || !t.names(name) {
+		return ""
+	}
+	return name
 }
 
 // labelStates warns about states that no issue can have.
@@ -171,13 +209,14 @@ func (r trackerReader) labelStates() {
 	possible := slices.Concat(r.tracker.active, r.tracker.terminal, t.Repositories.StateLabels)
 	known := text.Map(possible, reconcile.NormalizeState)
 	check := func(f field, state string) {
-		if !slices.Contains(known, reconcile.NormalizeState(state)) {
-			r.warnKey(
-				f.key,
-				"no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
-					"; add it to provider.state_labels if it is a label",
-			)
+		if slices.Contains(known, reconcile.NormalizeState(state)) {
+			return
 		}
+		r.warnKey(
+			f.key,
+			"no issue has the state "+strconv.Quote(state)+text.DidYouMean(state, possible, "%s")+": the states are "+
+				strings.Join(possible, ", ")+"; add it to provider.state_labels if it is a label",
+		)
 	}
 	r.eachHandoffState(check)
 	for _, state := range r.cfg.Policy.ActiveStates {

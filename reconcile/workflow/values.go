@@ -120,6 +120,8 @@ func textHint(k Key, f field) string {
 	switch {
 	case k.Type == typeShell && f.node.Kind == yaml.SequenceNode:
 		return "write it as a text: several commands below |, or in one line with && between them"
+	case strings.HasPrefix(k.Type, "shell") && f.node.Kind == yaml.SequenceNode:
+		return "write it as a text, in one line: the program and its arguments"
 	case isTemplate:
 		return `put the value in quotes, because YAML reads {{ as a map: "{{ … }}"`
 	}
@@ -196,7 +198,11 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		return []string{strings.TrimSpace(f.node.Value)}, true
 	}
 	if f.node.Kind != yaml.SequenceNode {
-		r.wrong(k, f, "write it in brackets, with commas between the items")
+		hint := "write it in brackets, with commas between the items"
+		if f.node.Kind == yaml.ScalarNode && f.node.Style == 0 && !strings.Contains(f.node.Value, "[") {
+			hint += ": [" + strings.TrimSpace(f.node.Value) + "]"
+		}
+		r.wrong(k, f, hint)
 		return list, false
 	}
 	for i, item := range f.node.Content {
@@ -205,6 +211,9 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		switch {
 		case item.Kind != yaml.ScalarNode:
 			r.invalid(r.item(f, i), "an item is "+kindName(item)+", not a string", "")
+		case item.Value == "~":
+			r.invalid(r.item(f, i), "an item is empty, because YAML reads ~ as nothing", `write it in quotes: "~"`)
+			text = ""
 		case text == "" || null(item):
 			r.invalid(r.item(f, i), "an item is empty", "remove it")
 			text = ""
