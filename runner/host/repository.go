@@ -264,6 +264,31 @@ type Mirror interface {
 	// the reason, such as a full disk, so that it may succeed later.
 	Keep(ctx context.Context, issue string, w Work) error
 	Forget(ctx context.Context, issue string) error
+	Merges
+}
+
+// Merges brings a branch up to date with its base, without a workspace and without an agent.
+type Merges interface {
+	// TryMerge finds out whether a merge of the base into a branch would conflict. It asks the
+	// remote only if it does not know the commits.
+	TryMerge(ctx context.Context, r MergeRequest) (MergeAnswer, error)
+	// MakeMerge fetches, and makes a commit that merges the base into the branch, which must be
+	// at Head. There is none if the branch contains the base, or if there are conflicts.
+	MakeMerge(ctx context.Context, r MergeRequest) (MergeAnswer, error)
+	// PushMerge pushes such a commit, unless the branch has moved meanwhile.
+	PushMerge(ctx context.Context, r MergeRequest, commit string) error
+}
+
+// MergeRequest names a branch, its newest commit, and the base. BaseCommit is the commit of the
+// base for TryMerge; MakeMerge takes the newest.
+type MergeRequest struct{ Branch, Head, Base, BaseCommit string }
+
+// MergeAnswer describes a merge of a base into a branch.
+type MergeAnswer struct {
+	BaseCommit string   // that was merged
+	Contained  bool     // the branch contains it already
+	Conflicts  []string // files in which they conflict
+	Commit     string   // of MakeMerge
 }
 
 // BundleAnswer describes a bundle, and the clone to make from it.

@@ -158,6 +158,18 @@ var (
 	_ host.RepositorySteps = &run{}
 )
 
+// MirrorsOf returns the directory of the mirrors that the workspaces of a root share.
+func MirrorsOf(root string) (string, error) {
+	r, found, err := workspace.FindRoot(root)
+	if err == nil && !found {
+		err = fmt.Errorf("%s contains no workspaces", root)
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.MirrorsDir(), nil
+}
+
 // Mirror implements host.Mirrors. Its git commands are marked as processes of the run, so that
 // they are found if its worker dies.
 func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror { return m.mirror(r, env) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -414,24 +413,15 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	merge := m.localGit(
-		ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit,
-	)
-	merge = withObjects(merge, head.Objects) // they borrow the mirror's
-	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
-	out, mergeErr := m.output(merge)
-	if mergeErr == nil {
-		answer.Clean = true
+	merge := m.mergeTree(ctx, scratch, head.Commit, answer.Commit)
+	_, conflicts, mergeErr := m.mergedTree(withObjects(merge, head.Objects)) // they borrow the mirror's
+	if mergeErr != nil {
+		// git before 2.38 lacks this command: then only the distance is known
+		answer.Unrelated = strings.Contains(mergeErr.Error(), "unrelated histories")
 		return nil
 	}
-	exit, exited := errors.AsType[*exec.ExitError](mergeErr)
-	if exited && exit.ExitCode() == 1 {
-		names := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")[1:] // without the tree
-		answer.Conflicts = names[:min(len(names), host.MaxConflicts)]
-		answer.Files = len(names)
-		return nil
-	}
-	// git before 2.38 lacks this command: then only the distance is known
-	answer.Unrelated = strings.Contains(mergeErr.Error(), "unrelated histories")
+	answer.Clean = len(conflicts) == 0
+	answer.Conflicts = conflicts[:min(len(conflicts), host.MaxConflicts)]
+	answer.Files = len(conflicts)
 	return nil
 }
