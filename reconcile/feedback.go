@@ -56,14 +56,17 @@ type Watch struct {
 	// the events of the pull request, the oldest first
 	Seen []Observation `json:"seen,omitempty"`
 	// what symphony did last to merge it; nil for nothing
-	Merge *MergeTry `json:"merge,omitempty"`
+	Merge      *MergeTry  `json:"merge,omitempty"`
+	TriedMerge TriedMerge `json:"tried_merge,omitzero"`
+	BaseMerges BaseMerges `json:"base_merges,omitzero"`
 	// the reason for which the issue was held; empty if it was not, or is not any more
 	Held string `json:"held,omitempty"`
 	// nothing more is expected of the pull request
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Pushed is the newest commit of the pull request if someone other than symphony pushed it.
+// Pushed is the newest commit of the pull request if it is not symphony's delivery: someone else
+// pushed it, or it is one of the BaseMerges.
 type Pushed struct {
 	Commit string `json:"commit"`
 	On     string `json:"on"`               // the last commit that symphony had pushed
@@ -164,6 +167,7 @@ const (
 	PullClosed    = "closed"
 	pullConflicts = "conflicting"
 	pullMergeable = "mergeable"
+	pullUnknown   = "unknown"
 
 	reviewChanges  = "changes_requested"
 	reviewApproved = "approved"
@@ -424,6 +428,9 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 		w.HeadAt = now
 	}
 	w.Pull = p
+	if p.Mergeable == pullUnknown && w.TriedMerge.is(p) && w.TriedMerge.Mergeable != "" {
+		w.Pull.Mergeable = w.TriedMerge.Mergeable
+	}
 	w.Pull.Reviews = slices.DeleteFunc(
 		slices.Clone(p.Reviews),
 		func(r Review) bool { return !r.Writer && !f.listensTo(r) },

@@ -49,7 +49,8 @@ type Forge struct {
 	// there is no such pull request.
 	ReadMerge func(ctx context.Context, number int) (MergeRules, error)
 	// Merge merges a pull request. The errors of it and of ArmMerge wrap ErrLater if that may
-	// succeed soon, and ErrRejected if the forge refuses it.
+	// succeed soon, ErrBehind if the base demands that the branch contain its newest commit,
+	// and ErrRejected if the forge refuses it.
 	Merge func(ctx context.Context, m Merging) error
 	// ArmMerge lets the forge merge a pull request by itself, once nothing that the base
 	// requires is missing. It may be repeated. merged: the forge has merged at once.
@@ -102,6 +103,9 @@ type Pull struct {
 	Branch string `json:"branch"`
 	Head   string `json:"head"` // the newest commit of Branch
 	Base   string `json:"base"` // the name of the branch
+	// BaseCommit is the newest commit of Base, if the forge can't tell a conflict from other
+	// reasons for which it does not merge. Then git decides; otherwise it is empty.
+	BaseCommit string `json:"base_commit,omitempty"`
 	// mergeable or conflicting; unknown after a push to either branch, until the forge
 	// computed it
 	Mergeable string   `json:"mergeable"`

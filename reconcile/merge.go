@@ -65,6 +65,10 @@ func MergeMethods(squash, merge, rebase bool) []string {
 	return names
 }
 
+// ErrBehind is wrapped by the error of a merge that the base refuses because the branch lacks its
+// newest commit.
+var ErrBehind = errors.New("the base demands that the branch contain its newest commit")
+
 // ErrLater is wrapped by the error of a merge that may succeed soon: the pull request or its
 // base was just changed, or the forge still computes whether they conflict.
 var ErrLater = errors.New("the forge asks to try it again later")
@@ -76,7 +80,9 @@ type MergeTry struct {
 	At    time.Time `json:"at"`
 	// Why it may be merged, such as "approved by ann"
 	Why string `json:"why,omitempty"`
-	// Message is why it was refused.
+	// LookedAt is when the forge, which merges by itself, was asked last whether it can.
+	LookedAt time.Time `json:"looked_at,omitzero"`
+	// Message is why it was refused, or for what it is queued.
 	Message   string `json:"message,omitempty"`
 	Commented bool   `json:"commented,omitempty"` // the issue has the comment about the merge
 }
@@ -88,6 +94,7 @@ const (
 	mergeDone    = "merged"  // the forge has merged
 	mergeRefused = "refused" // it is tried again later
 	mergeEnded   = "ended"   // the forge, or a person there, ended what was armed
+	mergeQueued  = "queued"  // another pull request of the base is merged first
 )
 
 const (
@@ -145,7 +152,7 @@ func (w *Watch) unmergeable(f Feedback) string {
 		return "the issue, which is not finished"
 	case w.Claim != "":
 		return "the issue, which is held or worked on"
-	case w.Pull.Head != w.Delivered.Commit:
+	case !w.isOwn(w.Pull.Head):
 		return fmt.Sprintf("a person: symphony did not deliver commit %.12s", w.Pull.Head)
 	case w.Pull.Draft:
 		return "a person: it is a draft"
@@ -189,19 +196,23 @@ func (w *Watch) approval(f Feedback) (by, missing string) {
 	return "", "an approval"
 }
 
-// approvers are the people whose last verdict approves exactly the newest commit: what was
-// pushed after an approval nobody has seen.
+// approvers are the people whose last verdict approves the newest commit: what was pushed after
+// an approval nobody has seen.
 func (w *Watch) approvers(f Feedback) []string {
-	return w.lastVerdicts(func(r Review) bool {
-		return r.State == reviewApproved && r.Commit == w.Pull.Head && f.listensTo(r)
-	})
+	return w.lastVerdicts(func(r Review) bool { return w.approves(r) && f.listensTo(r) })
+}
+
+// approves reports whether a review approves exactly the newest commit, or the commit into which
+// symphony has merged the base since, without a conflict and without an agent.
+func (w *Watch) approves(r Review) bool {
+	return r.State == reviewApproved && (r.Commit == w.Pull.Head || w.isOwn(r.Commit) && w.isOwn(w.Pull.Head))
 }
 
 // approvedByPerson reports whether one of the approvers is a person. A label does not say that
 // somebody has seen the newest commit.
 func (w *Watch) approvedByPerson(f Feedback) bool {
 	people := w.lastVerdicts(func(r Review) bool {
-		return r.State == reviewApproved && r.Commit == w.Pull.Head && f.listensTo(r) && !r.Bot
+		return w.approves(r) && f.listensTo(r) && !r.Bot
 	})
 	return len(people) > 0
 }
@@ -240,8 +251,9 @@ type MergePlan struct {
 
 // The values of MergePlan.Do.
 const (
-	MergeNow = "merge"
-	MergeArm = "arm" // the forge merges later
+	MergeNow    = "merge"
+	MergeArm    = "arm"    // the forge merges later
+	MergeUpdate = "update" // symphony merges the base into the branch first
 )
 
 // PlanMerge decides how a pull request with MergeGo is merged.
@@ -266,8 +278,7 @@ func (w *Watch) PlanMerge(f Feedback, rules MergeRules) MergePlan {
 		return MergePlan{Refused: fmt.Sprintf("the repository does not allow merge.method: %s, but %s",
 			f.Merge.Method, strings.Join(rules.Methods, ", "))}
 	case rules.Behind:
-		return MergePlan{Refused: "the base demands an up-to-date branch: merge the base into it, " +
-			"or let an agent do that by symphony send-back"}
+		p.Do = MergeUpdate
 	case rules.Missing && !rules.Auto:
 		return MergePlan{Refused: "the base requires something that is missing, such as another approval, " +
 			"and the repository does not allow auto-merge"}
@@ -322,6 +333,13 @@ func (w *Watch) MayBeArmed() bool {
 		(w.Merge.State == mergeArmed || w.Merge.State == mergeBegun)
 }
 
+// MergeSettled reports whether nothing is done about a merge that was asked for: the forge merges
+// by itself. Now and then symphony looks whether it still can, because most forges do not merge
+// a branch that the base has left behind meanwhile.
+func (w *Watch) MergeSettled(now time.Time) bool {
+	return w.MergeArmed() && now.Sub(w.Merge.LookedAt).Abs() < mergeRetries
+}
+
 // MergeArmed reports whether the forge was asked to merge the newest commit, and has answered.
 func (w *Watch) MergeArmed() bool {
 	return w.MayBeArmed() && w.Merge.State == mergeArmed && w.Merge.Head == w.Pull.Head
@@ -329,11 +347,17 @@ func (w *Watch) MergeArmed() bool {
 
 // BeginMerge notes that the newest commit is going to be merged.
 func (w *Watch) BeginMerge(why string, now time.Time) {
+	if w.MergeArmed() {
+		w.Merge.LookedAt = now
+		return
+	}
 	w.Merge = &MergeTry{
 		Head:  w.Pull.Head,
 		State: mergeBegun,
 		At:    now,
 		Why:   why,
+
+		LookedAt: now,
 	}
 }
 
@@ -402,6 +426,8 @@ func (w *Watch) waitsForMerge(f Feedback, now time.Time) *Waits {
 			return newWaits(WaitsForge, "the forge, which merges it once its base allows that: "+text, w.Merge.At)
 		case mergeRefused:
 			return newWaits(WaitsRefused, "a person: symphony could not merge it: "+w.Merge.Message, w.Merge.At)
+		case mergeQueued:
+			return newWaits(WaitsSymphony, w.Merge.Message+"; then symphony merges it", w.Merge.At)
 		case mergeEnded:
 			return newWaits(WaitsMerge, "a merge; auto-merge was ended at the forge", w.Merge.At)
 		case mergeDone:

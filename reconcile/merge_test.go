@@ -162,7 +162,7 @@ func TestPlanMerge(t *testing.T) {
 		"no auto-merge":    {MergeRules{Head: "c", Methods: []string{"squash"}, Missing: true}, "", refused("does not allow auto-merge")},
 		"another method":   {MergeRules{Head: "c", Methods: []string{"merge", "rebase"}}, "", refused("squash, but merge, rebase")},
 		"a queue":          {MergeRules{Head: "c", Queue: true}, "", later},
-		"behind":           {MergeRules{Head: "c", Methods: []string{"squash"}, Behind: true}, "", refused("up-to-date branch")},
+		"behind":           {MergeRules{Head: "c", Methods: []string{"squash"}, Behind: true}, "", MergePlan{Do: MergeUpdate, Why: "approved by ann"}},
 		"labelled":         {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{kims}}, "Ship it", MergePlan{Do: MergeNow, Why: `labelled "Ship it"`}},
 		"by an agent":      {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{own}}, "Ship it", refused("symphony's key, which agents use")},
 		"a renamed label":  {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{renamed}}, "Ship it", refused("perhaps renamed")},

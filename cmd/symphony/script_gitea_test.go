@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -149,7 +152,13 @@ func (g giteaTracker) ClearRequests() { g.proxy.ClearLog() }
 //	                               and $GITEA_REMOTE, the address for git with a login
 //	gitea status BRANCH NAME STATE reports a status of the newest commit of a branch
 //	gitea review NUMBER EVENT BODY reviews a pull request as kim, three minutes ago: APPROVED, REQUEST_CHANGES or COMMENT
-//	gitea look                     runs a pass that reads the pull requests, however recently they were read
+//	gitea look [ISSUE PATTERN]     runs a pass that reads the pull requests, however recently they were read; with an issue
+//	                               as many as it takes until symphony show prints that
+//	gitea settle                   makes the last pushes older than checks need to begin
+//	gitea protect JSON             sets the rules of the branch main
+//	gitea mergeable NUMBER BOOL    waits until Gitea says so of a pull request
+//	gitea behind NUMBER            waits until Gitea knows that a pull request lacks commits of its base
+//	gitea title NUMBER TITLE       sets the title of a pull request, which makes it a draft if it begins with WIP:
 //	gitea merge NUMBER             merges a pull request as its owner
 //	gitea pulls                    prints all pull requests, the oldest first
 //	gitea comments NUMBER          prints the comments on an issue or a pull request
@@ -181,6 +190,39 @@ func giteaCmd(ts *testscript.TestScript, neg bool, args []string) {
 			"updated_unix = updated_unix - 180 WHERE id = ?", made.ID))
 	case "look":
 		lookAtPulls(ts)
+		if len(rest) > 0 {
+			pattern := regexp.MustCompile(rest[1])
+			waitFor(ts, rest[1], func() (bool, string) {
+				lookAtPulls(ts)
+				shown := output(ts, "symphony", "show", rest[0])
+				return pattern.MatchString(shown), shown
+			})
+		}
+	case "settle":
+		settlePushes(ts)
+	case "protect":
+		var rule map[string]any
+		ts.Check(json.Unmarshal([]byte(strings.Join(rest, " ")), &rule))
+		rule["rule_name"] = "main"
+		if err := g.As(giteatest.Owner, http.MethodDelete, g.At("/branch_protections/main"), nil, nil); err != nil {
+			ts.Logf("there was no rule: %v", err)
+		}
+		ts.Check(g.As(giteatest.Owner, http.MethodPost, g.At("/branch_protections"), rule, nil))
+	case "mergeable":
+		waitFor(ts, "a pull request that is mergeable: "+rest[1], func() (bool, string) {
+			var pull struct{ Mergeable bool }
+			ts.Check(g.As(giteatest.Owner, http.MethodGet, g.At("/pulls/%s", rest[0]), nil, &pull))
+			is := strconv.FormatBool(pull.Mergeable)
+			return is == rest[1], is
+		})
+	case "behind":
+		waitFor(ts, "a pull request that lacks commits of its base", func() (bool, string) {
+			n, err := g.Behind(test.Must(strconv.Atoi(rest[0])))
+			return n > 0, fmt.Sprint(n, err)
+		})
+	case "title":
+		body := map[string]string{"title": strings.Join(rest[1:], " ")}
+		ts.Check(g.As(giteatest.Owner, http.MethodPatch, g.At("/pulls/%s", rest[0]), body, nil))
 	case "merge":
 		waitFor(ts, "a pull request that can be merged", func() (bool, string) {
 			body := map[string]string{"Do": "merge"}

@@ -60,7 +60,8 @@ func settlePushes(ts *testscript.TestScript) {
 //	github label NUMBER LOGIN LABEL...   sets the labels of a pull request as this person
 //	github disarm NUMBER      takes back that GitHub merges a pull request
 //	github demand NUMBER approvals|behind N   makes its base demand approvals, or not to be behind (1, 0)
-//	github allow methods|auto|queue WORD...   sets the allowed ways to merge, or turns auto-merge or a merge queue on or off
+//	github allow methods|auto|queue|permission WORD...   sets the allowed ways to merge or the account's permission, or turns
+//	                          auto-merge or a merge queue on or off
 //	github merges             prints how often and by which method each pull request was merged, and whether GitHub is to merge it
 //	github settle             makes the last pushes older than checks need to begin
 //	github reopen NUMBER

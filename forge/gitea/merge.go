@@ -50,8 +50,14 @@ func (h *hub) merge(ctx context.Context, m reconcile.Merging) error {
 	return err
 }
 
-// armMerge implements reconcile.Forge. Gitea merges at once if nothing is missing.
+// armMerge implements reconcile.Forge. Gitea merges at once if nothing is missing. It agrees to
+// merge a branch later that its base has left behind, and then never does, so it is asked for a
+// merge first.
 func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, err error) {
+	err = h.merge(ctx, m)
+	if err == nil || errors.Is(err, reconcile.ErrBehind) || !errors.Is(err, reconcile.ErrRejected) {
+		return err == nil, err
+	}
 	a, err := h.askMerge(ctx, m, true)
 	if err != nil && strings.Contains(err.Error(), "already scheduled") {
 		return false, nil
@@ -74,6 +80,9 @@ func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (tr
 	isLater := known && (strings.Contains(e.Message, "try again later") || strings.Contains(e.Message, "out of date"))
 	if isLater {
 		e.Err = reconcile.ErrLater
+	}
+	if known && strings.Contains(e.Message, "behind the base branch") {
+		e.Err = reconcile.ErrBehind
 	}
 	return a, err
 }

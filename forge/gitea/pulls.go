@@ -109,12 +109,15 @@ func (p pull) value() reconcile.Pull {
 		Branch: text.Short(p.branch(), maxName),
 		Head:   p.Head.SHA,
 		Base:   text.Short(p.Base.Ref, maxName),
-		// Gitea does not tell a conflict from a draft and from not having looked yet.
+		// Gitea does not tell a conflict from a draft and from not having looked yet: git does.
 		Mergeable: "unknown",
 		Checks:    reconcile.Checks{Commit: p.Head.SHA},
 	}
 	if p.Merged {
 		v.State = reconcile.PullMerged
+	}
+	if p.State == pullOpen {
+		v.BaseCommit = p.Base.SHA
 	}
 	if p.Mergeable {
 		v.Mergeable = "mergeable"

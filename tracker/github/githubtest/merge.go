@@ -32,7 +32,7 @@ func (d *data) mergeStatus(p *pull) string {
 		return "DIRTY"
 	case p.Draft || missing != "":
 		return "BLOCKED"
-	case p.Behind:
+	case p.isBehind():
 		return "BEHIND"
 	}
 	failed := func(c Check) bool { return c.State != "SUCCESS" }
@@ -41,6 +41,9 @@ func (d *data) mergeStatus(p *pull) string {
 	}
 	return "CLEAN"
 }
+
+// isBehind reports whether the base requires that the branch contain it, which it does not.
+func (p *pull) isBehind() bool { return p.Behind && !p.contains }
 
 // missing returns what the base of a pull request requires and does not have.
 func (d *data) missing(p *pull) (status int, message string) {
@@ -112,7 +115,7 @@ func (c *call) mergePull() answer {
 	case !c.allows(method):
 		word := strings.ToUpper(method[:1]) + method[1:]
 		return refuse(word + " merges are not allowed on this repository.")
-	case p.Behind:
+	case p.isBehind():
 		return refuse("The head branch is not up to date with the base branch.")
 	case status != 0:
 		return problem(status, message)

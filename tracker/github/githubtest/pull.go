@@ -40,7 +40,7 @@ type Pull struct {
 	// GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
 	Checks    string
 	Approvals int  // how many approvals the base requires
-	Behind    bool // the base requires that the branch contain it, which it does not
+	Behind    bool // the base requires that the branch contain it; without a Remote it does not
 	// AutoMerge is how GitHub merges it once it can, such as SQUASH; empty if it does not.
 	AutoMerge string
 	Queued    bool   // it is in the merge queue
@@ -74,6 +74,8 @@ type pull struct {
 	Pull
 	issue *Issue
 	base  string // the newest commit of Base
+	// contains: the branch contains base
+	contains bool
 	// unsure: whether it can be merged is not known at the first request after a push.
 	unsure bool
 }
@@ -169,6 +171,7 @@ func (d *data) follow(ctx context.Context) {
 		}
 		p.Commit = commit
 		p.base = base
+		p.contains = p.Behind && d.git(ctx, "rev-list", "--count", commit+".."+base) == "0"
 	}
 }
 

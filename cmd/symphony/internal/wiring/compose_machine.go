@@ -2,13 +2,17 @@ package wiring
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -76,6 +80,42 @@ func NewCommands() host.Commands { return local.Machine{} }
 func NewMirrors(stateDir, runID string) host.Mirrors {
 	return local.Mirrors{Dir: mirrorsDir(stateDir), RunID: host.HereID(runID)}
 }
+
+// WithMirror calls use with the mirror of the project's repository, as its workers use it, for a
+// pass. The login profile of the account may name an ssh agent or a credential helper; what it
+// leaves in the background ends with use.
+func WithMirror(
+	ctx context.Context,
+	p *Project,
+	cfg *workflow.Config,
+	use func(host.Merges) error,
+) (err error) {
+	id := "pass-" + NewRunID(p.Env.Now())
+	config := RunnerConfig(p, cfg)
+	run := ThisMachine().Run(id) // marks the processes
+	defer func() {
+		_, killErr := run.Kill(context.WithoutCancel(ctx), host.KillRequest{})
+		err = errors.Join(err, killErr)
+	}()
+	profile, err := run.Login(ctx, host.LoginRequest{
+		Env:     append(config.HookEnv(p.Environ()), host.RunMark+"="+id),
+		Timeout: loginTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	mirrors := local.Mirrors{Dir: mirrorsDir(p.StateDir), RunID: id}
+	if len(cfg.Policy.Hosts) == 0 {
+		mirrors.Dir, err = local.MirrorsOf(paths.Real(cfg.Workspace.Root))
+		if err != nil {
+			return err
+		}
+	}
+	return use(mirrors.Mirror(config.Repository.Repository, config.GitEnv(p.Environ(), profile)))
+}
+
+// loginTimeout bounds a login shell for a pass.
+const loginTimeout = 20 * time.Second
 
 // mirrorsDir is the directory of the mirrors on this machine for runs on others.
 func mirrorsDir(stateDir string) string { return filepath.Join(stateDir, "mirrors") }

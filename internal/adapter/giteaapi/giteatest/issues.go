@@ -231,3 +231,17 @@ func (s *Server) Exec(query string, args ...any) error {
 	_, err = db.Exec(query, args...)
 	return err
 }
+
+// Behind returns how many commits of its base Gitea has found that a pull request lacks.
+func (r *Repository) Behind(number int) (commits int, err error) {
+	path := "file:" + url.PathEscape(filepath.Join(r.dir, "gitea.db")) + "?_pragma=busy_timeout(10000)"
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	_, name, _ := strings.Cut(r.Name, "/")
+	err = db.QueryRow(`SELECT commits_behind FROM pull_request JOIN repository ON repository.id = base_repo_id
+		WHERE name = ? AND "index" = ?`, name, number).Scan(&commits)
+	return commits, err
+}

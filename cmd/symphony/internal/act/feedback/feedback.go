@@ -16,13 +16,16 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // Watcher watches the pull requests of a project, and moves their issues.
 type Watcher struct {
 	// is called if there is a pull request to read
-	Forge    func(context.Context) (*reconcile.Forge, error)
+	Forge func(context.Context) (*reconcile.Forge, error)
+	// Mirror calls use with the mirror of the repository, in which merges are tried
+	Mirror   func(ctx context.Context, use func(host.Merges) error) error
 	Tracker  *reconcile.TrackerAdapter
 	DB       *state.DB
 	Feedback reconcile.Feedback
@@ -30,6 +33,8 @@ type Watcher struct {
 	Handoff  string // the state of issues that were handed over
 	Now      func() time.Time
 	Most     int // how many pull requests a pass reads; 0 for all
+
+	all []reconcile.Watch // during a pass
 }
 
 const (
@@ -108,6 +113,7 @@ func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []er
 	if err != nil {
 		return []error{err}
 	}
+	d.all = watches
 	list := make([]followed, len(watches))
 	var numbers []int
 	for i := range watches {
@@ -209,6 +215,7 @@ func (d Watcher) actAll(
 	if err != nil {
 		return []error{err}
 	}
+	slices.SortFunc(asking, func(a, b *reconcile.Watch) int { return a.Pull.Number - b.Pull.Number })
 	for _, w := range asking {
 		errs = append(errs,
 			about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])),
@@ -240,6 +247,9 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f followed,
 			return err
 		}
 		f.Pushed = reconcile.Pushed{Commit: pull.Head, On: f.Delivered.Commit, Builds: builds}
+	}
+	if err := d.tryMerge(ctx, f.Watch); err != nil {
+		return err
 	}
 	return d.readRequired(ctx, forge, f.Watch)
 }
@@ -345,7 +355,7 @@ func (d Watcher) act(
 		w.Rework = nil
 	case stepLook:
 		if verdict == reconcile.MergeGo {
-			return d.merge(ctx, forge, w)
+			return d.merge(ctx, forge, w, issue)
 		}
 		return d.look(ctx, forge, w, issue)
 	case stepWait:

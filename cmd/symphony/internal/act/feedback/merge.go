@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -13,9 +14,14 @@ import (
 // merge merges an open pull request that may be merged, or lets the forge do that later. The
 // attempt is stored before the request. If the process dies in between, the next pass sees
 // either that the forge has merged, or makes the request again.
-func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+func (d Watcher) merge(
+	ctx context.Context,
+	forge *reconcile.Forge,
+	w *reconcile.Watch,
+	issue reconcile.Issue,
+) error {
 	w.NoteArming(d.Now())
-	if w.MergeArmed() || w.MergeRests(d.Now()) {
+	if w.MergeSettled(d.Now()) || w.MergeRests(d.Now()) || w.MergeQueued() && d.next(w) != nil {
 		return nil
 	}
 	rules, err := forge.ReadMerge(ctx, w.Pull.Number)
@@ -24,10 +30,18 @@ func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile
 	}
 	plan := w.PlanMerge(d.Feedback, rules)
 	if plan.Refused != "" {
+		if w.MayBeArmed() {
+			if err := d.disarm(ctx, forge, w); err != nil {
+				return err
+			}
+		}
 		w.RefuseMerge(plan.Refused, d.Now())
 	}
-	if plan.Do == "" {
+	switch plan.Do {
+	case "":
 		return nil
+	case reconcile.MergeUpdate:
+		return d.bringUpToDate(ctx, forge, w, issue)
 	}
 	w.BeginMerge(plan.Why, d.Now())
 	if err := d.save(ctx, w); err != nil {
@@ -39,6 +53,9 @@ func (d Watcher) merge(ctx context.Context, forge *reconcile.Forge, w *reconcile
 		Head:   w.Pull.Head,
 		Method: d.Feedback.Merge.Method,
 	})
+	if errors.Is(err, reconcile.ErrBehind) {
+		return d.bringUpToDate(ctx, forge, w, issue)
+	}
 	if err != nil {
 		return d.notMerged(w, err)
 	}
@@ -59,15 +76,22 @@ func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Mer
 // begun, because the forge may have got the request. If the forge itself refuses, the pass goes
 // on without an error, and the pull request is shown as waiting for what it demands.
 func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
+	isArmed := w.MergeArmed() // it was only looked whether the forge still can merge
 	if errors.Is(err, reconcile.ErrLater) {
-		w.Merge = nil
+		if isArmed {
+			w.Merge.LookedAt = time.Time{}
+		} else {
+			w.Merge = nil
+		}
 		return nil
 	}
 	known, is := errors.AsType[*reconcile.Error](err)
 	if !is || reconcile.EndsByItself(known.Code, known.Status) {
 		return err
 	}
-	w.RefuseMerge(strings.TrimSuffix(known.Message+"; "+known.Hint, "; "), d.Now())
+	if !isArmed {
+		w.RefuseMerge(strings.TrimSuffix(known.Message+"; "+known.Hint, "; "), d.Now())
+	}
 	if errors.Is(err, reconcile.ErrRejected) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // wantsComments reports whether the workflow wants passes to comment on issues.
@@ -60,6 +61,9 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 		return
 	}
 	watcher := feedback.Watcher{
+		Mirror: func(ctx context.Context, use func(host.Merges) error) error {
+			return wiring.WithMirror(ctx, c.p, cfg, use)
+		},
 		Tracker:  t,
 		DB:       c.db,
 		Feedback: cfg.Feedback,
