@@ -232,6 +232,8 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 			s.NoAutoMerge = rest[1] != "on"
 		case "queue":
 			s.Queue = rest[1] == "on"
+		case "permission":
+			s.Permission = rest[1]
 		}
 	case "merges":
 		for _, p := range s.Pulls(context.Background()) {

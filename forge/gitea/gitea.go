@@ -53,6 +53,7 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	h := &hub{Client: client, o: o}
 	return &reconcile.Forge{
 		Open:         h.open,
+		MayMerge:     h.mayMerge,
 		Number:       h.number,
 		Read:         h.read,
 		ReadChecks:   h.readChecks,

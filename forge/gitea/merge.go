@@ -13,6 +13,16 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// mayMerge implements reconcile.Forge.
+func (h *hub) mayMerge(ctx context.Context) (bool, error) {
+	repository, err := get[struct {
+		May struct {
+			Push bool `json:"push"`
+		} `json:"permissions"`
+	}](ctx, h, giteaapi.ReadRepository, "")
+	return repository.May.Push, err
+}
+
 // readMerge implements reconcile.Forge. Gitea neither says whether something that the base
 // requires is missing, nor whether the branch must contain the base, nor since when a label has
 // its name.

@@ -84,6 +84,16 @@ func (h hub) readMerging(ctx context.Context, number int) (merging, error) {
 	return m, nil
 }
 
+// mayMerge implements reconcile.Forge.
+func (h hub) mayMerge(ctx context.Context) (bool, error) {
+	fields, err := h.query(ctx, readPulls, document("rights"), map[string]any{})
+	if err != nil {
+		return false, err
+	}
+	may, err := decode[string](h, "right", fields["viewerPermission"])
+	return may == "ADMIN" || may == "MAINTAIN" || may == "WRITE", err
+}
+
 // readMerge implements reconcile.Forge.
 func (h hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, error) {
 	m, err := h.readMerging(ctx, number)

@@ -245,7 +245,7 @@ func (x *execution) repositoryNode(r *repository) node {
 		"url":                siteURL + r.name,
 		"hasIssuesEnabled":   !x.NoIssues,
 		"isArchived":         x.Archived,
-		"viewerPermission":   "WRITE",
+		"viewerPermission":   cmp.Or(x.Permission, "WRITE"),
 		"autoMergeAllowed":   !x.NoAutoMerge,
 		"mergeCommitAllowed": x.allows("merge"),
 		"rebaseMergeAllowed": x.allows("rebase"),

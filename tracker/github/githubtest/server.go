@@ -56,7 +56,10 @@ type Server struct {
 	// Methods are the ways to merge that the repositories allow, such as squash; all if nil.
 	Methods     []string
 	NoAutoMerge bool // the repositories do not allow auto-merge
-	Queue       bool // their branches have a merge queue
+	// Permission is what the account of a token may do in the repositories, such as READ; WRITE
+	// if it is empty.
+	Permission string
+	Queue      bool // their branches have a merge queue
 	// FineGrained: the tokens are fine-grained ones, which see no checks but commit statuses.
 	FineGrained bool
 

@@ -103,7 +103,7 @@ var checks = slices.Concat(
 		{"git", needsLogin, checkGit, "", ofRepository},
 		{"gh", needsLogin, checkGh, "", ofRepository},
 		{"repository", needsLogin, checkRepository, "", ofRepository},
-		{"pull requests", needsConfig, checkForge, "", ofProject},
+		{"pull requests", needsLogin, checkForge, "", ofProject},
 		{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
 		{"commits", needsLogin, checkCommit, "", ofAgents},
 		{"signatures", needsLogin, checkSignature, "", ofRepository},

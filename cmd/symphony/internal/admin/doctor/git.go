@@ -352,20 +352,39 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		"run "+login+" as this account, or put "+variable+"=… into "+e.p.EnvPath())
 }
 
-// checkForge reads a pull request with the token that opens them. Where people log in with gh,
-// checkGh looks at the login.
+// checkForge reads a pull request with the token that opens them, and looks whether its account
+// may merge. Where people log in with gh, checkGh looks at the login.
 func checkForge(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
+	merges := e.config.Feedback.Merge.On()
 	connect := wiring.NewForge(e.p, e.config, nil)
-	if connect == nil || repository.ForgeKind().Gh {
+	if connect == nil || repository.ForgeKind().Gh && !merges {
 		return nil
 	}
-	forge, err := connect(ctx, nil)
+	forge, err := connect(ctx, e.gitEnviron())
+	if err != nil && repository.ForgeKind().Gh {
+		return nil
+	}
 	if err != nil {
 		return failWith(err)
 	}
 	if _, err := forge.Read(ctx, []int{1}); err != nil { // there need not be one
 		return failWith(err)
+	}
+	if merges && forge.MayMerge != nil {
+		may, err := forge.MayMerge(ctx)
+		if err != nil {
+			return failWith(err)
+		}
+		if !may {
+			return fail(
+				"the account of the token for "+repository.OwnerName+" may not merge there, as merge.when wants",
+				"give the account the right to write, or leave out merge.when",
+			)
+		}
+	}
+	if repository.ForgeKind().Gh {
+		return ok("%s lets the account merge in %s", repository.ForgeKind().Title, repository.OwnerName)
 	}
 	return ok("%s shows those of %s to $%s", repository.ForgeKind().Title, repository.OwnerName, repository.TokenVar)
 }
