@@ -91,17 +91,19 @@ tool | move)
 comment)
 	note='{id: (.id | tostring), author: .author.username, body, created_at, edited: (.updated_at != .created_at)}'
 	path=/$(field .issue_id)/notes
+	# GitLab would carry out a line that begins with a slash, such as /close. A blank before it makes it a text.
+	plain='{body: ([.body | split("\n")[] | if test("^\r*/") then " " + . else . end] | join("\n"))}'
 	case $(field .action) in
 	list)
 		list "$dir/notes" "$path?order_by=created_at"
 		jq -s "{comments: map(select(.system | not) | $note)}" "$dir/notes"
 		;;
 	post)
-		call POST "$path" "$(jq -c '{body}' "$dir/request")"
+		call POST "$path" "$(jq -c "$plain" "$dir/request")"
 		jq "{comment: $note}" "$dir/answer"
 		;;
 	edit)
-		call PUT "$path/$(field .comment_id)" "$(jq -c '{body}' "$dir/request")"
+		call PUT "$path/$(field .comment_id)" "$(jq -c "$plain" "$dir/request")"
 		echo '{}'
 		;;
 	esac

@@ -383,6 +383,10 @@ func TestGitLabExample(t *testing.T) {
 	made := test.Must(
 		a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"),
 	)
+	// GitLab would carry out a line that begins with a slash.
+	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n/close\n\r/merge"))
+	edited := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))
+	test.Equal(t, "its text", edited[0].Body, "Approved.\n /close\n \r/merge")
 	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))
 	if len(list) != 2 || list[0].Body != "Approved.\n<!-- symphony:request R 1 -->" || !list[0].Own ||
