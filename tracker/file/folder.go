@@ -65,7 +65,8 @@ func (t *tracker) read() (*folder, error) {
 			f.records = append(f.records, r)
 			continue
 		}
-		*other = *unusable(other.name, fmt.Sprintf("%s has the same id, %s: give one of them another", r.name, other.issue.ID))
+		why := fmt.Sprintf("%s has the same id, %s: give one of them another", r.name, other.issue.ID)
+		*other = *unusable(other.name, why)
 		other.issue = identity(r.issue.ID)
 	}
 	f.finished = sync.OnceValue(func() map[string]*record { return t.readFinished(f) })
