@@ -234,7 +234,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 	}
 	if !wiring.Exists(home) {
 		return warn(home+", from which agents get the login and the model, does not exist yet",
-			"codex login makes it: CODEX_HOME="+home+" codex login")
+			e.loginHint())
 	}
 	list := ok("codex runs with the login and the model of %s, and with nothing else of it", home)
 	names := strings.Join(unshared, ", ")
