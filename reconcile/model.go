@@ -84,7 +84,7 @@ type BlockerRef struct {
 	Identifier *string `json:"identifier"`
 	State      *string `json:"state"`
 	// Ended: the tracker says that work on it has ended, whatever the workflow calls terminal.
-	Ended bool `json:"-"`
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Assignee is the person that an issue is assigned to.

@@ -144,6 +144,11 @@ func withHashedClone(ctx context.Context, r host.WorkspaceRequest, use func(git.
 	inherit := func(f ...*os.File) []*os.File { return f }
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	m := repository.New(mirrors, host.Repository{URL: known.Origin.URL}, env, inherit)
+	_, mirrorErr := os.Lstat(m.Path())
+	if files.Absent(mirrorErr) {
+		// The repository was moved. The first delivery makes the mirror of its new address.
+		return use(known)
+	}
 	using := false
 	err := m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
 		using = true
