@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -452,9 +453,46 @@ func (r *reader) copyIndex() error {
 	if err := os.WriteFile(r.index, index, 0o600); err != nil {
 		return err
 	}
+	if err := r.copySharedIndex(index); err != nil {
+		return fmt.Errorf("%w: %w", errUnread, err)
+	}
 	// git compares the content of files only if they are not older than the index, so the copy
 	// must have the same time.
 	return os.Chtimes(r.index, time.Time{}, info.ModTime())
+}
+
+const (
+	sharedIndex = "sharedindex." // and an id in hexadecimal: the name of a part of a split index
+	mostNames   = 1000           // of a git directory that are looked at
+)
+
+// copySharedIndex copies the part that a split index (core.splitIndex) names. git looks for it in
+// the git directory.
+func (r *reader) copySharedIndex(index []byte) error {
+	dir, err := paths.OpenReal(r.gitDir, os.O_RDONLY|syscall.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(mostNames)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for _, name := range names {
+		digits, isShared := strings.CutPrefix(name, sharedIndex)
+		id, err := hex.DecodeString(digits)
+		if !isShared || err != nil || len(id) == 0 || !bytes.Contains(index, id) {
+			continue
+		}
+		shared, err := files.ReadReal(filepath.Join(r.gitDir, name), maxIndex)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.scratch, name), shared, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxEntry bounds a part that a splitWriter keeps, in bytes. The system allows paths of 4,096.
