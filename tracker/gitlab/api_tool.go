@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,10 +19,6 @@ import (
 
 const maxToolAnswer = 1 << 20 // bytes of an answer
 
-// readable are the first parts of the paths below a project that the tool reads. Everything else,
-// such as variables, hooks and tokens, may contain secrets.
-var readable = []string{"issues", "jobs", "labels", "merge_requests", "milestones", "pipelines", "repository"}
-
 // apiTool returns the agent's tool gitlab_api, which reads the project of the run's issue. The
 // token stays in this process. What changes anything is refused: issue_update and issue_comment do
 // that.
@@ -32,7 +27,7 @@ func (c *client) apiTool() reconcile.AgentTool {
 		Name: "gitlab_api",
 		Description: "Read with one GET request to GitLab's REST API with the workflow's own credentials. " +
 			"Only paths below /projects/GROUP%2FPROJECT are allowed, the project of the issue, and there: " +
-			strings.Join(readable, ", ") + ". " +
+			strings.Join(subjects, ", ") + ". " +
 			`Example: {"path": "/projects/` + strings.ReplaceAll(c.o.Projects[0], "/", "%2F") +
 			`/issues/12/notes", "query": {"per_page": 50}}`,
 		InputSchema: agenttool.Object([]string{"path"}, map[string]any{
@@ -134,10 +129,11 @@ func (c *client) readCall(
 		)
 	}
 	rest := parts[2:]
-	if len(rest) == 0 || !slices.Contains(readable, rest[0]) || slices.Contains(rest, "variables") {
+	if !mayRead(rest) {
 		return "", "", nil, agenttool.Refusal(
 			"path_refused",
-			"below the project this tool reads only "+strings.Join(readable, ", ")+", without variables",
+			"below the project this tool reads only "+strings.Join(subjects, ", ")+
+				", and of these neither variables nor files of artifacts",
 		)
 	}
 	for _, part := range rest {

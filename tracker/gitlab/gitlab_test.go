@@ -226,3 +226,33 @@ func TestAPITool(t *testing.T) {
 	test.Equal(t, "after a rename", read("/projects/acme%2Fweb%2Fshop/issues").Success, true)
 	test.Equal(t, "by the new name", read("/projects/acme%2Fshops%2Fweb/issues").Success, true)
 }
+
+// What may contain secrets is refused, however it is written.
+func TestAPIToolRefuses(t *testing.T) {
+	s := start(t, nil)
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
+	c := test.Must(connect(optionsFor(s)))
+	issue := reconcile.Issue{ID: "1"}
+	read := func(path string) error {
+		_, _, _, err := c.readCall(issue, test.Must(json.Marshal(map[string]string{
+			"path": "/projects/acme%2Fweb%2Fshop/" + path,
+		})))
+		return err
+	}
+	for _, path := range []string{
+		"variables", "hooks", "pipelines/7/variables", "pipelines/7/variables.json", "pipelines/7/VARIABLES",
+		"pipelines/7/variables.JSON", "pipelines/7/%76ariables.json", "pipelines/7%2Fvariables",
+		"pipelines/7/variables;json", "pipelines.json", "pipelines/latest/variables", "pipelines/7.json/variables",
+		"jobs/7/artifacts", "repository/archive",
+	} {
+		if err := read(path); err == nil || !strings.Contains(err.Error(), "path_refused") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{
+		"issues/1/notes", "jobs/7/trace", "merge_requests/2/diffs", "pipelines/7/jobs",
+		"repository/files/infra%2Fvariables.tf/raw", "repository/branches/fix%2Fvariables",
+	} {
+		test.OK(t, read(path))
+	}
+}
