@@ -2,6 +2,7 @@ package gitlab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,6 +31,8 @@ type job struct {
 // pipeline is a run of the jobs for a commit.
 type pipeline struct {
 	ID     int64  `json:"id"`
+	Commit string `json:"sha"`
+	Ref    string `json:"ref"`
 	State  string `json:"status"`
 	Source string `json:"source"`
 	URL    string `json:"web_url"`
@@ -68,6 +71,31 @@ func (h *hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, err
 		return reconcile.Checks{}, err
 	}
 	return h.checksOf(ctx, commit.SHA, 0)
+}
+
+// countedPipeline returns the pipeline that GitLab counts for the present commit of a merge request;
+// 0 for none.
+func (h *hub) countedPipeline(ctx context.Context, p pull) (int64, error) {
+	if p.Pipeline == nil {
+		return 0, nil
+	}
+	if p.Pipeline.Commit == p.Head {
+		return p.Pipeline.ID, nil
+	}
+	if p.Pipeline.Ref != fmt.Sprintf("refs/merge-requests/%d/merge", p.Number) {
+		return 0, nil // of an earlier commit
+	}
+	// The merged result is a commit of its own, whose parents tell what was merged.
+	merged, err := get[struct {
+		Parents []string `json:"parent_ids"`
+	}](ctx, h, "/repository/commits/"+url.PathEscape(p.Pipeline.Commit), nil)
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
+		return 0, err
+	}
+	if !slices.Contains(merged.Parents, p.Head) {
+		return 0, nil
+	}
+	return p.Pipeline.ID, nil
 }
 
 // checksOf reads the checks of a commit: the jobs of a pipeline, and what other programs have

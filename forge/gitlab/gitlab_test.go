@@ -76,6 +76,27 @@ func TestJobs(t *testing.T) {
 	test.ErrorIs(t, "a log of a job that has not begun", err, reconcile.ErrGone)
 }
 
+// The pipeline of an earlier commit says nothing about the present one.
+func TestPipelineOfEarlierCommit(t *testing.T) {
+	p := newPlace(t)
+	number, first := p.opened("Text.")
+	count := func(commit string) {
+		test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.PipelineOf = commit }))
+	}
+	for _, state := range []string{"success", "failed"} {
+		p.SetJob(first, gitlabtest.Job{Name: "test", State: state})
+		count(first)
+		p.commit("work")
+		test.Equal(t, "checks after "+state, len(p.one(number).Checks.List), 0)
+	}
+	merged := p.git("commit-tree", "main^{tree}", "-m", "merged", "-p", "main", "-p", "work")
+	p.SetJob(merged, gitlabtest.Job{Name: "test", State: "success", Ref: "refs/merge-requests/1/merge"})
+	count(merged)
+	test.Equal(t, "with the merged result", p.one(number).Checks.State, reconcile.CheckSuccess)
+	p.commit("work")
+	test.Equal(t, "checks after another push", len(p.one(number).Checks.List), 0)
+}
+
 // A pipeline that can't begin has failed, although it has no job.
 func TestBrokenPipeline(t *testing.T) {
 	p := newPlace(t)

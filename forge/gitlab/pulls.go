@@ -26,9 +26,8 @@ type pull struct {
 	Conflict bool     `json:"has_conflicts"`
 	Status   string   `json:"detailed_merge_status"`
 	Armed    bool     `json:"merge_when_pipeline_succeeds"`
-	Pipeline *struct {
-		ID int64 `json:"id"`
-	} `json:"head_pipeline"`
+	// Pipeline is the newest one. After a push it may be that of an earlier commit.
+	Pipeline *pipeline `json:"head_pipeline"`
 }
 
 // name is the ID of the merge request in the words of the core. The number belongs to the project,
@@ -77,11 +76,11 @@ func (h *hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, 
 		}
 		value := p.value()
 		if p.isOpen() {
-			pipeline := int64(0)
-			if p.Pipeline != nil {
-				pipeline = p.Pipeline.ID
+			counted, err := h.countedPipeline(ctx, p)
+			if err != nil {
+				return nil, err
 			}
-			value.Checks, err = h.checksOf(ctx, p.Head, pipeline)
+			value.Checks, err = h.checksOf(ctx, p.Head, counted)
 			if err != nil {
 				return nil, err
 			}

@@ -14,22 +14,24 @@ import (
 
 // MergeRequest is a merge request of the first project.
 type MergeRequest struct {
-	Number    int
-	ID        int64
-	Title     string
-	Body      string
-	State     string // opened, closed or merged
-	Source    string
-	Target    string
-	SHA       string // the newest commit of Source while it was open
-	Draft     bool
-	Conflict  bool // it can't be merged
-	Foreign   bool // its branch is in a fork
-	AutoMerge bool // GitLab merges it once it can
-	Squash    bool // it was merged by squashing
-	Notes     []*Note
-	Reviewers map[string]string    // the states of reviewers by login, such as requested_changes
-	Approvals map[string]time.Time // when people approved it, by login
+	Number   int
+	ID       int64
+	Title    string
+	Body     string
+	State    string // opened, closed or merged
+	Source   string
+	Target   string
+	SHA      string // the newest commit of Source while it was open
+	Draft    bool
+	Conflict bool // it can't be merged
+	Foreign  bool // its branch is in a fork
+	// PipelineOf is the commit whose pipeline GitLab takes for the newest; SHA if it is empty.
+	PipelineOf string
+	AutoMerge  bool // GitLab merges it once it can
+	Squash     bool // it was merged by squashing
+	Notes      []*Note
+	Reviewers  map[string]string    // the states of reviewers by login, such as requested_changes
+	Approvals  map[string]time.Time // when people approved it, by login
 
 	versions []version // the newest first
 	unsure   bool      // whether it can be merged is not known at the first request after a push
@@ -164,7 +166,7 @@ func (c *call) mergeObject(m *MergeRequest, full bool) object {
 	}
 	if full {
 		o["head_pipeline"] = nil
-		if p := c.newestPipeline(m.SHA); p != nil {
+		if p := c.newestPipeline(cmp.Or(m.PipelineOf, m.SHA)); p != nil {
 			o["head_pipeline"] = c.pipelineObject(p)
 		}
 	}
@@ -234,7 +236,7 @@ func (c *call) carryOutMerge(m *MergeRequest, commands [][2]string) object {
 }
 
 func (c *call) listMergeCommits() answer {
-	return page(c, c.commitsBetween(c.merge.Target, c.merge.SHA), commitObject)
+	return page(c, c.commitsBetween(c.merge.Target, c.merge.SHA), c.commitObject)
 }
 
 func (c *call) listVersions() answer {

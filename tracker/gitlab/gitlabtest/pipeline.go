@@ -1,6 +1,7 @@
 package gitlabtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,12 +19,14 @@ type Job struct {
 	Log          string
 	// Reported: by another program; a pipeline of such statuses alone is an external one.
 	Reported bool
+	Ref      string // of the pipeline that is made for it; main if empty
 }
 
 // pipeline is a run of jobs for a commit.
 type pipeline struct {
 	id     int64
 	sha    string
+	ref    string
 	source string
 	jobs   []*Job
 	broken bool // its configuration has an error
@@ -53,7 +56,7 @@ func (s *Server) SetJob(sha string, j Job) int64 {
 	}
 	p := text.First(s.pipelines, func(p *pipeline) bool { return p.sha == sha && p.source == source })
 	if p == nil {
-		p = &pipeline{id: s.id(), sha: sha, source: source}
+		p = &pipeline{id: s.id(), sha: sha, ref: j.Ref, source: source}
 		s.pipelines = append(s.pipelines, p)
 	}
 	j.ID = s.id()
@@ -110,7 +113,7 @@ func (c *call) pipelineObject(p *pipeline) object {
 		"iid":        1,
 		"project_id": c.project.id,
 		"sha":        p.sha,
-		"ref":        "main",
+		"ref":        cmp.Or(p.ref, "main"),
 		"status":     p.state(),
 		"source":     p.source,
 		"created_at": "2026-01-01T00:00:00.000Z",
@@ -216,12 +219,12 @@ func (c *call) trace() answer {
 	return missing("")
 }
 
-func commitObject(sha string) object {
+func (c *call) commitObject(sha string) object {
 	return object{
 		"id":         sha,
 		"short_id":   sha[:8],
 		"created_at": "2026-01-01T00:00:00.000Z",
-		"parent_ids": []string{},
+		"parent_ids": strings.Fields(c.output("rev-parse", sha+"^@")),
 		"title":      "A commit",
 		"message":    "A commit",
 	}
@@ -237,7 +240,7 @@ func (c *call) commit() answer {
 	if sha == "" {
 		return missing("Commit")
 	}
-	return ok(commitObject(sha))
+	return ok(c.commitObject(sha))
 }
 
 func (c *call) branch() answer {
@@ -245,7 +248,7 @@ func (c *call) branch() answer {
 	if sha == "" {
 		return missing("Branch")
 	}
-	return ok(object{"name": c.named["branch"], "commit": commitObject(sha), "protected": false})
+	return ok(object{"name": c.named["branch"], "commit": c.commitObject(sha), "protected": false})
 }
 
 func (c *call) compare() answer {
@@ -255,7 +258,7 @@ func (c *call) compare() answer {
 	if from == "" || to == "" {
 		return missing("Ref")
 	}
-	commits := text.Map(c.commitsBetween(from, to), commitObject)
+	commits := text.Map(c.commitsBetween(from, to), c.commitObject)
 	return ok(object{"commits": commits, "diffs": []object{}, "compare_timeout": false})
 }
 
