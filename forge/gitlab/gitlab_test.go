@@ -134,6 +134,23 @@ func TestReviews(t *testing.T) {
 	test.Equal(t, "taken back", p.one(number).Reviews[1].State, "dismissed")
 }
 
+// What a person writes after a verdict is another review, so that the verdict keeps its commit.
+func TestNoteAfterVerdict(t *testing.T) {
+	p := newPlace(t)
+	number, first := p.opened("Text.")
+	test.OK(t, p.Review(number, gitlabtest.Writer, "approved", time.Minute, gitlabtest.Note{Body: "Good."}))
+	second := p.commit("work")
+	test.OK(t, p.Review(number, gitlabtest.Writer, "commented", 0, gitlabtest.Note{Body: "Please add a test."}))
+	var said [][]string
+	for _, r := range p.one(number).Reviews {
+		said = append(said, []string{r.State, r.Body, r.Commit})
+	}
+	test.Equal(t, "reviews", said, [][]string{
+		{"approved", "Good.", first},
+		{"commented", "Please add a test.", second},
+	})
+}
+
 // A verdict of which GitLab has no note of its own counts, too.
 func TestVerdictWithoutNote(t *testing.T) {
 	p := newPlace(t)

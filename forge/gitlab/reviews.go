@@ -49,7 +49,7 @@ const (
 )
 
 // readReviews makes the reviews of a merge request, the oldest first: a verdict with what the same
-// person wrote at that time, and the other notes, those together that a person wrote within two
+// person wrote just before it, and the other notes, those together that a person wrote within two
 // minutes. Discussions that are resolved are left out, and what symphony or an agent has written.
 func (h *hub) readReviews(ctx context.Context, p pull) ([]reconcile.Review, error) {
 	path := fmt.Sprintf("/merge_requests/%d", p.Number)
@@ -150,7 +150,8 @@ type builder struct {
 	last     map[int64]int // the place of the last review of an author
 }
 
-// add adds a note to the last review of its author, or begins another one.
+// add adds a note to the last review of its author, or begins another one. A verdict ends its
+// review: what the person writes afterwards may be about a later commit.
 func (b *builder) add(n note) {
 	state := ""
 	if n.System {
@@ -165,7 +166,7 @@ func (b *builder) add(n note) {
 		}
 	}
 	at, has := b.last[n.Author.ID]
-	isNew := !has || n.CreatedAt.Sub(b.reviews[at].until) > together || n.System && b.reviews[at].State != "commented"
+	isNew := !has || n.CreatedAt.Sub(b.reviews[at].until) > together || b.reviews[at].State != "commented"
 	if n.Body == saysUnapproved && n.System {
 		return // what GitLab says about the present tells that
 	}
