@@ -151,6 +151,27 @@ func TestNoteAfterVerdict(t *testing.T) {
 	})
 }
 
+// A review is the same one after a part of it was resolved.
+func TestResolvedNotes(t *testing.T) {
+	p := newPlace(t)
+	number, _ := p.opened("Text.")
+	test.OK(t, p.Review(number, gitlabtest.Writer, "commented", 0,
+		gitlabtest.Note{Body: "First.", File: "x.go", Line: 3},
+		gitlabtest.Note{Body: "Second.", File: "x.go", Line: 4},
+	))
+	before := p.one(number).Reviews
+	resolve := func(i int) {
+		test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Notes[i].Resolved = true }))
+	}
+	resolve(0)
+	after := p.one(number).Reviews
+	test.Equal(t, "reviews", len(after), 1)
+	test.Equal(t, "its id", after[0].ID, before[0].ID)
+	test.Equal(t, "its lines", after[0].Comments, before[0].Comments[1:])
+	resolve(1)
+	test.Equal(t, "reviews without an open note", len(p.one(number).Reviews), 0)
+}
+
 // A verdict of which GitLab has no note of its own counts, too.
 func TestVerdictWithoutNote(t *testing.T) {
 	p := newPlace(t)

@@ -50,7 +50,7 @@ const (
 
 // readReviews makes the reviews of a merge request, the oldest first: a verdict with what the same
 // person wrote just before it, and the other notes, those together that a person wrote within two
-// minutes. Discussions that are resolved are left out, and what symphony or an agent has written.
+// minutes. Texts of resolved discussions are left out, and what symphony or an agent has written.
 func (h *hub) readReviews(ctx context.Context, p pull) ([]reconcile.Review, error) {
 	path := fmt.Sprintf("/merge_requests/%d", p.Number)
 	var notes []note
@@ -70,14 +70,16 @@ func (h *hub) readReviews(ctx context.Context, p pull) ([]reconcile.Review, erro
 	if err != nil {
 		return nil, err
 	}
-	isOpen := func(n note) bool {
-		return n.Author != nil && !n.Resolved && !strings.Contains(n.Body, reconcile.CommentMarker)
+	isTheirs := func(n note) bool {
+		return n.Author != nil && !strings.Contains(n.Body, reconcile.CommentMarker)
 	}
-	notes = text.Filter(notes, isOpen)
+	notes = text.Filter(notes, isTheirs)
 	if len(notes) == 0 && len(verdicts) == 0 {
 		return nil, nil
 	}
-	slices.SortStableFunc(notes, func(a, b note) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(notes, func(a, b note) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 	versions, err := get[[]version](ctx, h, path+"/versions", nil)
 	if err != nil {
 		return nil, err
@@ -87,6 +89,7 @@ func (h *hub) readReviews(ctx context.Context, p pull) ([]reconcile.Review, erro
 		b.add(n)
 	}
 	b.addUndated()
+	b.reviews = slices.DeleteFunc(b.reviews, (*made).isResolved)
 	if err := h.complete(ctx, b); err != nil {
 		return nil, err
 	}
@@ -141,6 +144,11 @@ type made struct {
 	until  time.Time // of its newest note
 }
 
+// isResolved reports whether nothing is left of a review.
+func (m *made) isResolved() bool {
+	return m.State == "commented" && m.Body == "" && len(m.Comments) == 0
+}
+
 // builder makes reviews of notes.
 type builder struct {
 	pull     pull
@@ -151,7 +159,8 @@ type builder struct {
 }
 
 // add adds a note to the last review of its author, or begins another one. A verdict ends its
-// review: what the person writes afterwards may be about a later commit.
+// review: what the person writes afterwards may be about a later commit. A resolved note adds no
+// text, but counts for the rest, so that a review keeps its id when one of its notes is resolved.
 func (b *builder) add(n note) {
 	state := ""
 	if n.System {
@@ -178,16 +187,19 @@ func (b *builder) add(n note) {
 	r.until = n.CreatedAt
 	r.At = n.CreatedAt
 	r.Commit = b.commitAt(n.CreatedAt)
+	if n.Position != nil {
+		r.Commit = cmp.Or(n.Position.Head, r.Commit)
+	}
 	switch {
 	case n.System:
 		r.State = state
 		r.ID = "gitlab-note-" + strconv.FormatInt(n.ID, 10)
+	case n.Resolved:
 	case n.Position == nil:
 		r.Body = text.Short(strings.TrimSpace(r.Body+"\n\n"+n.Body), reconcile.MaxReviewText)
 	case len(r.Comments) == maxComments:
 		r.CommentsCut = true
 	default:
-		r.Commit = cmp.Or(n.Position.Head, r.Commit)
 		c := reconcile.ReviewComment{
 			File: text.Short(cmp.Or(n.Position.NewPath, n.Position.OldPath), maxName),
 			Body: text.Short(n.Body, reconcile.MaxReviewText),
