@@ -108,7 +108,7 @@ func TestBrokenPipeline(t *testing.T) {
 }
 
 // A review has the notes that a person wrote with a verdict, at the commit of that time. What is
-// resolved, and what symphony has written, is none.
+// resolved, and what symphony has written, is none; what quotes symphony is one.
 func TestReviews(t *testing.T) {
 	p := newPlace(t)
 	number, commit := p.opened("Text.")
@@ -118,13 +118,13 @@ func TestReviews(t *testing.T) {
 		number, gitlabtest.Writer, "changes_requested", 10*time.Minute,
 		gitlabtest.Note{Body: "Please change this.", File: "x.go", Line: 3},
 		gitlabtest.Note{Body: "Done?", File: "x.go", Line: 4, Resolved: true},
-		gitlabtest.Note{Body: "In all."},
+		gitlabtest.Note{Body: "> <!-- symphony:x -->\n\nIn all."},
 	))
 	reviews := p.one(number).Reviews
 	test.Equal(t, "reviews", len(reviews), 2)
 	r := reviews[1]
 	test.Equal(t, "the review", []any{r.Author, r.State, r.Writer, r.Body, r.Commit},
-		[]any{gitlabtest.Writer, "changes_requested", true, "In all.", commit})
+		[]any{gitlabtest.Writer, "changes_requested", true, "> <!-- symphony:x -->\n\nIn all.", commit})
 	test.Equal(t, "its lines", r.Comments, []reconcile.ReviewComment{{File: "x.go", Line: 3, Body: "Please change this."}})
 	p.commit("work")
 	r = p.one(number).Reviews[1]

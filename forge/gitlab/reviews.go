@@ -71,7 +71,7 @@ func (h *hub) readReviews(ctx context.Context, p pull) ([]reconcile.Review, erro
 		return nil, err
 	}
 	isTheirs := func(n note) bool {
-		return n.Author != nil && !strings.Contains(n.Body, reconcile.CommentMarker)
+		return n.Author != nil && !reconcile.Marked(n.Body)
 	}
 	notes = text.Filter(notes, isTheirs)
 	if len(notes) == 0 && len(verdicts) == 0 {
