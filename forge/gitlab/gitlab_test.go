@@ -198,6 +198,8 @@ func TestMergeStatus(t *testing.T) {
 	if !errors.Is(err, reconcile.ErrRejected) || !strings.Contains(err.Error(), "not_approved") {
 		t.Errorf("error %v", err)
 	}
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Behind = true }))
+	test.ErrorIs(t, "behind its base", p.Merge(t.Context(), m), reconcile.ErrBehind)
 	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = true }))
 	test.Equal(t, "with a conflict", p.one(number).Mergeable, "conflicting")
 }

@@ -96,8 +96,11 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 			return err
 		}
 		e.Message += " (" + p.Status + ")"
-		if p.isUnsure() {
+		switch {
+		case p.isUnsure():
 			e.Err = reconcile.ErrLater
+		case p.Status == "need_rebase":
+			e.Err = reconcile.ErrBehind
 		}
 	}
 	return err

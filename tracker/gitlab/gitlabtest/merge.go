@@ -24,6 +24,7 @@ type MergeRequest struct {
 	SHA      string // the newest commit of Source while it was open
 	Draft    bool
 	Conflict bool // it can't be merged
+	Behind   bool // its target demands that it contain the newest commit
 	Foreign  bool // its branch is in a fork
 	// PipelineOf is the commit whose pipeline GitLab takes for the newest; SHA if it is empty.
 	PipelineOf string
@@ -100,6 +101,8 @@ func (s *Server) lacks(m *MergeRequest) string {
 		return "draft_status"
 	case m.Conflict:
 		return "conflict"
+	case m.Behind:
+		return "need_rebase"
 	case slices.Contains(values(m.Reviewers), "requested_changes"):
 		return "requested_changes"
 	case len(m.Approvals) < s.NeedsApprovals:
