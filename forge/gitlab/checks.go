@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -107,6 +108,7 @@ func (h *hub) checksOf(ctx context.Context, commit string, chosen int64) (reconc
 		"sha":      {commit},
 		"order_by": {"id"},
 		"sort":     {"desc"},
+		"per_page": {strconv.Itoa(gitlabapi.Page)},
 	})
 	if err != nil {
 		return checks, err
@@ -129,7 +131,8 @@ func (h *hub) checksOf(ctx context.Context, commit string, chosen int64) (reconc
 	err = list(ctx, h, "/repository/commits/"+commit+"/statuses", nil, func(statuses []job) bool {
 		for _, s := range statuses {
 			of := text.First(all, func(p pipeline) bool { return p.ID == s.PipelineID })
-			isOther := of.ID != 0 && of.ID != run.ID && of.Source != external
+			// A pipeline that is not in the list is an old one, or was started by another.
+			isOther := s.PipelineID != 0 && s.PipelineID != run.ID && of.Source != external
 			if !known[s.ID] && !isOther {
 				checks.List = append(checks.List, reconcile.Check{
 					Name:  text.Short(s.Name, maxName),

@@ -2,6 +2,7 @@ package gitlab
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,21 @@ func TestPipelineOfEarlierCommit(t *testing.T) {
 	test.Equal(t, "with the merged result", p.one(number).Checks.State, reconcile.CheckSuccess)
 	p.commit("work")
 	test.Equal(t, "checks after another push", len(p.one(number).Checks.List), 0)
+}
+
+// Of a commit with very many pipelines only the newest counts, and what other programs reported.
+func TestManyPipelines(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	for i := range 140 {
+		if i == 80 {
+			p.SetJob(commit, gitlabtest.Job{Name: "quality", State: "success", Reported: true})
+		}
+		p.SetJob(commit, gitlabtest.Job{Name: "old", State: "failed", Ref: "v" + strconv.Itoa(i)})
+	}
+	p.SetJob(commit, gitlabtest.Job{Name: "test", State: "success"})
+	names := text.Map(p.one(number).Checks.List, func(c reconcile.Check) string { return c.Name })
+	test.Equal(t, "checks", names, []string{"quality", "test"})
 }
 
 // A pipeline that can't begin has failed, although it has no job.

@@ -19,7 +19,7 @@ type Job struct {
 	Log          string
 	// Reported: by another program; a pipeline of such statuses alone is an external one.
 	Reported bool
-	Ref      string // of the pipeline that is made for it; main if empty
+	Ref      string // of the pipeline; main if empty
 }
 
 // pipeline is a run of jobs for a commit.
@@ -45,8 +45,8 @@ var pipelineRoutes = []route{
 	{"GET", projectPath + "/jobs/{job_id}/trace", (*call).trace},
 }
 
-// SetJob sets a job of the newest pipeline of a commit, which is made if there is none, and returns
-// the job's id.
+// SetJob sets a job of the pipeline of a commit and a reference, which is made if there is none, and
+// returns the job's id.
 func (s *Server) SetJob(sha string, j Job) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,9 @@ func (s *Server) SetJob(sha string, j Job) int64 {
 	if j.Reported {
 		source = "external"
 	}
-	p := text.First(s.pipelines, func(p *pipeline) bool { return p.sha == sha && p.source == source })
+	p := text.First(s.pipelines, func(p *pipeline) bool {
+		return p.sha == sha && p.source == source && p.ref == j.Ref
+	})
 	if p == nil {
 		p = &pipeline{id: s.id(), sha: sha, ref: j.Ref, source: source}
 		s.pipelines = append(s.pipelines, p)
