@@ -139,6 +139,23 @@ func TestDisabledIssues(t *testing.T) {
 	}
 }
 
+// Issues are not gone because the account is no member any more of a project that shows them to
+// members only.
+func TestLostMembership(t *testing.T) {
+	s := start(t, func(s *gitlabtest.Server) { s.Private = true })
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
+	a := connectTo(s, new([]string), nil)
+	found, err := a.ByIDs(t.Context(), []string{"1", "2"})
+	test.OK(t, err)
+	test.Equal(t, "as a member", len(found), 1)
+	s.Outsider = true
+	_, err = a.ByIDs(t.Context(), []string{"1"})
+	e, _ := errors.AsType[*reconcile.Error](err)
+	if e == nil || e.Code != "tracker_project_not_found" || !strings.Contains(e.Message, "operator is none") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // On the free tier issues neither block each other nor have weights.
 func TestFreeTier(t *testing.T) {
 	s := start(t, func(s *gitlabtest.Server) { s.Free = true })

@@ -100,7 +100,25 @@ func (c *client) project(ctx context.Context, name string) (gitlabapi.Project, e
 		return found, c.NoRepository(name, "its issues are disabled")
 	}
 	c.Rename(name, found.Name)
+	if found.Issues == "private" {
+		return found, c.checkMember(ctx, name, found)
+	}
 	return found, nil
+}
+
+// checkMember returns an error unless the token's account is a member of a project whose issues are
+// for members only. GitLab hides these issues from others as if there were none.
+func (c *client) checkMember(ctx context.Context, name string, p gitlabapi.Project) error {
+	viewer, err := c.api.Me(ctx)
+	if err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/projects/%d/members/all/%d", p.ID, viewer.ID)
+	_, err = gitlabapi.Get[gitlabapi.Access](ctx, c.api, path, nil)
+	if errors.Is(err, reconcile.ErrGone) {
+		return c.NoRepository(name, "only its members may see them, and "+viewer.Login+" is none")
+	}
+	return err
 }
 
 // wireLink is an issue that is linked with another, in GitLab's words.

@@ -104,7 +104,7 @@ func (c *client) batch(ctx context.Context, project string, refs []repoissue.Ref
 }
 
 // confirm returns an error unless issues that GitLab does not show are gone: it answers the same
-// if issues are disabled.
+// if issues are disabled, or are for members only and the account is none any more.
 func (c *client) confirm(ctx context.Context, gone []repoissue.Ref) error {
 	for _, name := range text.Unique(text.Map(gone, func(at repoissue.Ref) string { return at.Repo })) {
 		if _, err := c.project(ctx, name); err != nil {

@@ -291,6 +291,11 @@ func (c *call) issueObject(i *Issue) object {
 }
 
 // listIssues answers the issues that the query selects, the newest first unless it says otherwise.
+// hidesIssues reports whether the account sees no issue.
+func (c *call) hidesIssues() bool {
+	return c.NoIssues || c.Private && c.Outsider && c.user == Operator
+}
+
 func (c *call) listIssues() answer {
 	q := c.r.URL.Query()
 	state := cmp.Or(q.Get("state"), "all")
@@ -299,7 +304,7 @@ func (c *call) listIssues() answer {
 		return unfit("updated_after is invalid")
 	}
 	list := text.Filter(c.project.issues, func(i *Issue) bool {
-		return !i.Deleted && !c.NoIssues &&
+		return !i.Deleted && !c.hidesIssues() &&
 			(state == "all" || i.State == state) &&
 			(q.Get("issue_type") == "" || q.Get("issue_type") == i.Type) &&
 			(!q.Has("iids[]") || slices.Contains(q["iids[]"], strconv.Itoa(i.Number))) &&

@@ -359,7 +359,8 @@ func (c *call) createMergeNote() answer {
 
 func (c *call) member() answer {
 	for _, login := range users {
-		if strconv.FormatInt(userID(login), 10) == c.named["user_id"] && login != Reader {
+		isMember := login != Reader && (login != Operator || !c.Outsider)
+		if strconv.FormatInt(userID(login), 10) == c.named["user_id"] && isMember {
 			o := userObject(login)
 			o["access_level"] = levels[login]
 			o["membership_state"] = "active"

@@ -89,8 +89,11 @@ var levels = map[string]int{Operator: 30, Writer: 30, Reader: 10}
 
 func (c *call) projectObject(p *project) object {
 	access := "enabled"
-	if c.NoIssues {
+	switch {
+	case c.NoIssues:
 		access = "disabled"
+	case c.Private:
+		access = "private"
 	}
 	return object{
 		"id":                     p.id,

@@ -39,6 +39,8 @@ type Server struct {
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	Free        bool             // the free tier: issues neither block each other nor have weights
 	NoIssues    bool             // the projects have no issues
+	Private     bool             // issues are for members only
+	Outsider    bool             // Operator is no member
 	// NeedsGreen: a merge needs a pipeline that succeeds; NeedsApprovals: so many approvals.
 	NeedsGreen     bool
 	NeedsApprovals int
