@@ -14,7 +14,11 @@ type TriedMerge struct {
 	Mergeable string `json:"mergeable,omitempty"`
 }
 
-func (t TriedMerge) is(p Pull) bool { return t.Head == p.Head && t.Base == p.BaseCommit }
+// is reports whether the answer is about the commits of a pull request. Without the commit of the
+// base nobody knows.
+func (t TriedMerge) is(p Pull) bool {
+	return p.BaseCommit != "" && t.Head == p.Head && t.Base == p.BaseCommit
+}
 
 // WantsTry reports whether git is to be asked if the pull request conflicts with its base: once
 // for each pair of commits, and again later if git could not answer.

@@ -156,6 +156,8 @@ func withHashedClone(ctx context.Context, r host.WorkspaceRequest, use func(git.
 			return err
 		}
 		clone.Ignored = known.Ignored
+		clone.Began = known.Began
+		clone.Elsewhere = known.Elsewhere
 		return use(clone)
 	})
 	if err != nil && !using && limited.Err() != nil && ctx.Err() == nil {

@@ -76,11 +76,18 @@ func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, e
 		return "", nil, err
 	}
 	tree, names, _ := strings.Cut(strings.TrimSuffix(out, "\x00"), "\x00")
-	if names == "" {
+	switch {
+	case err == nil:
 		return tree, nil, nil
+	case names == "":
+		// A file is new in a directory that the other side has split, for example.
+		return tree, []string{renamedDirectories}, nil
 	}
 	return tree, strings.Split(names, "\x00"), nil
 }
+
+// renamedDirectories stands for conflicts for which git names no file.
+const renamedDirectories = "(renamed directories)"
 
 // MakeMerge implements host.Merges.
 func (m *Mirror) MakeMerge(ctx context.Context, q host.MergeRequest) (answer host.MergeAnswer, err error) {

@@ -36,6 +36,21 @@ func TestTryMerge(t *testing.T) {
 	wantFault(t, err, host.CodeRepositoryUnavailable)
 }
 
+// git names no file for a conflict of renamed directories.
+func TestTryMergeOfRenamedDirectories(t *testing.T) {
+	p := newPlace(t)
+	p.sh("cd person; mkdir z; echo a > z/a; echo b > z/b; git add .; git commit -qm z; git push -q")
+	p.mustClone("one")
+	head := p.sh("cd one; mkdir x y; git mv z/a x/a; git mv z/b y/b; git commit -qm split; git rev-parse HEAD")
+	p.mustDeliver("one", "")
+	base := p.sh("cd person; echo new > z/new; git add .; git commit -qm new; git push -q; git rev-parse HEAD")
+	q := host.MergeRequest{Branch: "work/one", Head: head, Base: "main", BaseCommit: base}
+	tried := test.Must(p.mirror().TryMerge(t.Context(), q))
+	test.Equal(t, "conflicts", tried.Conflicts, []string{renamedDirectories})
+	made := test.Must(p.mirror().MakeMerge(t.Context(), q))
+	test.Equal(t, "the commit of a merge", made.Commit, "")
+}
+
 // A merge of the base is made on top of the branch, and pushed only if nobody has pushed there
 // meanwhile.
 func TestMakeMerge(t *testing.T) {
