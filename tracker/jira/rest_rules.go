@@ -101,10 +101,18 @@ func (c *client) matches(pattern, parts []string) bool {
 	})
 }
 
-// mayBeIssue reports whether a text is an id, or a key of the project.
+// mayBeIssue reports whether a text is an id, or a key of the project. A number begins with no zero:
+// SHOP-012 would be another name of SHOP-12.
 func (c *client) mayBeIssue(name string) bool {
-	key, number, isKey := strings.Cut(name, "-")
-	return text.IsNumber(name) || isKey && strings.EqualFold(key, c.o.Project) && text.IsNumber(number)
+	number := name
+	key, after, isKey := strings.Cut(name, "-")
+	if isKey {
+		number = after
+	}
+	if isKey && !strings.EqualFold(key, c.o.Project) {
+		return false
+	}
+	return text.IsNumber(number) && !strings.HasPrefix(number, "0")
 }
 
 // issues are the issues that a call names.

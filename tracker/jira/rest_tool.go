@@ -204,10 +204,36 @@ func (t restTool) read(args json.RawMessage) (restCall, error) {
 			)
 		}
 	}
+	for _, name := range []string{"transition", "inwardIssue", "outwardIssue"} {
+		if err := onlyName(call.body, name); err != nil {
+			return call, err
+		}
+	}
 	if call.prepare == nil {
 		return call, nil
 	}
 	return call, call.prepare(t.c, call.body)
+}
+
+// onlyName refuses an object with more than an id or a key: of {"id":"31","ID":"11"} Jira could take
+// another id than symphony.
+func onlyName(body map[string]json.RawMessage, name string) error {
+	if body[name] == nil {
+		return nil
+	}
+	refused := agenttool.Refusal("invalid_input", name+" must be an object with an id or a key, and nothing else")
+	var given map[string]any
+	if json.Unmarshal(body[name], &given) != nil || len(given) != 1 {
+		return refused
+	}
+	for key, value := range given {
+		isName := key == "id" || key == "key"
+		if !isName || strings.HasPrefix(fmt.Sprint(value), "0") {
+			return refused
+		}
+	}
+	body[name] = text.JSON(given)
+	return nil
 }
 
 // checkIssues refuses a call about issues of other projects. The run's issue needs no look.
