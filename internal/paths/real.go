@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 
 // OpenReal opens an absolute path in which nothing is a link, neither the file nor a directory
 // above it. An agent may have replaced a directory by a link since the path was looked up: then
-// this fails, and does not open what is there.
+// this fails with ELOOP, and does not open what is there.
 func OpenReal(path string, flags int) (*os.File, error) {
 	dir, err := unix.Open("/", openDir, 0)
 	if err != nil {
@@ -20,6 +21,9 @@ func OpenReal(path string, flags int) (*os.File, error) {
 	names := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
 	for _, name := range names[:len(names)-1] {
 		next, err := unix.Openat(dir, name, openDir, 0)
+		if errors.Is(err, unix.ENOTDIR) && isLink(dir, name) {
+			err = unix.ELOOP // ENOTDIR means elsewhere that nothing is there
+		}
 		unix.Close(dir)
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -32,4 +36,11 @@ func OpenReal(path string, flags int) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// isLink reports whether a name in an open directory is a link.
+func isLink(dir int, name string) bool {
+	var info unix.Stat_t
+	err := unix.Fstatat(dir, name, &info, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && info.Mode&unix.S_IFMT == unix.S_IFLNK
 }

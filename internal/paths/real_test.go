@@ -1,9 +1,12 @@
 package paths
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -25,5 +28,7 @@ func TestOpenReal(t *testing.T) {
 			f.Close()
 			t.Errorf("%s was opened", path)
 		}
+		isMissing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+		test.Equal(t, path+" counts as missing", isMissing, path == "a/none/file")
 	}
 }
