@@ -231,14 +231,14 @@ func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) 
 			return paths.Reaches(dir, path) || paths.Reaches(path, dir)
 		})
 	}
-	ignored, err := git.IgnoreFile(ctx, q.Env)
+	settings, err := git.ReadSettings(ctx, r.space.Path, q.Env)
 	if err != nil {
 		return err
 	}
-	if err := r.space.SetIgnored(ignored); err != nil {
+	if err := r.space.SetIgnored(settings.IgnoreFile); err != nil {
 		return err
 	}
-	return r.guard.Trust(ctx, reaches, q.Env)
+	return r.guard.Trust(ctx, reaches, settings.HooksPath)
 }
 
 // RestoreGit implements host.Run. Without a workspace it does nothing.

@@ -115,14 +115,15 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 
 // Trust durably stores a snapshot of everything that git would run in the workspace now. After
 // that the agent may start. reaches reports whether the agent can write to a directory outside
-// the workspace, apart from its tmp and cache. env is the environment of git in hooks.
-func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
+// the workspace, apart from its tmp and cache. hooksPath is the setting core.hooksPath as git
+// sees it in hooks.
+func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, hooksPath string) error {
 	if g.Off {
 		return g.forget()
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	s, err := g.takeSnapshot(ctx, reaches, env)
+	s, err := g.takeSnapshot(ctx, reaches, hooksPath)
 	if err != nil {
 		return g.judge(ctx, err)
 	}
@@ -142,7 +143,7 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 
 // takeSnapshot returns the programs that git would run in the workspace now.
 func (g *Guard) takeSnapshot(
-	ctx context.Context, reaches func(dir string) bool, env []string,
+	ctx context.Context, reaches func(dir string) bool, hooksPath string,
 ) (*snapshot, error) {
 	s := &snapshot{AgentWorked: true, Files: map[string]map[string]entry{}}
 	if err := s.locate(g.Tree, reaches); err != nil {
@@ -163,7 +164,7 @@ func (g *Guard) takeSnapshot(
 		return nil, err
 	}
 	s.Known = found.programs
-	s.TreeHooks, err = g.treeHooks(ctx, s, found.hooks, reaches, env)
+	s.TreeHooks, err = g.treeHooks(ctx, s, found.hooks, reaches, hooksPath)
 	if err != nil {
 		return nil, err
 	}

@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -402,16 +400,12 @@ func absolute(dir, path string) string {
 }
 
 // treeHooks finds the operator's git hooks that are in places where the agent can write: by
-// core.hooksPath, or by links in the hooks directory of a git directory. It adds the hooks of
-// other repositories.
+// core.hooksPath, which is setting, or by links in the hooks directory of a git directory. It
+// adds the hooks of other repositories.
 func (g *Guard) treeHooks(
-	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,
+	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, setting string,
 ) (reasons []string, err error) {
 	isOpen := func(path string) bool { return g.isOpen(path, s.Dirs, reaches) }
-	setting, err := g.hooksPath(ctx, env)
-	if err != nil {
-		return nil, err
-	}
 	if setting != "" && isOpen(absolute(g.Tree, setting)) {
 		reasons = append(reasons, "core.hooksPath is "+setting)
 	}
@@ -445,25 +439,4 @@ func (g *Guard) isOpen(path string, dirs []string, reaches func(string) bool) bo
 	}
 	isUnder := func(dir string) bool { return paths.Reaches(dir, real) }
 	return isUnder(g.Tree) || slices.ContainsFunc(g.Temp, isUnder) || reaches(real)
-}
-
-// hooksPath returns the setting core.hooksPath as git sees it in hooks, with the account's
-// configuration; empty if it is not set, or git is missing. To read it runs no program.
-func (g *Guard) hooksPath(ctx context.Context, env []string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
-	cmd.Dir = g.Tree
-	cmd.Env = env
-	cmd.WaitDelay = time.Second
-	var out Answer
-	cmd.Stdout = &out
-	_, err := Run(cmd, maxMemory)
-	isUnset := Exited(err)
-	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
-	if isUnset || isMissing {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read core.hooksPath: %w", err)
-	}
-	return strings.TrimRight(out.String(), "\n"), nil
 }

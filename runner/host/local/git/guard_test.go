@@ -59,9 +59,10 @@ func guardEmpty(t *testing.T) *guarded {
 
 func (g *guarded) trust() {
 	g.t.Helper()
+	settings := test.Must(ReadSettings(g.t.Context(), g.Tree, command(g.t, g.Tree, "true").Env))
 	test.OK(
 		g.t,
-		g.Trust(g.t.Context(), func(string) bool { return g.reaches }, command(g.t, g.Tree, "true").Env),
+		g.Trust(g.t.Context(), func(string) bool { return g.reaches }, settings.HooksPath),
 	)
 }
 
@@ -897,19 +898,6 @@ func TestGuardTreeHooks(t *testing.T) {
 	}
 }
 
-// A git that was killed has not said that hooks are nowhere else.
-func TestGuardWithKilledGit(t *testing.T) {
-	g := guard(t, false)
-	bin := t.TempDir()
-	script := "#!/bin/sh\ncase \" $* \" in *\" core.hooksPath \"*) kill -9 $$ ;; esac\nexec " +
-		test.Must(exec.LookPath("git")) + " \"$@\"\n"
-	test.OK(t, os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o700)) //nolint:gosec // a program
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	nowhere := func(string) bool { return false }
-	err := g.Trust(t.Context(), nowhere, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + bin})
-	test.Contains(t, "error", fmt.Sprint(err), host.CodeUntrusted, "read core.hooksPath: signal: killed")
-}
-
 // An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is
 // written through a second name.
 func TestGuardSpecialFiles(t *testing.T) {
@@ -997,7 +985,7 @@ func TestGuardTooLarge(t *testing.T) {
 	test.Equal(t, "there is a reason not to trust it", test.Must(g.Undo(t.Context())).Untrusted != "", true)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
-	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, nil), host.CodeUntrusted)
+	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, ""), host.CodeUntrusted)
 	g.limit = 0
 	g.undo()
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 // Unsaved work, the state of the repository and the agent's own git status agree on files that
 // the account ignores everywhere.
-func TestIgnoreFile(t *testing.T) {
+func TestReadSettings(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "ws"))
 	home := filepath.Join(dir, "home")
@@ -38,7 +39,7 @@ func TestIgnoreFile(t *testing.T) {
 			"1 commit not on any remote, 2 changes not committed",
 		},
 	} {
-		ignored := test.Must(IgnoreFile(t.Context(), append(env, c.setting)))
+		ignored := test.Must(ReadSettings(t.Context(), filepath.Join(dir, "ws"), append(env, c.setting))).IgnoreFile
 		test.Equal(t, c.name, ignored, filepath.Join(home, c.file))
 		work, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", "", ignored)
 		test.Equal(t, c.name+": unsaved work", work, c.unsaved)
@@ -53,5 +54,34 @@ func TestIgnoreFile(t *testing.T) {
 			status.Count == 1,
 			c.unsaved == "1 commit not on any remote, 1 change not committed",
 		)
+	}
+}
+
+// What a repository says of its hooks counts, because git in hooks obeys it. What it says of
+// ignored files does not: an agent could hide its work.
+func TestReadSettingsOfRepository(t *testing.T) {
+	dir := realTemp(t)
+	ws := filepath.Join(dir, "ws")
+	clone(t, ws)
+	sh(t, ws, "git config core.hooksPath "+dir+"/hooks; git config core.excludesFile "+dir+"/hide")
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
+	settings := test.Must(ReadSettings(t.Context(), ws, env))
+	test.Equal(t, "hooks", settings.HooksPath, filepath.Join(dir, "hooks"))
+	test.Equal(t, "ignored", settings.IgnoreFile, filepath.Join(dir, ".config", "git", "ignore"))
+}
+
+// A git that was killed has not said that hooks are nowhere else, nor has one that is too old
+// for the question.
+func TestReadSettingsOfFailedGit(t *testing.T) {
+	for last, want := range map[string]string{
+		"kill -9 $$": "signal: killed",
+		"exit 129":   "2.31 or newer",
+	} {
+		bin := t.TempDir()
+		script := "#!/bin/sh\n" + last + "\n"
+		test.OK(t, os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o700)) //nolint:gosec // a program
+		t.Setenv("PATH", bin)
+		_, err := ReadSettings(t.Context(), bin, []string{"PATH=" + bin})
+		test.Contains(t, "error", fmt.Sprint(err), "read core.hooksPath", want)
 	}
 }

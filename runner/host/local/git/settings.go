@@ -1,0 +1,88 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// usageError is the exit code of git after an option that it does not know.
+const usageError = 129
+
+// Settings are those of the account's git that matter before an agent starts.
+type Settings struct {
+	// HooksPath is core.hooksPath as git sees it in the workspace, where the repository's own
+	// configuration counts, too. It is empty if it is not set.
+	HooksPath string
+	// IgnoreFile is the path of the file whose patterns git ignores in every repository of the
+	// account, for instance .DS_Store and __pycache__/: core.excludesFile of the account, or
+	// git's default ~/.config/git/ignore. The file need not exist.
+	IgnoreFile string
+}
+
+// ReadSettings reads them with the account's git, once for all. tree is the workspace, and env
+// the environment of git in hooks. Without git there are none. To read them runs no program of
+// the repository.
+func ReadSettings(ctx context.Context, tree string, env []string) (Settings, error) {
+	cmd := exec.CommandContext(ctx, "git", "config", "--show-scope", "--type=path", "-z",
+		"--get-regexp", `^core\.(hookspath|excludesfile)$`)
+	cmd.Dir = tree
+	cmd.Env = env
+	cmd.WaitDelay = time.Second
+	var out Answer
+	cmd.Stdout = &out
+	_, err := Run(cmd, maxMemory)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return Settings{}, nil
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == usageError {
+		return Settings{}, errors.New("read core.hooksPath with git config --show-scope: " +
+			"this git does not know that option: install git 2.31 or newer")
+	}
+	// git fails if no such setting exists, and if the configuration is broken, about which
+	// doctor and the agent's git complain.
+	if err != nil && !Exited(err) {
+		return Settings{}, fmt.Errorf("read core.hooksPath and core.excludesFile: %w", err)
+	}
+	settings := Settings{IgnoreFile: defaultIgnoreFile(env)}
+	settings.read(out.String())
+	return settings, nil
+}
+
+// read takes the values that git printed, for instance "global\0core.hookspath\n/srv/hooks\0".
+// The last value of a setting counts.
+func (s *Settings) read(printed string) {
+	fields := strings.Split(printed, "\x00")
+	for len(fields) >= 2 {
+		scope := fields[0]
+		name, value, _ := strings.Cut(fields[1], "\n")
+		fields = fields[2:]
+		isOfRepository := scope == "local" || scope == "worktree"
+		switch {
+		case name == "core.hookspath":
+			s.HooksPath = value
+		case !isOfRepository && filepath.IsAbs(value):
+			s.IgnoreFile = value
+		}
+	}
+}
+
+func defaultIgnoreFile(env []string) string {
+	vars := map[string]string{}
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		vars[name] = value
+	}
+	if config := vars["XDG_CONFIG_HOME"]; config != "" {
+		return filepath.Join(config, "git", "ignore")
+	}
+	if vars["HOME"] == "" {
+		return ""
+	}
+	return filepath.Join(vars["HOME"], ".config", "git", "ignore")
+}
