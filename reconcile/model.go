@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -141,6 +142,12 @@ type Comment struct {
 	Edited    bool // its text was changed later, perhaps by another person
 	Body      string
 	CreatedAt time.Time
+}
+
+// UserNames returns the names of a user that tracker.operators may contain, where a tracker has
+// logins and numbers: the login, and the number as id:5, because a login may consist of digits.
+func UserNames(login string, id int64) []string {
+	return []string{login, "id:" + strconv.FormatInt(id, 10)}
 }
 
 // SameUser reports whether a name in tracker.operators is among a user's ids. Only the case of

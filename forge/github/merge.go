@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,7 +130,7 @@ func (m merging) labels() []reconcile.LabelSet {
 		set.By = text.Visible(event.Actor.Login)
 		set.Own = strings.EqualFold(event.Actor.Login, m.me)
 		if event.Actor.Type == "User" {
-			set.ByIDs = []string{event.Actor.Login, "id:" + strconv.FormatInt(event.Actor.ID, 10)}
+			set.ByIDs = reconcile.UserNames(event.Actor.Login, event.Actor.ID)
 		}
 		return set
 	})

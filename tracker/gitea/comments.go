@@ -25,9 +25,8 @@ type wireComment struct {
 	Original string `json:"original_author"`
 }
 
-// comment returns a comment with the names of its author: the login, and the id as id:5,
-// because a login may consist of digits. A user with write access to a repository can edit the
-// comments of others there.
+// comment returns a comment with the names of its author. A user with write access to a
+// repository can edit the comments of others there.
 func (c *client) comment(w wireComment) reconcile.Comment {
 	body := c.api.Scrub(w.Body)
 	comment := reconcile.Comment{
@@ -43,7 +42,7 @@ func (c *client) comment(w wireComment) reconcile.Comment {
 		comment.Author = w.Original
 	case w.User != nil && w.User.ID != giteaapi.GhostID:
 		comment.Author = w.User.Login
-		comment.AuthorIDs = []string{w.User.Login, "id:" + strconv.FormatInt(w.User.ID, 10)}
+		comment.AuthorIDs = reconcile.UserNames(w.User.Login, w.User.ID)
 	}
 	return comment
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ func (c *client) labelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 		}
 		set.At = e.CreatedAt.UTC()
 		set.By = c.api.Scrub(e.User.Login)
-		set.ByIDs = []string{e.User.Login, "id:" + strconv.FormatInt(e.User.ID, 10)}
+		set.ByIDs = reconcile.UserNames(e.User.Login, e.User.ID)
 		set.Own = e.User.ID == me.ID
 		return set
 	}), nil

@@ -30,7 +30,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	found.User = viewer.Login
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
-		return reconcile.SameUser(name, viewer.Login, "id:"+strconv.FormatInt(viewer.ID, 10))
+		return reconcile.SameUser(name, reconcile.UserNames(viewer.Login, viewer.ID)...)
 	})
 	assignee := names.Assignee
 	if strings.EqualFold(assignee, "me") {

@@ -34,9 +34,8 @@ type wireComment struct {
 	} `json:"user"` // null if the account was deleted
 }
 
-// comment returns a comment with the names of its author: the login, and the id as id:5,
-// because a login may consist of digits. A user with write access to a repository can edit the
-// comments of others there.
+// comment returns a comment with the names of its author. A user with write access to a
+// repository can edit the comments of others there.
 func (c comments) comment(w wireComment) reconcile.Comment {
 	body := c.Scrub(w.Body)
 	comment := reconcile.Comment{
@@ -49,7 +48,7 @@ func (c comments) comment(w wireComment) reconcile.Comment {
 	}
 	if w.User != nil {
 		comment.Author = w.User.Login
-		comment.AuthorIDs = []string{w.User.Login, "id:" + strconv.FormatInt(w.User.ID, 10)}
+		comment.AuthorIDs = reconcile.UserNames(w.User.Login, w.User.ID)
 	}
 	return comment
 }

@@ -3,7 +3,6 @@ package github
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,7 +109,7 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 func (a eventActor) names() (by string, ids []string) {
 	switch a.Type {
 	case "User":
-		return a.Login, []string{a.Login, "id:" + strconv.FormatInt(a.ID, 10)}
+		return a.Login, reconcile.UserNames(a.Login, a.ID)
 	case "Bot":
 		by = strings.TrimSuffix(a.Login, "[bot]") + "[bot]"
 		return by, []string{by}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -42,7 +41,7 @@ func (c *Client) Verify(
 	}
 	found.User = viewer.Login
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
-		return reconcile.SameUser(name, viewer.Login, "id:"+strconv.FormatInt(viewer.ID, 10))
+		return reconcile.SameUser(name, reconcile.UserNames(viewer.Login, viewer.ID)...)
 	})
 	c.CheckIssueScope()
 	if c.o.Project != "" {

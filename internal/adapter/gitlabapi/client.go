@@ -362,9 +362,8 @@ type Account struct {
 	Login string `json:"username"`
 }
 
-// Names returns the names by which operators are called: the login, and the id as id:5, because
-// a login may consist of digits.
-func (a Account) Names() []string { return []string{a.Login, "id:" + strconv.FormatInt(a.ID, 10)} }
+// Names returns the names by which operators are called.
+func (a Account) Names() []string { return reconcile.UserNames(a.Login, a.ID) }
 
 // IsBot reports whether the account belongs to an access token of a project or a group.
 func (a Account) IsBot() bool { return botLogin().MatchString(a.Login) }
