@@ -86,6 +86,38 @@ const CodeForgeMoved = "forge_moved"
 // far, empty for none: a branch may have several open pull requests, with other bases.
 type NewPull struct{ Branch, Commit, Base, Title, Body, Known string }
 
+// FoundPull is a pull request as a forge lists it, for NewPull.Rank.
+type FoundPull struct {
+	ID      string // as in Pull
+	Open    bool
+	Foreign bool // the branch is in a fork
+	Branch  string
+	Commit  string // the newest commit of the branch, or the last one while it was open
+	Base    string
+}
+
+// Rank says how well a pull request fits as the one that is wanted, 0 for not at all: best is
+// the known one if it is open, then an open one with the wanted base, then any open one, then
+// one that was merged or closed when the branch was at the commit.
+func (n NewPull) Rank(p FoundPull) int {
+	if p.Foreign || p.Branch != n.Branch {
+		return 0
+	}
+	if !p.Open {
+		if p.Commit == n.Commit {
+			return 1
+		}
+		return 0
+	}
+	if n.Known != "" && p.ID == n.Known {
+		return 4
+	}
+	if n.Base != "" && p.Base == n.Base {
+		return 3
+	}
+	return 2
+}
+
 // OpenedPull is the pull request of a branch.
 type OpenedPull struct {
 	URL    string // empty if the base contains the commit

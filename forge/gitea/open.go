@@ -91,36 +91,31 @@ func (h *hub) hasBranch(ctx context.Context, name string) error {
 	return err
 }
 
-// find returns the open pull request of a branch: of several the known one, or else the last
-// changed with the wanted base, or else the last changed. If none is open, it returns the last
-// changed that was merged or closed when the branch was at the commit.
-func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
-	rank := func(p pull) int {
-		switch {
-		case p.isForeign() || p.branch() != n.Branch:
-			return 0
-		case p.State != pullOpen && p.Head.SHA == n.Commit:
-			return 1
-		case p.State != pullOpen:
-			return 0
-		case n.Known != "" && p.name() == n.Known:
-			return 4
-		case n.Base != "" && p.Base.Ref == n.Base:
-			return 3
-		}
-		return 2
+func (p pull) found() reconcile.FoundPull {
+	return reconcile.FoundPull{
+		ID:      p.name(),
+		Open:    p.State == pullOpen,
+		Foreign: p.isForeign(),
+		Branch:  p.branch(),
+		Commit:  p.Head.SHA,
+		Base:    p.Base.Ref,
 	}
+}
+
+// find returns the pull request of a branch with the highest rank: of several the last changed.
+// Its address is empty if there is none.
+func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
 	var best pull
 	read := 0
 	query := url.Values{"state": {"all"}, "sort": {"recentupdate"}}
 	err := list(ctx, h, giteaapi.ReadRepository, "/pulls", query, func(pulls []pull) bool {
 		for _, p := range pulls {
-			if rank(p) > rank(best) {
+			if n.Rank(p.found()) > n.Rank(best.found()) {
 				best = p
 			}
 		}
 		read += len(pulls)
-		return rank(best) < 2 && read < maxSearched
+		return best.State != pullOpen && read < maxSearched
 	})
 	return best, err
 }

@@ -88,9 +88,19 @@ type found struct {
 	Foreign bool   `json:"isCrossRepository"` // the branch is in a fork
 }
 
-// find returns the open pull request of a branch: of several the known one, or else the newest
-// with the wanted base, or else the newest. If none is open, it returns the newest that was
-// merged or closed when the branch was at the commit.
+func (p found) value() reconcile.FoundPull {
+	return reconcile.FoundPull{
+		ID:      p.ID,
+		Open:    p.State == "OPEN",
+		Foreign: p.Foreign,
+		Branch:  p.Branch,
+		Commit:  p.Commit,
+		Base:    p.Base,
+	}
+}
+
+// find returns the pull request of a branch with the highest rank: of several the newest. Its
+// address is empty if there is none.
 func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, error) {
 	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": n.Branch})
 	if err != nil {
@@ -100,24 +110,9 @@ func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	rank := func(p found) int {
-		switch {
-		case p.Foreign || p.Branch != n.Branch:
-			return 0
-		case p.State != "OPEN" && p.Commit == n.Commit:
-			return 1
-		case p.State != "OPEN":
-			return 0
-		case n.Known != "" && p.ID == n.Known:
-			return 4
-		case n.Base != "" && p.Base == n.Base:
-			return 3
-		}
-		return 2
-	}
 	var best found
 	for _, p := range all.Nodes {
-		if rank(p) > rank(best) {
+		if n.Rank(p.value()) > n.Rank(best.value()) {
 			best = p
 		}
 	}

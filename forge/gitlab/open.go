@@ -78,34 +78,29 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 	return opened, nil
 }
 
-// find returns the open merge request of a branch: of several the known one, or else the newest
-// with the wanted base, or else the newest. If none is open, it returns the newest that was merged
-// or closed when the branch was at the commit.
-func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
-	rank := func(p pull) int {
-		switch {
-		case p.isForeign() || p.Branch != n.Branch:
-			return 0
-		case !p.isOpen() && p.Head == n.Commit:
-			return 1
-		case !p.isOpen():
-			return 0
-		case n.Known != "" && p.name() == n.Known:
-			return 4
-		case n.Base != "" && p.Base == n.Base:
-			return 3
-		}
-		return 2
+func (p pull) found() reconcile.FoundPull {
+	return reconcile.FoundPull{
+		ID:      p.name(),
+		Open:    p.isOpen(),
+		Foreign: p.isForeign(),
+		Branch:  p.Branch,
+		Commit:  p.Head,
+		Base:    p.Base,
 	}
+}
+
+// find returns the merge request of a branch with the highest rank: of several the newest. Its
+// address is empty if there is none.
+func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
 	var best pull
 	query := url.Values{"source_branch": {n.Branch}, "state": {"all"}}
 	err := list(ctx, h, "/merge_requests", query, func(pulls []pull) bool { // the newest first
 		for _, p := range pulls {
-			if rank(p) > rank(best) {
+			if n.Rank(p.found()) > n.Rank(best.found()) {
 				best = p
 			}
 		}
-		return rank(best) < 2
+		return !best.isOpen()
 	})
 	return best, err
 }
