@@ -320,8 +320,8 @@ type Delivered struct {
 	// PullRequest is the address of the pull request with the commit, empty if there is none
 	// or it is not known yet.
 	PullRequest string `json:"pull_request"`
-	// Workflow is the path of the project's own WORKFLOW.md in the repository, if the commit
-	// changes it; otherwise empty.
+	// Workflow are the paths in the repository of those files that decide what symphony runs
+	// for the project and that the commit changes: "ops/WORKFLOW.md, bin/tracker".
 	Workflow string `json:"-"`
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
 	// RecordDelivered that only the address changed.

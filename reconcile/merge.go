@@ -182,8 +182,8 @@ func (w *Watch) approval(f Feedback) (by, missing string) {
 	case f.Merge.When == MergeGreen && f.Merge.Label != "" && !labelled:
 		return "", fmt.Sprintf("the label %q", f.Merge.Label)
 	case w.Delivered.Workflow != "" && !w.approvedByPerson(f):
-		return "", "an approval by a person, because it changes " + w.Delivered.Workflow +
-			", which says what symphony runs outside the sandbox"
+		return "", "an approval by a person, because it changes what symphony runs outside the sandbox: " +
+			w.Delivered.Workflow
 	case len(who) > 0:
 		return "approved by " + named(who), ""
 	case labelled:

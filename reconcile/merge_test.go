@@ -119,11 +119,11 @@ func TestMayMerge(t *testing.T) {
 		"green, no label":         {greenLabel, nil, MergeNo, `the label "Ship it"`},
 		"green, WORKFLOW.md changed": {
 			green, both(noReview, workflow),
-			MergeNo, "an approval by a person, because it changes ops/WORKFLOW.md",
+			MergeNo, "an approval by a person, because it changes what symphony runs outside the sandbox: ops/WORKFLOW.md",
 		},
 		"labelled, WORKFLOW.md changed": {
 			labelled, both(noReview, label, workflow),
-			MergeNo, "an approval by a person, because it changes ops/WORKFLOW.md",
+			MergeNo, "an approval by a person, because it changes what symphony runs outside the sandbox: ops/WORKFLOW.md",
 		},
 		"green, WORKFLOW.md changed, approved": {green, workflow, MergeGo, "approved by ann"},
 		"green with label":                     {greenLabel, both(noReview, label), MergeGo, `labelled "Ship it"`},

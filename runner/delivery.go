@@ -31,8 +31,9 @@ type deliveryStep struct {
 	now       func() time.Time
 	log       *slog.Logger
 
-	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
-	changesWorkflow bool
+	// obeyed are the files that the delivered commits change and that decide what symphony
+	// runs for their own project, such as its WORKFLOW.md.
+	obeyed []string
 }
 
 func (j *job) newDeliveryStep() *deliveryStep {
@@ -100,7 +101,7 @@ func (d *deliveryStep) deliverSince(
 		return result, "", err
 	}
 	d.takeSigned(answer)
-	d.changesWorkflow = answer.ChangesWorkflow
+	d.obeyed = answer.Obeyed
 	if answer.Commits == 0 {
 		d.log.Info("nothing to push")
 	} else {
@@ -114,9 +115,8 @@ func (d *deliveryStep) deliverSince(
 			Commit: answer.Commit,
 			Base:   answer.Base,
 			At:     d.now(),
-		}
-		if answer.ChangesWorkflow {
-			last.Workflow = repository.Workflow
+			// such as "ops/WORKFLOW.md, bin/tracker"
+			Workflow: strings.Join(answer.Obeyed, ", "),
 		}
 		err := d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
@@ -265,15 +265,18 @@ func (d *deliveryStep) notOpened(branch string, err error) error {
 	}
 }
 
-// workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other
-// work.
+// workflowText warns of work that changes the WORKFLOW.md of its own project, or another file
+// that decides what symphony runs; empty for other work.
 func (d *deliveryStep) workflowText() string {
-	if !d.changesWorkflow {
+	if len(d.obeyed) == 0 {
 		return ""
 	}
-	name := strings.ReplaceAll(text.Visible(d.site.Config.Repository.Workflow), "`", "'")
-	return "The work changes `" + name + "`, which says what symphony runs for this project, " +
-		"outside the sandbox, too. Review that change before you merge it."
+	names := make([]string, len(d.obeyed))
+	for i, name := range d.obeyed {
+		names[i] = "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`"
+	}
+	return "The work changes what symphony runs for this project, outside the sandbox, too: " +
+		strings.Join(names, ", ") + ". Review that before you merge it."
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the

@@ -51,9 +51,9 @@ type Repository struct {
 	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.
 	Sign bool
-	// Workflow is the path in it of the WORKFLOW.md that the project obeys; empty if that is
-	// in no repository.
-	Workflow string
+	// Obeyed are the paths in it that decide what symphony itself reads and runs for the
+	// project, such as ops/WORKFLOW.md; with a link to that file, the link and the file.
+	Obeyed []string
 }
 
 // Kept are the commits of an issue's work on other machines that a mirror on this machine
@@ -181,9 +181,9 @@ type DeliverAnswer struct {
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there
 	// are none, nothing was pushed.
 	Commits int
-	// ChangesWorkflow: the commits on the branch, and not on Base, change Workflow of the
-	// repository.
-	ChangesWorkflow bool
+	// Obeyed are those paths of the repository's Obeyed that the commits on the branch, and
+	// not on Base, change.
+	Obeyed []string
 }
 
 // CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No

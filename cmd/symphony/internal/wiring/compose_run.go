@@ -94,7 +94,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
 				Submodules:     cfg.Repository.Submodules,
 				Sign:           cfg.Repository.Sign,
-				Workflow:       pathInRepository(p.Path),
+				Obeyed:         obeyedInRepository(p, cfg),
 			},
 			Words:    cfg.Repository.ForgeKind().Words,
 			Branch:   cfg.Repository,
@@ -218,20 +218,6 @@ var (
 		workflow.Ask:  agent.QuestionAsk,
 	}
 )
-
-// pathInRepository returns the path of a file in the operator's repository around it, such as
-// ops/WORKFLOW.md; empty if it lies in no repository.
-func pathInRepository(file string) string {
-	top := RepositoryAbove(filepath.Dir(file))
-	if top == "" {
-		return ""
-	}
-	name, err := filepath.Rel(top, file)
-	if err != nil {
-		return ""
-	}
-	return filepath.ToSlash(name)
-}
 
 // Secrets returns the secret values of the tracker, of the repository, of monitor.ping_url and
 // of agent.key, which agents of other kinds need not know either.

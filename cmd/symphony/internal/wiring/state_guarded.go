@@ -310,25 +310,9 @@ func (p *Project) parseStored(stored string) *workflow.Config {
 
 // addConfig adds the paths that the values of a workflow name.
 func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
-	dir := filepath.Dir(p.Path)
-	home := p.Env.Home
 	for _, named := range cfg.Named() {
+		g.add(p.namedFiles(named)...)
 		switch named.Names {
-		case workflow.NamesPaths:
-			g.add(named.Values...)
-		case workflow.NamesHome:
-			for _, path := range named.Values {
-				g.add(inHome(home, path))
-			}
-		case workflow.NamesScript:
-			g.add(p.filesIn("", named.Values...)...)
-		case workflow.NamesHomeScript:
-			g.add(p.filesIn(home, named.Values...)...)
-		case workflow.NamesProgram:
-			if len(named.Values) > 0 && strings.Contains(named.Values[0], "/") {
-				g.add(absoluteIn(dir, named.Values[0])) // it may not be built yet
-			}
-			g.add(p.filesIn(dir, named.Values...)...)
 		case workflow.NamesRepository:
 			for _, address := range named.Values {
 				g.addGit(p, address)
@@ -337,11 +321,35 @@ func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 			for _, name := range named.Values {
 				g.addOne(name, Guarded{Writable: true})
 			}
-		case workflow.NamesNothing:
+		default:
 		}
 	}
 	if cfg.Tracker.Folder != "" {
 		g.add(file.Beside(cfg.Tracker.Folder)...)
+	}
+}
+
+// namedFiles returns the paths that the value of a key names, of what a pass or a run reads or
+// runs. They need not exist.
+func (p *Project) namedFiles(named workflow.Named) (list []string) {
+	dir := filepath.Dir(p.Path)
+	home := p.Env.Home
+	switch named.Names {
+	case workflow.NamesPaths:
+		return named.Values
+	case workflow.NamesHome:
+		return text.Map(named.Values, func(path string) string { return inHome(home, path) })
+	case workflow.NamesScript:
+		return p.filesIn("", named.Values...)
+	case workflow.NamesHomeScript:
+		return p.filesIn(home, named.Values...)
+	case workflow.NamesProgram:
+		if len(named.Values) > 0 && strings.Contains(named.Values[0], "/") {
+			list = append(list, absoluteIn(dir, named.Values[0])) // it may not be built yet
+		}
+		return append(list, p.filesIn(dir, named.Values...)...)
+	default:
+		return nil
 	}
 }
 

@@ -148,7 +148,7 @@ func (m *Mirror) Deliver(
 			answer.Commit = d.Commit
 		}
 	}
-	answer.ChangesWorkflow, err = d.changesWorkflow(ctx)
+	answer.Obeyed, err = d.changesObeyed(ctx)
 	if err != nil {
 		return answer, err
 	}
@@ -170,24 +170,6 @@ func (m *Mirror) Deliver(
 	// as a fetch would; if this fails, the next fetch does it
 	_ = d.record(ctx, "refs/heads/"+d.branch)
 	return answer, nil
-}
-
-// changesWorkflow reports whether the commit changes the WORKFLOW.md of its own project,
-// compared with where it left the base.
-func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
-	if d.Commit == "" || d.remote.Workflow == "" {
-		return false, nil
-	}
-	diff := d.localGit(
-		ctx, "diff", "--name-only", "--no-renames", "refs/heads/"+d.base+"..."+d.Commit,
-		"--", ":(literal)"+d.remote.Workflow,
-	)
-	names, err := d.output(diff)
-	if err != nil { // no common history: all of the work is new
-		list := d.localGit(ctx, "ls-tree", "--name-only", d.Commit, "--", d.remote.Workflow)
-		names, err = d.output(list)
-	}
-	return names != "", d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Workflow, err)
 }
 
 // mustContain returns an error unless the remote contains the commit of another address from

@@ -1,0 +1,58 @@
+package repository
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// A delivery names the files that decide what symphony runs and that the work changes: the file
+// itself, links to it and to directories above it, and what stands in their place.
+func TestObeyed(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`cd person; mkdir -p shared/conf bin
+		echo go > shared/conf/shop.md; echo other > other.md; touch bin/tool
+		ln -s shared/conf ops; ln -s ops/shop.md WORKFLOW.md; ln -s WORKFLOW.md again; ln -s nowhere none
+		ln -s ../../etc "out
+side"; ln -s bin tools; ln -s other.md plain
+		git add .; git commit -qm conf; git push -q origin HEAD:main`)
+	p.mustClone("one")
+	base := p.sh("git -C one rev-parse HEAD")
+	obeyed := []string{"shared/conf/shop.md", "bin/new"}
+	for _, c := range []struct {
+		name, change string
+		want         []string
+	}{
+		{"something else", "echo more > other.md; ln -sfn shared none; ln -sfn / plain", nil},
+		{"the file", "echo more >> shared/conf/shop.md", []string{"shared/conf/shop.md"}},
+		{"the link to it", "ln -sfn other.md WORKFLOW.md", []string{"WORKFLOW.md"}},
+		{"a link to that link", "git rm -q again; echo evil > again", []string{"again"}},
+		{"the directory on the way", "ln -sfn bin ops", []string{"ops"}},
+		{"a directory instead of a link", "git rm -q ops; mkdir ops; echo evil > ops/shop.md", []string{"ops"}},
+		{"a directory instead of the file", "rm shared/conf/shop.md; mkdir shared/conf/shop.md; touch shared/conf/shop.md/a", obeyed[:1]},
+		{"a link instead of its directory", "git rm -qr shared; ln -s bin shared", obeyed[:1]},
+		{"a program that was missing", "echo evil > bin/new", []string{"bin/new"}},
+		{"a link to the directory of that", "ln -sfn / tools", []string{"tools"}},
+	} {
+		p.sh("cd one; git reset -q --hard " + base + "; " + c.change + "; git add -A; git commit -qm work")
+		answer, err := p.mirrorOf(host.Repository{URL: p.remote, Obeyed: obeyed}).
+			DeliverWorkspace(t.Context(), filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{
+				Branch:    "work/one",
+				Delivered: p.sh("git -C remote.git rev-parse -q --verify work/one || true"),
+			})
+		test.OK(t, err)
+		test.Equal(t, c.name, answer.Obeyed, c.want)
+	}
+	p.sh("cd one; git checkout -q --orphan new; git rm -rqf .; mkdir bin; touch bin/new; git add .; git commit -qm new")
+	answer, err := p.mirrorOf(host.Repository{URL: p.remote, Obeyed: obeyed}).
+		DeliverWorkspace(t.Context(), filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{
+			Branch:    "work/one",
+			Delivered: p.sh("git -C remote.git rev-parse work/one"),
+		})
+	test.OK(t, err)
+	test.Equal(t, "without a common history", answer.Obeyed, text.Filter(obeyed, func(one string) bool { return one == "bin/new" }))
+}
