@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -20,16 +21,11 @@ const maxSearched = 500
 // open implements reconcile.Forge.
 func (h *hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
 	opened, err := h.findOrCreate(ctx, n)
-	if refuses(err, "already exists") {
+	if transport.RefusedFor(err, "already exists") {
 		// Another process has opened it since, so that the list contains it now.
 		return h.findOrCreate(ctx, n)
 	}
 	return opened, err
-}
-
-// refuses reports whether Gitea did not make a change for a reason.
-func refuses(err error, reason string) bool {
-	return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
 }
 
 // findOrCreate looks for the pull requests of the branch, and creates one if there is none.

@@ -177,7 +177,7 @@ func (h hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, er
 		vars["method"] = strings.ToUpper(m.Method)
 	}
 	err = h.mutate(ctx, "auto_merge", vars)
-	isReady := refuses(err, "clean status") || refuses(err, "unstable status")
+	isReady := transport.RefusedFor(err, "clean status") || transport.RefusedFor(err, "unstable status")
 	switch {
 	case isReady && now.Pull.HasQueue:
 		delete(vars, "method")

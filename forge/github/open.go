@@ -14,7 +14,7 @@ import (
 // open implements reconcile.Forge.
 func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
 	opened, err := h.findOrCreate(ctx, n)
-	if refuses(err, "pull request already exists") {
+	if transport.RefusedFor(err, "pull request already exists") {
 		// Another process has opened it since, so that the list contains it now.
 		return h.findOrCreate(ctx, n)
 	}
@@ -49,9 +49,9 @@ func (h hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.O
 		"base":  n.Base,
 	})
 	switch {
-	case refuses(err, "No commits between"):
+	case transport.RefusedFor(err, "No commits between"):
 		return opened, nil
-	case refuses(err, "head invalid"):
+	case transport.RefusedFor(err, "head invalid"):
 		return opened, errors.Join(err, reconcile.ErrNoBranch)
 	case err != nil:
 		return opened, err
@@ -62,11 +62,6 @@ func (h hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.O
 	opened.ID = made.ID
 	opened.Opened = true
 	return opened, nil
-}
-
-// refuses reports whether GitHub did not make a change for a reason, such as "head invalid".
-func refuses(err error, reason string) bool {
-	return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
 }
 
 // defaultBranch returns the default branch of the repository.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -16,7 +17,7 @@ import (
 // open implements reconcile.Forge.
 func (h *hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
 	opened, err := h.findOrCreate(ctx, n)
-	if err != nil && strings.Contains(err.Error(), "already exists") {
+	if transport.RefusedFor(err, "already exists") {
 		// Another process has opened it since, so that the list contains it now.
 		return h.findOrCreate(ctx, n)
 	}

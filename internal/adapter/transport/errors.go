@@ -89,6 +89,12 @@ func RefusedKey(err error) bool {
 	return errors.Is(err, ErrKey) || ok && known.Code == "missing_tracker_api_key"
 }
 
+// RefusedFor reports whether the service did not make a change for a reason that it gave, such as
+// "head invalid".
+func RefusedFor(err error, reason string) bool {
+	return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
+}
+
 // Unknown returns the asked names that do not exist, with the nearest of suggest.
 func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
 	missing := text.Filter(asked, func(name string) bool {
