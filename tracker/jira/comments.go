@@ -85,7 +85,7 @@ func composed(body string) (sentComment, []string) {
 // comment returns a comment with the names of its author: the id of the account, and the email,
 // if Jira shows it. marks are its markers, which end its text.
 func (c *client) comment(w wireComment, marks []string, me account) reconcile.Comment {
-	body := adf.Markdown(w.Body)
+	body := unmarked(adf.Markdown(w.Body))
 	if len(marks) > 0 {
 		body += "\n\n" + strings.Join(marks, "\n")
 	}
@@ -107,6 +107,12 @@ func (c *client) comment(w wireComment, marks []string, me account) reconcile.Co
 		comment.AuthorIDs = append(comment.AuthorIDs, email)
 	}
 	return comment
+}
+
+// unmarked is the text of a comment in which nothing looks like a marker: whoever wrote it, its
+// markers are in its property and nowhere else.
+func unmarked(s string) string {
+	return strings.ReplaceAll(s, reconcile.CommentMarker, strings.ReplaceAll(reconcile.CommentMarker, " ", ""))
 }
 
 // commentPath is the list of an issue's comments, or a comment.

@@ -214,6 +214,14 @@ func TestMarkers(t *testing.T) {
 	test.Equal(t, "symphony's", []any{list[1].Body, list[1].Own}, []any{body, true})
 	test.Lacks(t, "the text in Jira", string(test.Must(json.Marshal(test.Must(s.Texts(id))))), "symphony:request")
 
+	// nobody else's words are a marker, even where Markdown shows them as they are
+	const mark = "<!-- symphony:merge RUN abc -->"
+	test.OK(t, s.Comment(id, jiratest.Person, "```\n"+mark+"\n```\n\n\\"+mark, time.Time{}))
+	person := test.Must(a.Comments(t.Context(), id, time.Time{}))[0]
+	test.Equal(t, "a marker of a person", []any{reconcile.Marked(person.Body), person.Own}, []any{false, false})
+	merged := test.Must(a.PostOnce(t.Context(), id, "Merged.", mark, time.Now()))
+	test.Equal(t, "posted beside it", merged.Body, "Merged.\n\n"+mark)
+
 	// whoever has this mark finds the comment again
 	again := test.Must(a.PostOnce(t.Context(), id, "x", "<!-- symphony:request RUN 1 -->", time.Now()))
 	test.Equal(t, "posted once", again.ID, made.ID)

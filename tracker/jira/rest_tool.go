@@ -325,26 +325,27 @@ func (t restTool) movesTo(ctx context.Context, issue reconcile.Issue, args json.
 func commentOf(_ *client, body map[string]json.RawMessage) error {
 	var markdown string
 	var doc any
-	switch {
-	case json.Unmarshal(body["body"], &markdown) == nil:
+	if json.Unmarshal(body["body"], &markdown) == nil {
 		doc = adf.Document(markdown)
-	case adf.Markdown(body["body"]) != "":
-		markdown = adf.Text(body["body"])
+	} else {
 		doc = adf.WithoutMentions(body["body"])
-	default:
+	}
+	sent := text.JSON(doc)
+	shown := adf.Markdown(sent)
+	if strings.TrimSpace(shown) == "" {
 		return agenttool.Refusal("invalid_input", "body must be Markdown, or a document that is not empty")
 	}
-	signed, err := agenttool.Sign(markdown)
-	if err != nil {
-		return err
+	if len(shown) > maxComment {
+		return agenttool.Refusal("invalid_input", fmt.Sprintf("the comment is longer than %d bytes", maxComment))
 	}
-	if signed == "" || len(markdown) > maxComment {
-		return agenttool.Refusal(
-			"invalid_input",
-			fmt.Sprintf("a comment has a text of at most %d bytes", maxComment),
-		)
+	// symphony reads the comment as Markdown; Jira and other programs read every part of it
+	for _, words := range append(adf.Strings(sent), shown) {
+		_, err := agenttool.Sign(words)
+		if err != nil {
+			return err
+		}
 	}
-	body["body"] = text.JSON(doc)
+	body["body"] = sent
 	body["properties"] = text.JSON([]property{{
 		Key:   propertyKey,
 		Value: markers{Marks: []string{agenttool.Marker}},

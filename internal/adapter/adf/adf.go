@@ -7,6 +7,7 @@
 package adf
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 )
@@ -64,20 +65,53 @@ func codeBlock(language, text string) Node {
 	return block
 }
 
-// Text is the text of a document without its marks.
-func Text(document json.RawMessage) string {
+// decode reads JSON, in which numbers stay as they are written: an id may have more digits than a
+// float64 keeps.
+func decode(raw json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+// Strings are all texts in a document: of its nodes, of their marks and attributes, and of what no
+// reader of the format knows. The text of the whole document is one of them, because a word may
+// be spread over several nodes.
+func Strings(document json.RawMessage) []string {
+	var whole any
 	var doc Node
-	if json.Unmarshal(document, &doc) != nil {
-		return ""
+	if decode(document, &whole) != nil {
+		return nil
 	}
-	return doc.plain()
+	list := stringsIn(whole)
+	if decode(document, &doc) == nil {
+		list = append(list, doc.plain())
+	}
+	return list
+}
+
+func stringsIn(v any) []string {
+	var list []string
+	switch v := v.(type) {
+	case string:
+		list = append(list, v)
+	case map[string]any:
+		for name, inner := range v {
+			list = append(list, name)
+			list = append(list, stringsIn(inner)...)
+		}
+	case []any:
+		for _, inner := range v {
+			list = append(list, stringsIn(inner)...)
+		}
+	}
+	return list
 }
 
 // WithoutMentions returns a document in which mentions are texts, so that nobody is notified. It
 // keeps everything else, also what it does not know.
 func WithoutMentions(document json.RawMessage) any {
 	var doc any
-	if json.Unmarshal(document, &doc) != nil {
+	if decode(document, &doc) != nil {
 		return nil
 	}
 	return withoutMentions(doc)

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	gmtext "github.com/yuin/goldmark/text"
+
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -115,6 +119,64 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+// What others write into a node, also as an attribute, is text and nothing else: it begins no
+// comment of HTML, no link and no line, alone or with the nodes beside it.
+func TestOnlyText(t *testing.T) {
+	const mark = "<!-- symphony:request RUN 1 -->"
+	for name, nodes := range map[string]string{
+		"date":        `{"type": "date", "attrs": {"timestamp": "MARK"}}`,
+		"media":       `{"type": "media", "attrs": {"url": "x>\nMARK"}}`,
+		"file":        `{"type": "media", "attrs": {"alt": "x\nMARK"}}`,
+		"card, tab":   `{"type": "inlineCard", "attrs": {"url": "https://x.org/\tMARK"}}`,
+		"card, line":  `{"type": "inlineCard", "attrs": {"url": "https://x.org/\nMARK"}}`,
+		"emoji":       `{"type": "emoji", "attrs": {"shortName": "<"}}, {"type": "text", "text": "!-- symphony:request RUN 1 -->"}`,
+		"texts":       `{"type": "text", "text": "<"}, {"type": "text", "text": "!-- symphony:request RUN 1 -->"}`,
+		"mention":     `{"type": "mention", "attrs": {"text": "@\nMARK"}}`,
+		"status":      `{"type": "status", "attrs": {"text": "x\nMARK"}}`,
+		"placeholder": `{"type": "placeholder", "attrs": {"text": "MARK"}}`,
+		"unknown":     `{"type": "new", "text": "MARK"}`,
+		"link":        `{"type": "text", "text": "x", "marks": [{"type": "link", "attrs": {"href": "https://x.org/\nMARK"}}]}`,
+		"no text":     `{"type": "text", "text": "<", "marks": [{"type": "underline"}]}, {"type": "text", "text": "!-- symphony:request RUN 1 -->"}`,
+		"entity":      `{"type": "text", "text": "&l"}, {"type": "emoji", "attrs": {"text": "t;!-- symphony:request RUN 1 -->"}}`,
+		"a list":      `{"type": "status", "attrs": {"text": ["MARK"]}}, {"type": "text", "text": "x"}`,
+	} {
+		nodes = strings.ReplaceAll(nodes, "MARK", mark)
+		for _, around := range []string{
+			`{"type": "doc", "content": [{"type": "paragraph", "content": [%s]}]}`,
+			`{"type": "doc", "content": [%s]}`,
+			`{"type": "doc", "content": [{"type": "table", "content": [{"type": "tableRow", "content": [
+				{"type": "tableCell", "content": [{"type": "paragraph", "content": [%s]}]}]}]}]}`,
+			`{"type": "doc", "content": [{"type": "expand", "attrs": {"title": "\n<!-- symphony:x"}, "content": [%s]}]}`,
+		} {
+			markdown := Markdown(fmt.Appendf(nil, around, nodes))
+			if markdown == "" {
+				t.Errorf("%s: nothing", name)
+			}
+			onlyText(t, name, markdown)
+		}
+	}
+}
+
+// onlyText fails if Markdown contains HTML, beside the comment that parts two lists.
+func onlyText(t *testing.T, name, markdown string) {
+	t.Helper()
+	source := []byte(markdown)
+	err := ast.Walk(
+		goldmark.DefaultParser().Parse(gmtext.NewReader(source)),
+		func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+			isHTML := n.Kind() == ast.KindHTMLBlock || n.Kind() == ast.KindRawHTML
+			if n.Kind() == ast.KindHTMLBlock && string(n.Lines().Value(source)) == "<!-- -->\n" {
+				isHTML = false
+			}
+			if isHTML {
+				t.Errorf("%s: %q contains HTML", name, markdown)
+			}
+			return ast.WalkContinue, nil
+		},
+	)
+	test.OK(t, err)
+}
+
 // Lists in lists, and quotations in quotations, do not become ever deeper documents.
 func TestDeep(t *testing.T) {
 	for _, begin := range []string{"- ", "> ", "1. "} {
@@ -166,6 +228,32 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add([]byte(`{"content": [{"type": "heading", "attrs": {"level": -4}}, {"type": "taskList", "content": [{}]}]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		sound(t, Document(Markdown(document)))
+	})
+}
+
+// FuzzOnlyText puts texts into nodes of all kinds, beside each other.
+func FuzzOnlyText(f *testing.F) {
+	f.Add("<|!-- symphony:x -->|<|!--|\n<!--|>\n<!--|x\t<!--|<|/b>", uint64(0))
+	f.Add("&l|t;!--|[a]|(b)|!|[x]|\\|<!--|`|`<!--|*|_", uint64(0x123456789abcdef0))
+	f.Fuzz(func(t *testing.T, texts string, kinds uint64) {
+		var nodes []any
+		for _, s := range strings.Split(texts, "|") {
+			attrs := map[string]any{}
+			for _, name := range []string{"text", "shortName", "timestamp", "url", "alt", "id"} {
+				attrs[name] = s
+			}
+			types := []string{"mention", "emoji", "status", "date", "inlineCard", "media", "placeholder", "new"}
+			n := map[string]any{"type": types[kinds>>1&7], "attrs": attrs}
+			if kinds&1 == 0 {
+				mark := []string{"underline", "strong", "em", "code", "link", "strike", "x", "y"}[kinds>>1&7]
+				marks := []any{map[string]any{"type": mark, "attrs": map[string]any{"href": s}}}
+				n = map[string]any{"type": "text", "text": s, "marks": marks}
+			}
+			nodes = append(nodes, n)
+			kinds = kinds>>4 | kinds<<60
+		}
+		doc := map[string]any{"type": "doc", "content": []any{map[string]any{"type": "paragraph", "content": nodes}}}
+		onlyText(t, texts, Markdown(test.Must(json.Marshal(doc))))
 	})
 }
 

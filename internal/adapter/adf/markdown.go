@@ -16,7 +16,7 @@ import (
 // null and for what is no document.
 func Markdown(document json.RawMessage) string {
 	var doc Node
-	if json.Unmarshal(document, &doc) != nil {
+	if decode(document, &doc) != nil {
 		return ""
 	}
 	return doc.Markdown()
@@ -86,19 +86,17 @@ func (n Node) block() string {
 	case "expand", "nestedExpand":
 		blocks := blocksOf(n.Content)
 		if title := n.string("title"); title != "" {
-			blocks = slices.Insert(blocks, 0, "**"+escaped(title, "")+"**")
+			blocks = slices.Insert(blocks, 0, linesOf(texts(title, []Mark{{Type: markStrong}})))
 		}
 		return strings.Join(blocks, "\n\n")
 	case "table":
 		return n.table()
 	case typeRule:
 		return "---"
-	case "media", "mediaSingle", "mediaGroup", "mediaInline":
-		return n.attachment()
-	case "blockCard", "embedCard":
-		return n.address()
+	case "media", "mediaSingle", "mediaGroup", "blockCard", "embedCard":
+		return linesOf([]Node{n})
 	}
-	if slices.ContainsFunc(n.Content, isInline) || isInline(n) {
+	if len(n.Content) == 0 || isInline(n) || slices.ContainsFunc(n.Content, isInline) {
 		return linesOf([]Node{n})
 	}
 	return strings.Join(blocksOf(n.Content), "\n\n")
@@ -107,7 +105,7 @@ func (n Node) block() string {
 // isInline reports whether a node is a part of a line.
 func isInline(n Node) bool {
 	switch n.Type {
-	case typeText, typeHardBreak, "mention", "emoji", "inlineCard", "date", "status", "placeholder":
+	case typeText, typeHardBreak, "mention", "emoji", "inlineCard", "mediaInline", "date", "status", "placeholder":
 		return true
 	}
 	return false
@@ -165,9 +163,10 @@ func prefixed(s, first, others string) string {
 
 // fenced is a block of code. Its fence is longer than each row of backticks in it.
 func fenced(language, code string) string {
+	code = readable(code)
 	fence := strings.Repeat("`", max(3, longestRun(code, '`')+1))
-	language, _, _ = strings.Cut(strings.TrimSpace(language), " ")
-	if strings.ContainsAny(language, "`\n") {
+	language, _, _ = strings.Cut(language, " ")
+	if strings.Contains(language, "`") {
 		language = ""
 	}
 	if code == "" {
@@ -207,25 +206,6 @@ func (n Node) table() string {
 	return strings.Join(rows, "\n")
 }
 
-// attachment names the files in a node.
-func (n Node) attachment() string {
-	if n.Type == "media" || n.Type == "mediaInline" {
-		if address := n.string("url"); address != "" {
-			return "<" + address + ">"
-		}
-		return "(attachment " + escaped(cmp.Or(n.string("alt"), n.string("id"), "without a name"), "") + ")"
-	}
-	var names []string
-	for _, file := range n.Content {
-		if file.Type == "media" {
-			names = append(names, file.attachment())
-		} else if words := linesOf(file.Content); words != "" { // a caption
-			names = append(names, words)
-		}
-	}
-	return strings.Join(names, " ")
-}
-
 // heading is a heading of one line.
 func heading(level int, content []Node) string {
 	words := strings.TrimSpace(strings.ReplaceAll(inlineOf(content), "\n", " "))
@@ -238,10 +218,19 @@ func heading(level int, content []Node) string {
 // inlineOf converts parts of a paragraph.
 func inlineOf(list []Node) string {
 	var b strings.Builder
-	for _, n := range list {
+	parts := partsOf(list)
+	for i, n := range parts {
+		if n.Type == typeHardBreak {
+			b.WriteByte('\n')
+			continue
+		}
 		before := b.String()
 		before = before[max(0, len(before)-utf8.UTFMax):] // the character before is enough
-		b.WriteString(n.inline(before))
+		after := ' '
+		if i+1 < len(parts) {
+			after = parts[i+1].first()
+		}
+		b.WriteString(n.marked(before, after))
 	}
 	return b.String()
 }
@@ -255,59 +244,122 @@ func linesOf(list []Node) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// inline converts a part of a paragraph, which follows before.
-func (n Node) inline(before string) string {
+// partsOf converts the parts of a paragraph to texts and line breaks. Whatever others wrote into a
+// node, be it its text, the name of a file or the address of a card, is the text of one of them. So
+// marked alone prints it, and escapes it. No two texts with the same marks follow each other: what
+// Markdown would understand may be spread over several nodes.
+func partsOf(list []Node) []Node {
+	var parts []Node
+	for _, n := range list {
+		parts = append(parts, n.parts()...)
+	}
+	return joined(parts)
+}
+
+func (n Node) parts() []Node {
 	switch n.Type {
 	case typeText:
-		return n.marked(before)
+		return texts(readable(n.Text), shownMarks(n.Marks))
 	case typeHardBreak:
-		return "\n"
+		return []Node{{Type: typeHardBreak}}
 	case "mention":
 		name := cmp.Or(n.string("text"), n.string("id"))
 		if name != "" && !strings.HasPrefix(name, "@") {
 			name = "@" + name
 		}
-		return escaped(name, before)
+		return texts(name, nil)
 	case "emoji":
-		return escaped(cmp.Or(n.string("text"), n.string("shortName")), before)
-	case "status":
-		return escaped(n.string("text"), before)
-	case "placeholder":
-		return escaped(n.string("text"), before)
-	case "inlineCard":
-		return n.address()
+		return texts(cmp.Or(n.string("text"), n.string("shortName")), nil)
+	case "status", "placeholder":
+		return texts(n.string("text"), nil)
 	case "date":
-		at, err := strconv.ParseInt(n.string("timestamp"), 10, 64)
-		if err != nil {
-			return n.string("timestamp")
+		return texts(n.date(), nil)
+	case "inlineCard", "blockCard", "embedCard":
+		return page(cmp.Or(n.string("url"), "(a card)"))
+	case "media", "mediaInline":
+		if address := n.string("url"); address != "" {
+			return page(address)
 		}
-		return time.UnixMilli(at).UTC().Format(time.DateOnly)
-	case "mediaInline", "media", "mediaSingle", "mediaGroup":
-		return n.attachment()
+		return texts("(attachment "+cmp.Or(n.string("alt"), n.string("id"), "without a name")+")", nil)
+	case "mediaSingle", "mediaGroup":
+		var files []Node
+		for _, file := range n.Content { // or a caption
+			found := file.parts()
+			if len(files) > 0 && len(found) > 0 {
+				files = append(files, texts(" ", nil)...)
+			}
+			files = append(files, found...)
+		}
+		return files
 	}
 	if len(n.Content) == 0 {
-		return escaped(n.Text, before)
+		return texts(readable(n.Text), nil)
 	}
-	return linesOf(n.Content)
+	return partsOf(n.Content)
 }
 
-// address is the page that a card shows.
-func (n Node) address() string {
-	address := n.string("url")
-	if address == "" {
-		return "(a card)"
+// page is the address of a page as a text with a link to it.
+func page(address string) []Node { return texts(address, linkTo(address, nil)) }
+
+// date is the day of a date, or what stands there instead of its time.
+func (n Node) date() string {
+	at, err := strconv.ParseInt(n.string("timestamp"), 10, 64)
+	if err != nil {
+		return n.string("timestamp")
 	}
-	if strings.ContainsAny(address, "<> \n") {
-		return escaped(address, "")
-	}
-	return "<" + address + ">"
+	return time.UnixMilli(at).UTC().Format(time.DateOnly)
 }
 
-// marked is a text with its marks. Blanks at its ends stand outside of them, as Markdown wants it.
-func (n Node) marked(before string) string {
+// shownMarks are the marks that Markdown shows. Code has no other one but a link.
+func shownMarks(marks []Mark) []Mark {
+	isCode := slices.ContainsFunc(marks, func(m Mark) bool { return m.Type == markCode })
+	var shown []Mark
+	for _, m := range marks {
+		switch m.Type {
+		case markLink:
+			href, _ := m.Attrs["href"].(string)
+			if href = oneLine(href); href != "" {
+				shown = with(shown, Mark{Type: markLink, Attrs: map[string]any{"href": href}})
+			}
+		case markCode:
+			shown = with(shown, Mark{Type: markCode})
+		case markStrong, markEm, markStrike:
+			if !isCode {
+				shown = with(shown, Mark{Type: m.Type})
+			}
+		}
+	}
+	return shown
+}
+
+// spot is where a text stands: what is before it in its line, and the character after it.
+type spot struct {
+	before string
+	after  rune
+	linked bool // it is the text of a link
+}
+
+// first is the character with which a part begins in Markdown.
+func (n Node) first() rune {
+	r, _ := utf8.DecodeRuneInString(n.Text)
+	hasLink := slices.ContainsFunc(n.Marks, func(m Mark) bool { return m.Type == markLink })
+	switch {
+	case n.Type == typeHardBreak:
+		return '\n'
+	case len(n.Marks) == 0 || unicode.IsSpace(r):
+		return r
+	case hasLink:
+		return '['
+	}
+	return '*' // or another sign
+}
+
+// marked is a text with its marks, between two others. Blanks at its ends stand outside of the
+// marks, as Markdown wants it.
+func (n Node) marked(before string, after rune) string {
 	core := strings.TrimSpace(n.Text)
 	if core == "" || len(n.Marks) == 0 {
-		return escaped(n.Text, before)
+		return escaped(n.Text, spot{before: before, after: after})
 	}
 	lead := n.Text[:strings.Index(n.Text, core)]
 	rest := n.Text[len(lead)+len(core):]
@@ -332,15 +384,12 @@ func (n Node) marked(before string) string {
 	if isCode {
 		words = span(core)
 	} else {
-		words = escaped(core, before+lead+signs)
+		words = escaped(core, spot{before: before + lead + signs, after: '*', linked: href != ""})
 	}
 	if href != "" {
 		words = link(words, core, href, isCode)
 	}
-	if !isCode {
-		words = signs + words + reversed(signs)
-	}
-	return lead + words + rest
+	return lead + signs + words + reversed(signs) + rest
 }
 
 func reversed(s string) string {
@@ -351,18 +400,31 @@ func reversed(s string) string {
 
 // link is a link with a text; an address that is its own text is written once.
 func link(words, plain, href string, isCode bool) string {
-	isWhole := strings.HasPrefix(href, "http") && !strings.ContainsAny(href, "<> \n\\")
-	if isWhole && href == plain && !isCode {
-		return "<" + href + ">"
+	address := destination(href)
+	isWhole := strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
+	if isWhole && address == plain && !isCode {
+		return "<" + address + ">"
 	}
-	if strings.ContainsAny(href, " ()<>\n\\") {
-		href = strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "%0A", "\\", "%5C").Replace(href)
-		href = "<" + href + ">"
+	if strings.ContainsAny(address, "()") {
+		address = "<" + address + ">"
 	}
-	if !isCode {
-		words = strings.NewReplacer("\\[", "\\[", "\\]", "\\]", "[", "\\[", "]", "\\]").Replace(words)
+	return "[" + words + "](" + address + ")"
+}
+
+// destination is an address in which nothing ends it: blanks, control characters, angle brackets
+// and backslashes are percent-encoded.
+func destination(href string) string {
+	var b strings.Builder
+	for _, r := range href {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>\`, r) {
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+			continue
+		}
+		b.WriteRune(r)
 	}
-	return "[" + words + "](" + href + ")"
+	return b.String()
 }
 
 // span is code within a line.
@@ -376,20 +438,21 @@ func span(code string) string {
 }
 
 // escaped is a text in which Markdown finds nothing but text. It has few backslashes, because
-// agents read it: none in snake_case, 2 * 3 or [x]. before is what stands before it in its line.
-func escaped(s, before string) string {
+// agents read it: none in snake_case, 2 * 3 or [x].
+func escaped(s string, at spot) string {
 	var b strings.Builder
-	last, _ := utf8.DecodeLastRuneInString(before)
-	if before == "" {
+	last, _ := utf8.DecodeLastRuneInString(at.before)
+	if at.before == "" {
 		last = ' '
 	}
 	for i, r := range s {
 		rest := s[i+utf8.RuneLen(r):]
 		next, _ := utf8.DecodeRuneInString(rest)
 		if rest == "" {
-			next = ' '
+			next = at.after
 		}
-		if isSpecial(r, last, next, rest) {
+		isBracket := at.linked && (r == '[' || r == ']')
+		if isBracket || isSpecial(r, last, next, rest) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
@@ -413,6 +476,8 @@ func isSpecial(r, last, next rune, rest string) bool {
 		return !inWord
 	case ']': // of a link, or of the definition of one
 		return next == '(' || next == ':' || next == '['
+	case '!': // of an image
+		return next == '[' && rest == ""
 	case '<':
 		return next == '/' || next == '!' || next == '?' || unicode.IsLetter(next)
 	case '&':
@@ -473,28 +538,29 @@ func (n Node) plain() string {
 	return b.String()
 }
 
-// string is an attribute as a text; empty if there is none.
+// string is an attribute as a text of one line; empty if there is none.
 func (n Node) string(name string) string {
 	switch v := n.Attrs[name].(type) {
-	case nil:
-		return ""
 	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	default:
-		return fmt.Sprint(v)
+		return oneLine(v)
+	case json.Number:
+		return v.String()
 	}
+	return ""
 }
+
+// oneLine is a text without line breaks and control characters, and without blanks at its ends.
+func oneLine(s string) string { return strings.Join(strings.Fields(readable(s)), " ") }
 
 // number is an attribute as a whole number; 0 if it is none.
 func (n Node) number(name string) int {
 	switch v := n.Attrs[name].(type) {
 	case int:
 		return v
-	case float64:
-		if v >= 0 && v < 1e9 {
-			return int(v)
+	case json.Number:
+		whole, err := strconv.ParseInt(v.String(), 10, 32)
+		if err == nil && whole >= 0 && whole < 1e9 {
+			return int(whole)
 		}
 	}
 	return 0
