@@ -398,18 +398,21 @@ type Pass struct {
 	Actions   int           // the number of applied actions
 	Skipped   int           // the number of skipped candidates
 	Errors    []reconcile.Error
+	// Obstacle is the code of the one of Errors for which the pass started nothing, such as
+	// disk_full; empty for none, and for a fault of the workflow.
+	Obstacle string
 	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if
 	// the wall clock was set.
 	BootID string
 	Mono   time.Duration
 }
 
-const passColumns = `"trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns`
+const passColumns = `"trigger", started_at, duration_ms, actions, skipped, errors, obstacle, boot_id, mono_ns`
 
 func passFields(p *Pass) []any {
 	return []any{
 		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped,
-		jsonOf(&p.Errors), &p.BootID, &p.Mono,
+		jsonOf(&p.Errors), &p.Obstacle, &p.BootID, &p.Mono,
 	}
 }
 

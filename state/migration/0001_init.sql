@@ -222,6 +222,8 @@ CREATE TABLE passes (
   actions     INTEGER NOT NULL,
   skipped     INTEGER NOT NULL,
   errors      TEXT    NOT NULL DEFAULT '[]',
+  -- The code of that one of the errors for which the pass started nothing; empty for none.
+  obstacle    TEXT    NOT NULL DEFAULT '',
   boot_id     TEXT    NOT NULL DEFAULT '',
   mono_ns     INTEGER NOT NULL DEFAULT 0
 ) STRICT;

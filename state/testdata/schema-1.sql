@@ -152,6 +152,8 @@ CREATE TABLE passes (
   actions     INTEGER NOT NULL,
   skipped     INTEGER NOT NULL,
   errors      TEXT    NOT NULL DEFAULT '[]',
+  -- The code of that one of the errors for which the pass started nothing; empty for none.
+  obstacle    TEXT    NOT NULL DEFAULT '',
   boot_id     TEXT    NOT NULL DEFAULT '',
   mono_ns     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
@@ -437,8 +439,8 @@ INSERT INTO model_totals ("day", "model", "input", "cached", "output", "reasonin
   ('2026-11-20', '', 15, 0, 50, 0, 65);
 INSERT INTO outages ("id", "source", "code", "message", "since", "until") VALUES
   (1, 'blocked_agent', 'agent_quota', 'Used up.', 1795161600123, NULL);
-INSERT INTO passes ("id", "trigger", "started_at", "duration_ms", "actions", "skipped", "errors", "boot_id", "mono_ns") VALUES
-  (1, 'cron', 1795161600123, 1000, 3, 1, '[{"code":"tracker_error","message":"No answer."}]', 'boot-1', 3600000000000);
+INSERT INTO passes ("id", "trigger", "started_at", "duration_ms", "actions", "skipped", "errors", "obstacle", "boot_id", "mono_ns") VALUES
+  (1, 'cron', 1795161600123, 1000, 3, 1, '[{"code":"tracker_error","message":"No answer."}]', '', 'boot-1', 3600000000000);
 INSERT INTO pull_requests ("issue_id", "identifier", "request", "seen_at") VALUES
   ('id-0003', 'ABC-3', '{"url":"https://example.com/r/pull/1","state":"open","checks":"passed","review":"required","merge":""}', 1795161600123);
 INSERT INTO releases ("id", "issue_id", "identifier", "title", "url", "branch", "reason", "from_state", "to_state", "claimed_at", "released_at", "runs", "runtime_ms", "usage", "links", "created", "labels", "words", "commits", "in_review") VALUES

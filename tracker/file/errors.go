@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -69,11 +70,14 @@ func folderError(path string, err error) error {
 
 // unwritable returns the error of a file that the system did not let symphony change.
 func (t *tracker) unwritable(name string, err error) error {
-	return t.unchanged(
-		name,
-		reason(err),
-		"make the folder and the file writable for the account that symphony runs as",
-	)
+	hint := "make the folder and the file writable for the account that symphony runs as"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		hint = "free space on the volume of the folder"
+	case errors.Is(err, syscall.EROFS):
+		hint = "mount the volume of the folder read-write"
+	}
+	return t.unchanged(name, reason(err), hint)
 }
 
 // unchanged returns the error of a file that was not changed.

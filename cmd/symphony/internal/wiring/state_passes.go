@@ -39,6 +39,17 @@ type LastPassRow struct {
 	StartedAt  time.Time         `json:"started_at"`
 	DurationMS int64             `json:"duration_ms"`
 	Errors     []reconcile.Error `json:"errors"`
+
+	obstacle string
+}
+
+// Obstacle is the error for which the pass started nothing, whatever the issue; nil for none.
+func (r LastPassRow) Obstacle() *reconcile.Error {
+	i := slices.IndexFunc(r.Errors, func(e reconcile.Error) bool { return e.Code == r.obstacle })
+	if i < 0 {
+		return nil
+	}
+	return &r.Errors[i]
 }
 
 // LastPass returns the last pass of a project, nil if there was none.
@@ -64,6 +75,7 @@ func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, er
 			StartedAt:  p.StartedAt.UTC(),
 			DurationMS: p.Duration.Milliseconds(),
 			Errors:     append([]reconcile.Error{}, p.Errors...),
+			obstacle:   p.Obstacle,
 		}
 	}), nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -246,7 +247,8 @@ func rootFailed(path string, err error) *reconcile.Error {
 		"set workspace.root to the absolute path of a directory that this account can create, "+
 			"or owns and can write to alone",
 	).WithCause(err)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	ofVolume := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
+	if slices.ContainsFunc(ofVolume, func(fault error) bool { return errors.Is(err, fault) }) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
 	}
 	return failed

@@ -262,6 +262,9 @@ func (c *current) runLocked(
 		}
 	}
 	c.reconcile(ctx, cfg, cfgErr)
+	if o := c.r.Obstacle; o != nil && cfgErr == nil { // views read the workflow themselves
+		c.r.Pass.Obstacle = o.Reason
+	}
 	c.r.addError(c.count(uninterrupted))
 	m.readReported(ctx, db, c.r.Config)
 	if err := wiring.RegisterProject(ctx, c.p, db); err != nil {
@@ -306,7 +309,7 @@ func (c *current) record(ctx context.Context) {
 	r.Pass.Actions = len(r.Applied)
 	r.Pass.Skipped = len(r.Skips)
 	r.Pass.Errors = text.Map(r.Errors, func(e *reconcile.Error) reconcile.Error {
-		return reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status}
+		return reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Status: e.Status}
 	})
 	r.Pass.ID, err = c.db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)

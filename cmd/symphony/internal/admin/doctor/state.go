@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,10 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	}
 	if last != nil && len(last.Errors) > 0 {
 		errs := text.Map(last.Errors, func(e reconcile.Error) string { return e.Code + ": " + e.Message })
+		next := cmp.Or(last.Errors[0].Hint, "run symphony tick, which prints the next step")
 		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s",
 			text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
-			"run symphony tick, which prints the next step")...)
+			next)...)
 	}
 	for _, text := range st.Problems {
 		list = append(list, warn(text, "")...) // the problem names the next step

@@ -69,13 +69,13 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 		if v.Status == reconcile.StatusUndelivered {
 			v.Since = text.OrNull(r.claim.Delivery.FailedAt)
 		}
-	case f.action == reconcile.ActDispatch && r.Conflict == nil:
+	case f.action == reconcile.ActDispatch && r.Conflict == nil && r.Failed() == nil:
 		v.Status = StatusReady
 	case v.Why.Code == whyUnclaimed:
 		v.Status = StatusUnknown
 	default:
 		v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(stopped)
-		if r.ConfigErr != nil || r.Conflict != nil {
+		if r.ConfigErr != nil || r.Conflict != nil || r.Failed() != nil {
 			v.Status = reconcile.StatusWaiting
 		}
 		if r.skipped && r.skip.Reason == v.Why.Code {
@@ -270,6 +270,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case now && c != nil && r.trackerFault() != nil:
 		fault := r.trackerFault()
 		return Why{fault.Code, "no run starts until the tracker answers: " + fault.Message}
+	case now && r.Failed() != nil:
+		fault := r.Failed()
+		return Why{fault.Code, "the last pass failed: " + fault.Code + ": " + fault.Message}
 	case now && f.reason == reconcile.SkipDiskLow && r.Disk != nil:
 		return Why{f.reason, r.Disk.Message}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
@@ -354,6 +357,9 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 			Message: "no run starts until the tracker answers: " + b.Code,
 			At:      new(b.NextTry.UTC()),
 		}
+	case r.Failed() != nil && !r.due().After(r.Now):
+		hint := cmp.Or(r.Failed().Hint, "symphony doctor looks for the cause")
+		return r.atPass(hint + "; the next pass tries again")
 	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {

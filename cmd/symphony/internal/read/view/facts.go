@@ -35,6 +35,7 @@ type Facts struct {
 	Instant   reconcile.Instant   // now, on the monotonic clock
 	Block     *wiring.BlockedRow  // stops every issue
 	Conflict  *reconcile.Error    // with another project; passes refuse this one
+	LastPass  *wiring.LastPassRow // nil before the first
 	Low       time.Time           // until then the tracker's allowance counts as low
 	Budget    *BudgetRow
 	Disk      *DiskRow             // nil if enough space is free
@@ -127,6 +128,10 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.LastPass, err = wiring.LastPass(ctx, f.DB)
+	if err != nil {
+		return err
+	}
 	f.rhythm, err = wiring.ReadRhythm(ctx, f.DB, f.Now)
 	if err != nil {
 		return err
@@ -167,6 +172,9 @@ func (f *Facts) Obstacle() string {
 		return words.Skip(reconcile.Skip{Reason: reconcile.SkipPaused})
 	case f.Block != nil:
 		return f.Block.Reason + ": " + f.Block.Message
+	case f.Failed() != nil:
+		e := f.Failed()
+		return "the last pass failed: " + e.Code + ": " + e.Message
 	case f.Low.After(f.Now):
 		return "less than a tenth of the tracker's allowance is left"
 	case f.Disk != nil:
@@ -175,6 +183,15 @@ func (f *Facts) Obstacle() string {
 		return *f.Budget.Message
 	}
 	return ""
+}
+
+// Failed is the error for which the last pass started nothing, such as a workspace root on a
+// disk that cannot be written; nil for none. The next pass may find that it is gone.
+func (f *Facts) Failed() *reconcile.Error {
+	if f.LastPass == nil {
+		return nil
+	}
+	return f.LastPass.Obstacle()
 }
 
 // DiskRow is a lack of space for workspaces: no run starts.

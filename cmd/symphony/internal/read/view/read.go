@@ -65,6 +65,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		Budget:       f.Budget,
 		Disk:         f.Disk,
 		Schedule:     f.Schedule,
+		LastPass:     f.LastPass,
 		NextPass:     f.NextPass,
 		Project:      f.ProjectRow(),
 		Hosts:        []HostRow{},
@@ -170,10 +171,6 @@ const HandoverDays = 7
 // Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
 	var err error
-	v.LastPass, err = wiring.LastPass(ctx, f.DB)
-	if err != nil {
-		return err
-	}
 	v.RateLimits, err = f.DB.Views.RateLimits(ctx)
 	if err != nil {
 		return err

@@ -76,6 +76,9 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	for _, e := range v.LastPass.Errors {
 		if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
 			line("ERROR", term.ColourStuck, "%s: %s (last pass)", e.Code, e.Message)
+			if e.Hint != "" {
+				fmt.Fprintln(w.Stdout, hang(w, "         ", text.Visible(e.Hint)))
+			}
 		}
 	}
 }
