@@ -192,6 +192,16 @@ func (h *Handover) Refused() bool {
 		h.UnverifiedBy == ""
 }
 
+// Failed reports whether verify did not pass for the handover, and no user decided to hand over
+// nevertheless. Where an operator asked for nothing but verify, that includes a command that
+// can't be run; otherwise that is an error of the delivery.
+func (h *Handover) Failed() bool {
+	if h == nil || h.Asked() || h.UnverifiedBy != "" {
+		return h.Refused()
+	}
+	return h.Verification != nil && !h.Verification.Passed()
+}
+
 // NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for
 // any.
 func (h *Handover) NeedsVerify(commit string) bool {

@@ -116,6 +116,9 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 	code = cmp.Or(code, run.Delivery.Code)
 	if code == "" && notHandedOver(run) {
 		code = reconcile.HoldVerifyFailed
+		if v.Unusable() {
+			code = "verify_unusable"
+		}
 	}
 	hint := words.Hint(code, run.Identifier)
 	if hint != "" {
@@ -126,7 +129,7 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 // notHandedOver reports whether a run itself has succeeded, but verify did not pass, so that the
 // issue stays where it was.
 func notHandedOver(run reconcile.Run) bool {
-	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Refused()
+	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Failed()
 }
 
 // EndLine is the line about the end of a run.
