@@ -84,6 +84,11 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	if err != nil {
 		return p, nil, err
 	}
+	isChosen := func(v view.Overview) bool { return v.Project.Name == choice.Project }
+	if choice.Project != "" && !slices.ContainsFunc(all, isChosen) { // such as of an old bookmark
+		_, err := s.source.named(r.Context(), choice.Project)
+		return p, nil, err
+	}
 	for _, v := range all {
 		files = append(files, filesOf(v.Project)...)
 	}

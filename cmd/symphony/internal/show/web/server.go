@@ -214,11 +214,11 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, reconcile.NewError(
-			"not_found",
-			"there is no "+r.URL.Path,
-			"docs/api.md lists the addresses; the pages begin at /",
-		))
+		hint := "docs/api.md lists the addresses; the pages begin at /"
+		if issue, is := strings.CutPrefix(r.URL.Path, "/api/v1/issues/"); is {
+			hint = "the issue is at /api/v1/" + issue + "; " + hint
+		}
+		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, hint))
 	})
 	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -145,7 +146,7 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 		return nil, reconcile.NewError(
 			"project_not_found",
 			fmt.Sprintf("there is no project %q here%s", name, text.DidYouMean(name, names, "%q")),
-			"the page / and GET /api/v1/state list the projects",
+			projectsText(names),
 		)
 	}
 	return all[i : i+1], nil
@@ -153,6 +154,19 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 
 // ofAccount reports whether all projects of the account are served, because none are named.
 func (s source) ofAccount() bool { return len(s.places) == 0 }
+
+// projectsText names the first of the projects.
+func projectsText(names []string) string {
+	const most = 10
+	if len(names) == 0 {
+		return makeProject
+	}
+	shown := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		shown += " and others, which the page / and GET /api/v1/state list"
+	}
+	return "there are " + shown
+}
 
 // projects opens the projects, each with the name by which addresses call it.
 func (s source) projects(ctx context.Context) ([]view.Named, error) {
@@ -170,9 +184,12 @@ func (s source) projects(ctx context.Context) ([]view.Named, error) {
 	return view.Name(ctx, all), nil
 }
 
+// makeProject is the next step where there is no project.
+const makeProject = "symphony init makes one"
+
 // noProject returns the error of a server without a project.
 func noProject() error {
-	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
+	return reconcile.NewError("project_not_found", "there is no project here", makeProject)
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.
