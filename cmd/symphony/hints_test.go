@@ -47,7 +47,9 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"git_limit", "symphony retry", "", "takes commits with millions of files"},
 	{"hand_over_refused", "symphony deliver", "all/delivery_complete", ""},
 	{"hand_over_refused", "symphony retry", "all/hand_over_refused", ""},
-	{"hook_failed, hook_timeout", "symphony logs --hooks", "script/hooks_fail", ""},
+	{"hook_failed", "symphony logs --hooks", "script/hooks_fail", ""},
+	{"hook_timeout", "hooks.timeout_ms", "script/hooks_fail", ""},
+	{"hook_timeout", "symphony logs --hooks", "script/hooks_fail", ""},
 	{
 		"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn",
 		"symphony logs --worker",

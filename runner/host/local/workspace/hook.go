@@ -128,11 +128,46 @@ func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	if line := files.Reason(output); line != "" {
 		what += ": " + line
 	}
-	if exit.ExitCode() == notFound {
+	word := bashOnly(output)
+	switch {
+	case word != "":
+		what += "; hooks run in sh, not bash, and sh has no " + word + ": " + bashWords[word]
+	case exit.ExitCode() == notFound:
 		what += "; hooks have the PATH of the login shell: bash -lc 'echo $PATH' prints it"
 	}
 	return reconcile.NewError(CodeHookFailed, h.title()+": "+what,
 		"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(exit)
+}
+
+// bashWords are commands of bash that other shells lack, each with what to write instead.
+var bashWords = map[string]string{
+	"source":    "write . ./FILE",
+	"[[":        "write [",
+	"declare":   inBash,
+	"typeset":   inBash,
+	"shopt":     inBash,
+	"mapfile":   inBash,
+	"readarray": inBash,
+	"pushd":     "write cd",
+	"popd":      "write cd",
+	"let":       "write $((…))",
+}
+
+const inBash = "give that part to bash -c"
+
+// missingCommand finds the command that a shell did not find: `sh: 3: source: not found`, and
+// without the number of the line in busybox.
+var missingCommand = text.Pattern(`(?m)^[^:\n]*sh:(?: (?:line )?\d+:)? (\S+): (?:command )?not found$`)
+
+// bashOnly returns the first command of bash that the shell of a hook did not find; empty for
+// none.
+func bashOnly(output []byte) string {
+	for _, m := range missingCommand().FindAllSubmatch(output, -1) {
+		if _, is := bashWords[string(m[1])]; is {
+			return string(m[1])
+		}
+	}
+	return ""
 }
 
 // title names the hook and its place.

@@ -87,6 +87,21 @@ func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 	}
 }
 
+// A script of bash fails where sh is another shell. Here are the words of dash, busybox, bash as
+// sh, and ksh.
+func TestWordsOfBash(t *testing.T) {
+	for said, want := range map[string]string{
+		"sh: 1: source: not found":                     "source",
+		"building\n/bin/sh: 12: [[: not found\nfailed": "[[",
+		"sh: mapfile: not found":                       "mapfile",
+		"sh: line 3: shopt: command not found":         "shopt",
+		"sh: 1: no-such-tool: not found":               "",
+		"the file source: not found":                   "",
+	} {
+		test.Equal(t, said, bashOnly([]byte(said)), want)
+	}
+}
+
 func TestHookEndsWithItsContext(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -106,7 +106,11 @@ var runErrors = []RunError{
 		"or set `agent.on_approval` or `agent.on_question` to `ask`"},
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
 	{
-		"hook_failed, hook_timeout",
+		"hook_timeout",
+		"raise `hooks.timeout_ms`, or make the hook faster: `symphony logs ISSUE --hooks` shows how far it came",
+	},
+	{
+		"hook_failed",
 		"`symphony logs ISSUE --hooks` shows the output of the hook; hooks run in the workspace by `sh`, not bash",
 	},
 	{
