@@ -660,6 +660,8 @@ var otherFlags = map[string]string{
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
 	"send-back state":  "it moves the issue back by itself, to a state in which agents work",
 	"stop force":       "leave it out: a run that does not end soon is killed",
+	"tick every":       "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
+	"tick interval":    "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
 	"tick issue":       "symphony run ISSUE is about one issue",
 	"tick once":        "without --loop a tick is one pass, and ends",
 }

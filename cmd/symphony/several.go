@@ -293,6 +293,7 @@ func onSeveral(
 		w:       &screen,
 		command: command,
 		several: namesSeveral(c),
+		agreed:  agreed,
 		asks:    !agreed && !w.Piped(),
 		table:   term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1},
 	}
@@ -361,14 +362,15 @@ type choice struct {
 	w       *term.Env
 	command operate.Command
 	several bool // projects
+	agreed  bool // the operator needs no question
 	asks    bool // the operator is asked whether these are right
 	targets []operate.Target
 	table   term.Table
 }
 
 // add adds the issues or requests of a project that the command line names or its filter
-// keeps, each once, and prints requests in full. Without a question, a target that can't be
-// found is left to the command, which reports it.
+// keeps, each once, and prints requests in full. With --yes, a target that can't be found is left
+// to the command, which reports it.
 func (o *choice) add(p view.Named, refs []string) error {
 	selection, err := view.NewSelection(o.c.StringSlice("filter"), "", 0)
 	if err != nil {
@@ -415,7 +417,7 @@ func (o *choice) addTarget(p view.Named, ref string, rows []view.Row) error {
 	isRef := func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID }
 	row := text.First(rows, isRef)
 	title := row.Title
-	if row.Identifier == "" && o.asks {
+	if row.Identifier == "" && !o.agreed {
 		issue, err := wiring.FetchIssue(o.c.Context, p.Project, ref)
 		if err != nil {
 			return exit.About(o.c.Command.Name+": nothing was changed", err)

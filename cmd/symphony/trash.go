@@ -7,9 +7,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 func trashCommand(w *term.Env) *cli.Command {
@@ -41,6 +43,12 @@ func tellElsewhere(w *term.Env, p *wiring.Project) {
 	fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+hosts)
 }
 
+// isBackup reports whether the argument of restore is a file that symphony backup has written, or
+// another file with a path.
+func isBackup(w *term.Env, arg string) bool {
+	return isFile(w.Absolute(arg)) && (strings.Contains(arg, "/") || strings.HasSuffix(arg, "gz"))
+}
+
 func restoreCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "restore",
@@ -52,6 +60,10 @@ func restoreCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
+				if isBackup(w, args[0]) {
+					return exit.Usage("restore: %q is a file, and no issue: symphony restore-state %s makes the state "+
+						"from a backup", args[0], text.ShellQuote(args[0]))
+				}
 				restored, err := cleanup.Restore(c.Context, p, args[0])
 				if err != nil {
 					return err
