@@ -51,7 +51,7 @@ type Clone struct {
 	// Elsewhere is the result of the function Elsewhere before the first agent, if Began is known.
 	// An agent could lead to a repository of the operator instead, to learn what it contains.
 	Elsewhere string
-	// Ignored is the result of IgnoreFile for the agent's git, so that the untracked files are
+	// Ignored is Settings.IgnoreFile of the agent's git, so that the untracked files are
 	// the same as in the agent's git status.
 	Ignored string
 }

@@ -21,7 +21,7 @@ type Settings struct {
 	HooksPath string
 	// IgnoreFile is the path of the file whose patterns git ignores in every repository of the
 	// account, for instance .DS_Store and __pycache__/: core.excludesFile of the account, or
-	// git's default ~/.config/git/ignore. The file need not exist.
+	// git's default ~/.config/git/ignore. It is empty if there is no such file.
 	IgnoreFile string
 }
 
@@ -51,6 +51,9 @@ func ReadSettings(ctx context.Context, tree string, env []string) (Settings, err
 	}
 	settings := Settings{IgnoreFile: defaultIgnoreFile(env)}
 	settings.read(out.String())
+	if !exists(settings.IgnoreFile) {
+		settings.IgnoreFile = ""
+	}
 	return settings, nil
 }
 
