@@ -133,28 +133,43 @@ func SealDescriptors() error {
 // CheckLimits returns an error if a limit of this process is too low for a pass, a worker and
 // an agent. Otherwise they would fail later, at an arbitrary point.
 func CheckLimits() error {
-	if err := checkLimit(unix.RLIMIT_NOFILE, "files may be open at once (ulimit -n)"); err != nil {
+	err := checkLimit(unix.RLIMIT_NOFILE, syscall.EMFILE, "files may be open at once (ulimit -n)")
+	if err != nil {
 		return err
 	}
 	isRoot := os.Geteuid() == 0
 	if isRoot { // the limit of processes does not apply
 		return nil
 	}
-	return checkLimit(unix.RLIMIT_NPROC, "processes and threads may run at once (ulimit -u)")
+	return checkLimit(unix.RLIMIT_NPROC, syscall.EAGAIN, "processes and threads may run at once (ulimit -u)")
 }
 
-// checkLimit returns an error if a limit is too low. what says what it limits.
-func checkLimit(resource int, what string) error {
+// checkLimit returns an error if a limit is too low. At the limit the system would refuse with
+// the error number reached. what says in words what is limited.
+func checkLimit(resource int, reached syscall.Errno, what string) error {
 	const least = 64
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(resource, &limit); err != nil {
 		return fmt.Errorf("read the limits: %w", err)
 	}
-	if limit.Cur < least {
-		return fmt.Errorf("only %d %s; at least %d are needed: %w", limit.Cur, what, least, syscall.EMFILE)
+	if limit.Cur >= least {
+		return nil
 	}
-	return nil
+	return limitError{
+		text:    fmt.Sprintf("only %d %s; at least %d are needed", limit.Cur, what, least),
+		reached: reached,
+	}
 }
+
+// limitError is the error of a limit that is too low. To callers it is the same as the error of
+// the system at the limit.
+type limitError struct {
+	text    string
+	reached syscall.Errno
+}
+
+func (e limitError) Error() string { return e.text }
+func (e limitError) Unwrap() error { return e.reached }
 
 // ThreadsRefused reports whether the log of a Go program shows that it crashed because the
 // system refused it a thread.

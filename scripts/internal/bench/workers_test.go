@@ -34,7 +34,7 @@ func BenchmarkBurst(b *testing.B) {
 			p.stop()
 			shells = append(shells, p.startShells(agents).Seconds())
 		}
-		return against(passes, shells, "wall", 10)
+		return against(passes, shells, "wall", 18)
 	})
 }
 

@@ -260,15 +260,19 @@ const (
 )
 
 // check asks the tracker whether the names of the workflow exist, unless the same names were
-// checked before. The check is advisory: only a project that does not exist is an error.
+// checked before. The check is advisory: of what it finds, only a project that does not exist
+// is an error.
 func (v *verified) check(ctx context.Context) error {
 	n := TrackerNames(v.cfg)
 	names := v.stampOf(n)
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
+		if err != nil {
+			return fmt.Errorf("read which names of the workflow were checked: %w", err)
+		}
 		v.unchecked = known == refusedCheck+names
-		if err != nil || v.unchecked || known == names {
-			return err
+		if v.unchecked || known == names {
+			return nil
 		}
 	}
 	warn := func(text string) { v.warn(v.path + ": " + text) }
@@ -295,13 +299,23 @@ func (v *verified) check(ctx context.Context) error {
 	return v.db.SetMeta(ctx, verifiedKey, names)
 }
 
-// stampOf lists names for a comparison with the names that were checked before.
+// stampOf writes down everything that WrongNames looks at, for a comparison with what was
+// checked before.
 func (v *verified) stampOf(n reconcile.TrackerNames) string {
-	return fmt.Sprintf("%q", slices.Concat(
-		[]string{v.cfg.Policy.Project, n.Assignee},
+	var setByOperators []string
+	for _, row := range v.cfg.Agent.ByLabel {
+		if row.SetBy != "" {
+			setByOperators = append(setByOperators, row.Label)
+		}
+	}
+	return fmt.Sprintf(
+		"%q %q %q %q %q %q %q",
+		v.cfg.Policy.Project,
+		n.Assignee,
 		n.Labels,
-		[]string{""},
 		n.States,
+		v.cfg.Tracker.NamedStates,
 		n.Operators,
-	))
+		setByOperators,
+	)
 }

@@ -200,21 +200,24 @@ func (g *guard) addAccount() {
 	g.addVariables(p)
 }
 
-// programVars are variables that tell bash, git and ssh which programs to run or which
-// settings to obey.
-var programVars = strings.Fields(
-	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
-	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`,
+// pathVars are variables with a path that bash, git or ssh runs or obeys.
+var pathVars = strings.Fields(
+	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_SSH GIT_TEMPLATE_DIR SSH_ASKPASS`,
 )
 
+// commandVars are variables with a command line that git runs.
+var commandVars = strings.Fields(`GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_SSH_COMMAND`)
+
 // addVariables adds the paths that variables of the caller and of the environment files name.
+// The path of a variable is added also if it does not exist yet: an agent could create it.
 func (g *guard) addVariables(p *Project) {
-	for _, name := range programVars {
+	for _, name := range slices.Concat(pathVars, commandVars) {
 		value, _ := p.Lookup(name)
 		g.add(p.filesIn("", value)...)
 	}
-	if dir, _ := p.Lookup("GIT_TEMPLATE_DIR"); dir != "" {
-		g.add(dir)
+	for _, name := range pathVars {
+		value, _ := p.Lookup(name)
+		g.add(inHome(p.Env.Home, os.Expand(value, p.variable)))
 	}
 }
 
@@ -389,18 +392,11 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 // path from dir, where they run. It reads words: a value in --config=FILE is a word.
 func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
-	value := func(name string) string {
-		if name == "HOME" {
-			return p.Env.Home
-		}
-		value, _ := p.Lookup(name)
-		return value
-	}
 	var words []string
 	for _, script := range scripts {
 		words = append(words, script) // a program in a list may have a blank in its name
 		words = append(words, strings.FieldsFunc(script, split)...)
-		words = append(words, strings.FieldsFunc(os.Expand(script, value), split)...)
+		words = append(words, strings.FieldsFunc(os.Expand(script, p.variable), split)...)
 	}
 	for _, word := range words {
 		path := inHome(p.Env.Home, word)
@@ -416,6 +412,15 @@ func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 		}
 	}
 	return list
+}
+
+// variable returns the value of a variable in the scripts of a project.
+func (p *Project) variable(name string) string {
+	if name == "HOME" {
+		return p.Env.Home
+	}
+	value, _ := p.Lookup(name)
+	return value
 }
 
 // inHome replaces ~/ at the beginning of a path.

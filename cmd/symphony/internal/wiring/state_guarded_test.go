@@ -217,7 +217,14 @@ func TestOperatorFiles(t *testing.T) {
 			"ssh_config",
 			true,
 		},
-
+		{
+			"a file that is not there yet, of a variable of the environment file",
+			"mkdir -p .config/symphony; echo 'BASH_ENV=$TOOLS/env.sh' > .config/symphony/symphony.env; " +
+				"chmod 600 .config/symphony/symphony.env",
+			"polling: {interval_ms: 1000}",
+			"env.sh",
+			true,
+		},
 		{"the last valid workflow", "touch hook.sh", "last good", "hook.sh", true},
 		{"all beside a workflow that can't be read", "", "agent: [", "app/fine", true},
 	} {

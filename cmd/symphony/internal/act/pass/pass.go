@@ -609,7 +609,10 @@ func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *wor
 	if known && last != now {
 		err = endWaits(ctx, p, db, cfg)
 	}
-	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, now))
+	if err != nil {
+		return err // the next pass ends the waits
+	}
+	return db.SetMeta(ctx, wiring.LastGoodKey, now)
 }
 
 // endWaits ends the waits after a fault: limits of the tracker, blocks of the accounts, and,

@@ -222,7 +222,7 @@ func (h *OwnRun) carryOut(
 	if err != nil {
 		return err
 	}
-	redactor.Add(slices.Concat(wiring.RunnerConfig(p, cfg).SecretValues, agent.EnvSecrets(p.Environ())))
+	redactor.Add(slices.Concat(wiring.Secrets(p, cfg), agent.EnvSecrets(p.Environ())))
 	tracker, err := wiring.NewTracker(p, cfg, wiring.TrackerOptions{
 		Memory: h.DB,
 		Warn:   func(text string) { log.Warn(text) },
