@@ -19,6 +19,7 @@ type rule struct {
 	reads    bool     // it changes nothing
 	comments bool     // it leaves the issue itself as it is
 	existing bool     // it changes a comment that exists
+	moves    bool     // it makes a transition
 	creates  string   // the kind of object that it creates
 	allowed  []string // the names in the body
 	// prepare checks the body, and completes it; may be nil.
@@ -52,7 +53,7 @@ var rules = []rule{
 	{methods: "PUT", path: "issue/ISSUE", allowed: []string{"fields", "update"}, prepare: fieldsOf},
 	{methods: "PUT", path: "issue/ISSUE/assignee", allowed: []string{"accountId"}},
 	{
-		methods: "POST", path: "issue/ISSUE/transitions",
+		methods: "POST", path: "issue/ISSUE/transitions", moves: true,
 		allowed: []string{"transition", "fields", "update"}, prepare: fieldsOf,
 	},
 	{

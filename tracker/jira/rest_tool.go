@@ -95,6 +95,9 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if err == nil && in.existing {
 		err = t.checkAuthor(ctx, in)
 	}
+	if err == nil && in.moves {
+		err = t.settle(ctx, in)
+	}
 	if err != nil {
 		return t.c.api.Refused(err)
 	}
@@ -204,8 +207,12 @@ func (t restTool) read(args json.RawMessage) (restCall, error) {
 			)
 		}
 	}
-	for _, name := range []string{"transition", "inwardIssue", "outwardIssue"} {
-		if err := onlyName(call.body, name); err != nil {
+	for name, keys := range map[string][]string{
+		"transition":   {"id"},
+		"inwardIssue":  {"id", "key"},
+		"outwardIssue": {"id", "key"},
+	} {
+		if err := onlyName(call.body, name, keys); err != nil {
 			return call, err
 		}
 	}
@@ -215,24 +222,31 @@ func (t restTool) read(args json.RawMessage) (restCall, error) {
 	return call, call.prepare(t.c, call.body)
 }
 
-// onlyName refuses an object with more than an id or a key: of {"id":"31","ID":"11"} Jira could take
-// another id than symphony.
-func onlyName(body map[string]json.RawMessage, name string) error {
+// onlyName replaces an object that names something by one with a single text, such as {"id":"31"}:
+// of {"id":"31","ID":"11"}, 031 or 31.0 Jira could understand another id than symphony.
+func onlyName(body map[string]json.RawMessage, name string, keys []string) error {
 	if body[name] == nil {
 		return nil
 	}
-	refused := agenttool.Refusal("invalid_input", name+" must be an object with an id or a key, and nothing else")
-	var given map[string]any
+	refused := agenttool.Refusal(
+		"invalid_input",
+		fmt.Sprintf("%s must be an object with %s, and nothing else", name, strings.Join(keys, " or ")),
+	)
+	var given map[string]json.RawMessage
 	if json.Unmarshal(body[name], &given) != nil || len(given) != 1 {
 		return refused
 	}
-	for key, value := range given {
-		isName := key == "id" || key == "key"
-		if !isName || strings.HasPrefix(fmt.Sprint(value), "0") {
+	for key, raw := range given {
+		value := string(raw) // of a number, as it is written
+		if json.Unmarshal(raw, &value) != nil && !text.IsNumber(value) {
 			return refused
 		}
+		isNumber := text.IsNumber(value) && !strings.HasPrefix(value, "0")
+		if !slices.Contains(keys, key) || (key == "id") != isNumber {
+			return refused
+		}
+		body[name] = text.JSON(map[string]string{key: value})
 	}
-	body[name] = text.JSON(given)
 	return nil
 }
 
@@ -246,9 +260,12 @@ func (t restTool) checkIssues(ctx context.Context, issue reconcile.Issue, in res
 		if name == issue.ID || strings.EqualFold(name, issue.Identifier) {
 			continue
 		}
-		_, err := t.c.existing(ctx, name)
+		found, err := t.c.existing(ctx, name)
 		if err != nil {
 			return err
+		}
+		if found.ID == issue.ID { // an earlier key, by which isOwn would not know it
+			return agenttool.Refusal("invalid_input", name+" is the issue that you work on: call it "+issue.Identifier)
 		}
 	}
 	return nil
@@ -302,23 +319,46 @@ func (t restTool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 // movesTo returns the state to which a call moves its issue.
 func (t restTool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) ([]string, error) {
 	in, err := t.read(args)
-	if err != nil || !in.isOwn(issue) || in.body["transition"] == nil {
+	if err != nil || !in.isOwn(issue) || !in.moves {
 		return nil, nil //nolint:nilerr // the call itself refuses such arguments
 	}
-	var chosen struct {
-		ID any `json:"id"`
-	}
-	_ = json.Unmarshal(in.body["transition"], &chosen) // Jira refuses any other form
-	list, err := t.c.transitions(ctx, issue.ID)
+	way, err := t.chosen(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	for _, way := range list {
-		if way.ID == fmt.Sprint(chosen.ID) {
-			return []string{way.To.Name}, nil
-		}
+	return []string{way.To.Name}, nil
+}
+
+// chosen returns the transition that a call names. It is one of those that the issue has now.
+func (t restTool) chosen(ctx context.Context, in restCall) (transition, error) {
+	var named struct {
+		ID string `json:"id"`
 	}
-	return nil, nil
+	if json.Unmarshal(in.body["transition"], &named) != nil {
+		return transition{}, agenttool.Refusal("invalid_input", "transition must be an object with id")
+	}
+	list, err := t.c.transitions(ctx, in.parts[1])
+	if err != nil {
+		return transition{}, err
+	}
+	fitting := text.Filter(list, func(way transition) bool { return way.ID == named.ID })
+	if len(fitting) != 1 {
+		ways := text.Map(list, func(way transition) string { return way.ID + " to " + way.To.Name })
+		return transition{}, agenttool.Refusal(
+			"invalid_input",
+			fmt.Sprintf("the issue has no transition with the id %q now; it has %s", named.ID, strings.Join(ways, ", ")),
+		)
+	}
+	return fitting[0], nil
+}
+
+// settle puts the id of the transition, as Jira wrote it, into a call.
+func (t restTool) settle(ctx context.Context, in restCall) error {
+	way, err := t.chosen(ctx, in)
+	if err == nil {
+		in.body["transition"] = text.JSON(map[string]string{"id": way.ID})
+	}
+	return err
 }
 
 // commentOf replaces the text of a comment by a document, and marks the comment as an agent's.

@@ -140,6 +140,15 @@ func TestRestToolRefuses(t *testing.T) {
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "910005"}, "update": {"comment": []}}`},
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"ID": "11", "id": "910005"}}`},
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "0910005"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": " 910005"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": ["910005"]}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": 910005.0}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": 9.10005e5}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "999999"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "910002"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"key": "910005"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "٩١٠٠٠٥"}}`},
+		{"POST", "issue/SHOP-1/transitions", `{"fields": {}}`},
 		{"POST", "issue/SHOP-01/transitions", `{"transition": {"id": "910005"}}`},
 		{"POST", "issue", `{"fields": {"project": {"key": "OTHER"}, "summary": "x"}}`},
 		{"POST", "issue", `{"fields": {"project": {"id": "10900"}, "summary": "x"}}`},
@@ -175,6 +184,29 @@ func TestRestToolRefuses(t *testing.T) {
 	readOnly.call("POST", "search/jql", `{"jql": ""}`)
 	a := readOnly.tool.Call(t.Context(), readOnly.issue, arguments("POST", "issue/SHOP-1/comment", `{"body": "x"}`))
 	test.Contains(t, "a change", a.Text, "tool_scope: read")
+}
+
+// A call moves its issue by the transition that was looked at, and by no other one.
+func TestRestToolMoves(t *testing.T) {
+	d := newDesk(t, func(*Options) {})
+	// ids of more digits than a float shows
+	args := arguments("POST", "issue/SHOP-1/transitions", `{"transition": {"id": 9010004}}`)
+	_, err := d.tool.MovesTo(t.Context(), d.issue, args)
+	test.Contains(t, "no such transition", fmt.Sprint(err), `no transition with the id "9010004" now; it has`, "910005 to Done")
+
+	for _, transition := range []string{`{"id": 910005}`, `{"id": "11", "id": "910005"}`} {
+		args = arguments("POST", "issue/SHOP-1/transitions", `{"transition": `+transition+`}`)
+		test.Equal(t, transition, test.Must(d.tool.MovesTo(t.Context(), d.issue, args)), []string{"Done"})
+		sent := d.call("POST", "issue/SHOP-1/transitions", `{"transition": `+transition+`}`).Mutation
+		test.Equal(t, transition, string(sent.Variables), `{"transition":{"id":"910005"}}`)
+		test.Equal(t, "state", test.Must(d.State("SHOP-1")), "Done")
+		test.OK(t, d.Move("SHOP-1", "Todo"))
+	}
+
+	// an earlier key of the issue is none of the names by which the tool knows it
+	d.issue.Identifier = "SHOP-9"
+	a := d.tool.Call(t.Context(), d.issue, arguments("POST", "issue/SHOP-1/transitions", `{"transition": {"id": "910005"}}`))
+	test.Contains(t, "by an earlier key", a.Text, "SHOP-1 is the issue that you work on: call it SHOP-9")
 }
 
 // document is a document of one paragraph.
