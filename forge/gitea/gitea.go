@@ -41,7 +41,7 @@ var service = transport.Service{
 
 // Adapter returns the pull requests of a repository. It sends nothing.
 func Adapter(o Options) (*reconcile.Forge, error) {
-	client, err := giteaapi.Connect(service, o.Options, giteaapi.Words{
+	client, err := giteaapi.Connect(service, o.Options, transport.Words{
 		Token:     o.By,
 		Place:     o.Repository,
 		Renew:     o.Renew,

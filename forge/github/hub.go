@@ -114,36 +114,13 @@ func (h hub) moved(name string) error {
 // explain completes an error with the words and the next step for an operator. right is the
 // right that the request needs.
 func (h hub) explain(err error, right string) error {
+	words := transport.Words{Renew: h.o.Renew, LimitCode: "forge_rate_limited"}
+	err = h.Explain(err, words, h.lacks(right))
 	e, known := errors.AsType[*reconcile.Error](err)
-	if !known {
-		return err
+	if known && e.Code == codeGraphQL {
+		e.Message = "GitHub answers: " + e.Message
 	}
-	_, isLimit := errors.AsType[*transport.RateLimited](err)
-	switch {
-	case isLimit:
-		e.Code = "forge_rate_limited"
-	case e.Status == http.StatusUnauthorized:
-		e.Hint = h.o.Renew
-	case errors.Is(err, transport.ErrKey):
-		e.Hint = h.lacks(right)
-	case errors.Is(err, reconcile.ErrGone):
-		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))
-	}
-	e.Message = nameGitHub(e.Message, e.Code)
 	return err
-}
-
-// nameGitHub returns the message of an error so that it names GitHub: "HTTP 404" is "GitHub
-// answers 404".
-func nameGitHub(message, code string) string {
-	status, isStatus := strings.CutPrefix(message, "HTTP ")
-	if isStatus {
-		return "GitHub answers " + status
-	}
-	if code == codeGraphQL {
-		return "GitHub answers: " + message
-	}
-	return message
 }
 
 const codeGraphQL = "forge_graphql_errors"

@@ -42,7 +42,7 @@ var service = transport.Service{
 
 // Adapter returns the merge requests of a project. It sends nothing.
 func Adapter(o Options) (*reconcile.Forge, error) {
-	client, err := gitlabapi.Connect(service, o.Options, gitlabapi.Words{
+	client, err := gitlabapi.Connect(service, o.Options, transport.Words{
 		Token:     o.By,
 		Place:     o.Project,
 		Renew:     o.Renew,

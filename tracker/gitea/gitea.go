@@ -116,7 +116,7 @@ type client struct {
 // connect returns a client that did not check its repositories.
 func connect(o Options) (*client, error) {
 	place := strings.Join(o.Repositories, ", ")
-	api, err := giteaapi.Connect(service, o.Options, giteaapi.Words{Token: "the token", Place: place})
+	api, err := giteaapi.Connect(service, o.Options, transport.Words{Token: "the token", Place: place})
 	if err != nil {
 		return nil, err
 	}

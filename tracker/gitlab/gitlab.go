@@ -119,7 +119,7 @@ type client struct {
 // connect returns a client that did not check its projects.
 func connect(o Options) (*client, error) {
 	place := strings.Join(o.Projects, ", ")
-	api, err := gitlabapi.Connect(service, o.Options, gitlabapi.Words{Token: "the token", Place: place})
+	api, err := gitlabapi.Connect(service, o.Options, transport.Words{Token: "the token", Place: place})
 	if err != nil {
 		return nil, err
 	}

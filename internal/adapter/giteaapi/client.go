@@ -5,7 +5,6 @@ package giteaapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,16 +40,7 @@ var Header = map[string]string{"Accept": "application/json"}
 // Client sends requests to Gitea. It is safe for concurrent use.
 type Client struct {
 	*transport.Client
-	Words Words
-}
-
-// Words complete the errors of a client for an operator.
-type Words struct {
-	Token string // who needs the rights, such as $GITEA_TOKEN
-	Place string // the repositories to which the token needs access
-	Renew string // the remedy if Gitea does not accept the token
-	// LimitCode is the code of the error of a limit; tracker_rate_limited if empty.
-	LimitCode string
+	Words transport.Words
 }
 
 // Moved is the error of a request for a repository that was renamed, or that has another owner.
@@ -60,7 +50,7 @@ type Moved struct{ Name string }
 func (m *Moved) Error() string { return "the repository is now called " + m.Name }
 
 // Connect checks the options and returns a client. It sends nothing.
-func Connect(s transport.Service, o transport.Options, w Words) (*Client, error) {
+func Connect(s transport.Service, o transport.Options, w transport.Words) (*Client, error) {
 	c, err := s.Connect(o, func(http.Header) {})
 	if err != nil {
 		return nil, err
@@ -140,25 +130,7 @@ func (c *Client) movedTo(location string) string {
 // explain completes an error with the words and the next step for an operator. right is the
 // right that the request needs.
 func (c *Client) explain(err error, right string) error {
-	e, known := errors.AsType[*reconcile.Error](err)
-	if !known {
-		return err
-	}
-	_, isLimit := errors.AsType[*transport.RateLimited](err)
-	switch {
-	case isLimit && c.Words.LimitCode != "":
-		e.Code = c.Words.LimitCode
-	case e.Status == http.StatusUnauthorized:
-		e.Hint = c.Words.Renew
-	case errors.Is(err, transport.ErrKey):
-		e.Hint = c.Lacks(right)
-	case errors.Is(err, reconcile.ErrGone):
-		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", c.Endpoint, c.Lacks(right))
-	}
-	if status, isStatus := strings.CutPrefix(e.Message, "HTTP "); isStatus {
-		e.Message = "Gitea answers " + status
-	}
-	return err
+	return c.Explain(err, c.Words, c.Lacks(right))
 }
 
 // Lacks says which right the token lacks.

@@ -31,19 +31,10 @@ var Header = map[string]string{"Accept": "application/json"}
 // Client sends requests to GitLab. It is safe for concurrent use.
 type Client struct {
 	*transport.Client
-	Words Words
+	Words transport.Words
 
 	mu     sync.Mutex
 	budget reconcile.Budget
-}
-
-// Words complete the errors of a client for an operator.
-type Words struct {
-	Token string // who needs the rights, such as $GITLAB_TOKEN
-	Place string // the projects to which the token needs access
-	Renew string // the remedy if GitLab does not accept the token
-	// LimitCode is the code of the error of a limit; tracker_rate_limited if empty.
-	LimitCode string
 }
 
 // Moved is the error of a request for a project that was renamed, or moved to another group.
@@ -55,7 +46,7 @@ type Moved struct {
 func (m *Moved) Error() string { return "the project has another name now" }
 
 // Connect checks the options and returns a client. It sends nothing.
-func Connect(s transport.Service, o transport.Options, w Words) (*Client, error) {
+func Connect(s transport.Service, o transport.Options, w transport.Words) (*Client, error) {
 	c := &Client{Words: w}
 	var err error
 	c.Client, err = s.Connect(o, c.hear)
@@ -184,27 +175,7 @@ func (c *Client) movedTo(location string) int64 {
 }
 
 // explain completes an error with the words and the next step for an operator.
-func (c *Client) explain(err error) error {
-	e, known := errors.AsType[*reconcile.Error](err)
-	if !known {
-		return err
-	}
-	_, isLimit := errors.AsType[*transport.RateLimited](err)
-	switch {
-	case isLimit && c.Words.LimitCode != "":
-		e.Code = c.Words.LimitCode
-	case e.Status == http.StatusUnauthorized:
-		e.Hint = c.Words.Renew
-	case errors.Is(err, transport.ErrKey):
-		e.Hint = c.Lacks()
-	case errors.Is(err, reconcile.ErrGone):
-		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", c.Endpoint, c.Lacks())
-	}
-	if status, isStatus := strings.CutPrefix(e.Message, "HTTP "); isStatus {
-		e.Message = "GitLab answers " + status
-	}
-	return err
-}
+func (c *Client) explain(err error) error { return c.Explain(err, c.Words, c.Lacks()) }
 
 // Lacks says what the token may lack.
 func (c *Client) Lacks() string {
