@@ -1,7 +1,6 @@
 package github
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,11 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-const maxToolAnswer = 1 << 20 // bytes of an answer
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is
 // restricted to the repository of the run's issue and, if the workflow names a board, to the
@@ -58,22 +54,13 @@ func Tool(c *Client) reconcile.AgentTool {
 		ChangesIssue: t.changesIssue,
 		Describes:    t.describes,
 		MovesTo:      t.movesTo,
-		Summary:      summary,
+		Summary:      agenttool.RequestSummary,
 	}
 }
 
 type tool struct {
 	c     *Client
 	spent atomic.Int64 // requests of this run
-}
-
-// summary is the method and the path of a call.
-func summary(args json.RawMessage) string {
-	var in struct{ Method, Path string }
-	if json.Unmarshal(args, &in) != nil {
-		return ""
-	}
-	return strings.TrimSpace(in.Method + " " + in.Path)
 }
 
 // call runs the tool with the agent's arguments.
@@ -83,11 +70,11 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 		return t.c.Refused(err)
 	}
 	if in.method == http.MethodGet {
-		a, err := t.send(ctx, in, maxToolAnswer)
+		a, err := t.send(ctx, in, transport.MaxToolAnswer)
 		if err != nil {
 			return t.c.Refused(err)
 		}
-		return t.answer(a)
+		return t.c.api.Answered(a)
 	}
 	if in.target.text != "" && in.target.existing {
 		if err := t.checkAuthor(ctx, in); err != nil {
@@ -98,13 +85,13 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 		Fields:    []string{in.method + " " + in.target.path},
 		Variables: in.body,
 	}
-	a, err := t.send(ctx, in, maxToolAnswer)
+	a, err := t.send(ctx, in, transport.MaxToolAnswer)
 	if err != nil {
 		answer := t.c.Refused(t.c.Unsure(err))
 		answer.Mutation = done
 		return answer
 	}
-	answer := t.answer(a)
+	answer := t.c.api.Answered(a)
 	answer.Mutation = done
 	if answer.Success {
 		done.Success = true
@@ -287,20 +274,4 @@ func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 	_, isGiven := body["body"]
 	below, ofIssue := in.target.belowIssue()
 	return isGiven && ofIssue && below == ""
-}
-
-// answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.
-func (t *tool) answer(a transport.Answer) reconcile.ToolAnswer {
-	body := json.RawMessage(bytes.TrimSpace(a.Body))
-	switch {
-	case len(body) == 0:
-		body = json.RawMessage("null")
-	case !json.Valid(body):
-		body = text.JSON(string(body))
-	}
-	answer := text.JSON(struct {
-		Status int             `json:"status"`
-		Body   json.RawMessage `json:"body"`
-	}{a.Status, body})
-	return reconcile.ToolAnswer{Text: t.c.Scrub(string(answer)), Success: a.Status/100 == 2}
 }

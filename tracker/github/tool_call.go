@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-const maxToolBody = 1 << 20 // bytes of a request
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
@@ -46,9 +43,12 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	if !slices.Contains(methods, method) {
 		return toolCall{}, agenttool.Refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
 	}
-	params, err := queryOf(written.Params)
+	params, err := agenttool.Query("params", written.Params)
 	if err != nil {
 		return toolCall{}, err
+	}
+	for name, values := range params { // GitHub expects a list as a single value with commas
+		params.Set(name, strings.Join(values, ","))
 	}
 	to, err := c.target(issue, method, strings.TrimSpace(written.Path))
 	if err != nil {
@@ -71,10 +71,10 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	if len(body) > 0 && string(body) != "null" {
 		in.body = body
 	}
-	if len(in.body) > maxToolBody {
+	if len(in.body) > transport.MaxToolBody {
 		return in, agenttool.Refusal(
 			"invalid_input",
-			fmt.Sprintf("the body is longer than %d bytes", maxToolBody),
+			fmt.Sprintf("the body is longer than %d bytes", transport.MaxToolBody),
 		)
 	}
 	if to.text == "" {
@@ -82,38 +82,6 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	}
 	in.body, err = markTexts(in.body, to.text)
 	return in, err
-}
-
-// queryOf turns the agent's params into a query. A list becomes a single value with commas, as
-// GitHub expects it.
-func queryOf(params map[string]any) (url.Values, error) {
-	values := url.Values{}
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		value := params[name]
-		list, isList := value.([]any)
-		if !isList {
-			list = []any{value}
-		}
-		var words []string
-		for _, v := range list {
-			switch v := v.(type) {
-			case nil:
-			case string, bool:
-				words = append(words, fmt.Sprint(v))
-			case float64:
-				words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
-			default:
-				return nil, agenttool.Refusal(
-					"invalid_input",
-					"params."+name+" must be a text, a number, true or false, or a list of these",
-				)
-			}
-		}
-		if words != nil {
-			values.Set(name, strings.Join(words, ","))
-		}
-	}
-	return values, nil
 }
 
 // markTexts appends the marker to the texts of a comment or review, so that they are

@@ -1,23 +1,17 @@
 package gitlab
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-const maxToolAnswer = 1 << 20 // bytes of an answer
 
 // apiTool returns the agent's tool gitlab_api, which reads the project of the run's issue. The
 // token stays in this process. What changes anything is refused: issue_update and issue_comment do
@@ -65,7 +59,7 @@ func (c *client) callAPI(ctx context.Context, issue reconcile.Issue, args json.R
 				Method: http.MethodGet,
 				Path:   base + below,
 				Query:  query,
-				Limit:  maxToolAnswer,
+				Limit:  transport.MaxToolAnswer,
 			})
 			return err
 		})
@@ -73,18 +67,7 @@ func (c *client) callAPI(ctx context.Context, issue reconcile.Issue, args json.R
 	if err != nil {
 		return c.api.Refused(err)
 	}
-	body := json.RawMessage(bytes.TrimSpace(a.Body))
-	switch {
-	case len(body) == 0:
-		body = json.RawMessage("null")
-	case !json.Valid(body): // the log of a job
-		body = text.JSON(strings.ToValidUTF8(string(body), "\uFFFD"))
-	}
-	answer := text.JSON(struct {
-		Status int             `json:"status"`
-		Body   json.RawMessage `json:"body"`
-	}{a.Status, body})
-	return reconcile.ToolAnswer{Text: c.api.Scrub(string(answer)), Success: true}
+	return c.api.Answered(a)
 }
 
 // readCall checks a call. It returns the project, the path below it, which is built anew from its
@@ -139,32 +122,6 @@ func (c *client) readCall(
 	for _, part := range rest {
 		below += "/" + url.PathEscape(part)
 	}
-	query, err = queryOf(in.Query)
+	query, err = agenttool.Query("query", in.Query)
 	return at.Repo, below, query, err
-}
-
-// queryOf turns the agent's query into one of an address. A list has its name several times.
-func queryOf(given map[string]any) (url.Values, error) {
-	values := url.Values{}
-	for name, value := range given {
-		list, isList := value.([]any)
-		if !isList {
-			list = []any{value}
-		}
-		for _, v := range list {
-			switch v := v.(type) {
-			case nil:
-			case string, bool:
-				values.Add(name, fmt.Sprint(v))
-			case float64:
-				values.Add(name, strconv.FormatFloat(v, 'f', -1, 64))
-			default:
-				return nil, agenttool.Refusal(
-					"invalid_input",
-					"query."+name+" must be a text, a number, true or false, or a list of these",
-				)
-			}
-		}
-	}
-	return values, nil
 }

@@ -1,7 +1,6 @@
 package jira
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,11 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-const (
-	maxToolAnswer = 1 << 20 // bytes of an answer
-	maxToolBody   = 1 << 20 // bytes of a request
 )
 
 // restTool is the agent's tool jira_rest, by which it sends requests of its own. It is restricted
@@ -53,7 +47,7 @@ func (c *client) restTool() reconcile.AgentTool {
 		ChangesIssue: t.changesIssue,
 		Describes:    t.describes,
 		MovesTo:      t.movesTo,
-		Summary:      summary,
+		Summary:      agenttool.RequestSummary,
 	}
 }
 
@@ -65,15 +59,6 @@ type written struct {
 	Path   string            `json:"path"`
 	Query  map[string]string `json:"query"`
 	Body   json.RawMessage   `json:"body"`
-}
-
-// summary is the method and the path of a call.
-func summary(args json.RawMessage) string {
-	var in written
-	if json.Unmarshal(args, &in) != nil {
-		return ""
-	}
-	return strings.TrimSpace(in.Method + " " + in.Path)
 }
 
 // restCall is a call that the rules allow, as it is sent.
@@ -101,7 +86,7 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if err != nil {
 		return t.c.api.Refused(err)
 	}
-	r := transport.Request{Method: in.method, Path: in.path, Query: in.query, Limit: maxToolAnswer}
+	r := transport.Request{Method: in.method, Path: in.path, Query: in.query, Limit: transport.MaxToolAnswer}
 	if in.body != nil {
 		r.Body = in.body
 	}
@@ -115,7 +100,7 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 		if err != nil {
 			return t.c.api.Refused(err)
 		}
-		return t.answer(a)
+		return t.c.api.Answered(a)
 	}
 	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.path}, Variables: text.JSON(in.body)}
 	if err != nil {
@@ -123,7 +108,7 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 		answer.Mutation = done
 		return answer
 	}
-	answer := t.answer(a)
+	answer := t.c.api.Answered(a)
 	done.Success = true
 	var made struct {
 		ID string `json:"id"`
@@ -134,22 +119,6 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 	}
 	answer.Mutation = done
 	return answer
-}
-
-// answer returns Jira's answer as upstream's tool does: {"status": 200, "body": …}.
-func (t restTool) answer(a transport.Answer) reconcile.ToolAnswer {
-	body := json.RawMessage(bytes.TrimSpace(a.Body))
-	switch {
-	case len(body) == 0:
-		body = json.RawMessage("null")
-	case !json.Valid(body):
-		body = text.JSON(string(body))
-	}
-	answer := text.JSON(struct {
-		Status int             `json:"status"`
-		Body   json.RawMessage `json:"body"`
-	}{a.Status, body})
-	return reconcile.ToolAnswer{Text: t.c.api.Scrub(string(answer)), Success: true}
 }
 
 // read checks a call, as far as that needs no request.
@@ -190,8 +159,11 @@ func (t restTool) read(args json.RawMessage) (restCall, error) {
 			call.query.Set(name, value)
 		}
 	}
-	if len(in.Body) > maxToolBody {
-		return call, agenttool.Refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
+	if len(in.Body) > transport.MaxToolBody {
+		return call, agenttool.Refusal(
+			"invalid_input",
+			fmt.Sprintf("the body is longer than %d bytes", transport.MaxToolBody),
+		)
 	}
 	if call.method == http.MethodGet || call.method == http.MethodDelete {
 		return call, nil
