@@ -26,6 +26,27 @@ func TestUser(t *testing.T) {
 	test.Equal(t, "answer", string(a.Body), user+" [token] Basic [token]")
 }
 
+// A key whose characters are escaped in the JSON of an answer is a key as soon as that is decoded.
+func TestEscapedKey(t *testing.T) {
+	t.Parallel()
+	c := test.Must(Service{Paths: true, Word: "token"}.Connect(
+		Options{Endpoint: "https://example.com", Key: "ATATT3x/FfGF0=0123"},
+		func(http.Header) {},
+	))
+	for written, want := range map[string]string{
+		`{"title": "ATATT3x\/FfGF0\u003d0123 \"x\""}`:          `{"title": "[token] \"x\""}`,
+		`{"title": "\u0041\u0054ATT3x\u002FFfGF0=0123\u00e4"}`: `{"title": "[token]\u00e4"}`,
+		`{"title": "\\ATATT3x\/FfGF0=0123\u0022"}`:             `{"title": "\\[token]\u0022"}`,
+		// a backslash that is itself escaped escapes nothing
+		`{"title": "ATATT3x/FfGF0\\u003d0123"}`: `{"title": "ATATT3x/FfGF0\\u003d0123"}`,
+		`{"title": "a\/b \u003d"}`:              `{"title": "a\/b \u003d"}`,
+		`\u003`:                                 `\u003`,
+		`ATATT3x\/FfGF0=0123\`:                  `[token]\`,
+	} {
+		test.Equal(t, written, c.Scrub(written), want)
+	}
+}
+
 // Services name the headers of their limits with and without X-.
 func TestReadAllowance(t *testing.T) {
 	t.Parallel()

@@ -116,14 +116,56 @@ const (
 
 // Scrub removes the key from text that was received. Services do not repeat their keys, but a
 // proxy may. The user of Options stays: an address in an issue may be the same, and would be lost
-// where the text is written back.
+// where the text is written back. JSON may write each character of the key as an escape, such as
+// \u003d for =.
 func (c *Client) Scrub(s string) string {
+	s = c.without(s)
+	if !strings.Contains(s, `\u00`) && !strings.Contains(s, `\/`) {
+		return s
+	}
+	plain := unescaped(s)
+	clean := c.without(plain)
+	if clean != plain {
+		return clean
+	}
+	return s
+}
+
+// without removes the key where it is written as it is.
+func (c *Client) without(s string) string {
 	for _, secret := range c.secrets {
 		if len(secret) >= shortestSecret {
 			s = strings.ReplaceAll(s, secret, "["+c.Word+"]")
 		}
 	}
 	return s
+}
+
+// unescaped returns the same JSON with the characters that need no escape as they are.
+func unescaped(s string) string {
+	const length = len(`\u0041`)
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		if s[i+1] == '/' {
+			b.WriteByte('/')
+			i++
+			continue
+		}
+		code, err := strconv.ParseUint(s[min(i+2, len(s)):min(i+length, len(s))], 16, 16)
+		needsNone := code >= ' ' && code <= '~' && code != '"' && code != '\\'
+		if s[i+1] == 'u' && i+length <= len(s) && err == nil && needsNone {
+			b.WriteByte(byte(code))
+			i += length - 1
+			continue
+		}
+		b.WriteString(s[i : i+2]) // another escape, of which a backslash may be the second half
+		i++
+	}
+	return b.String()
 }
 
 // Short returns the beginning of a body, on a single line.
