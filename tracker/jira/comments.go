@@ -126,9 +126,7 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.newest(ctx, issueID, commentPage, func(w wireComment) bool {
-		return timeOf(w.Created).After(since)
-	})
+	list, err := c.newest(ctx, issueID, func(w wireComment) bool { return timeOf(w.Created).After(since) })
 	if err != nil {
 		return nil, err
 	}
@@ -140,44 +138,50 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 }
 
 // newest reads comments of an issue, the newest first, until one is not wanted.
-func (c *client) newest(
-	ctx context.Context,
-	issueID string,
-	size int,
-	wanted func(wireComment) bool,
-) ([]wireComment, error) {
+func (c *client) newest(ctx context.Context, issueID string, wanted func(wireComment) bool) ([]wireComment, error) {
 	var list []wireComment
 	start := 0
 	for range maxPages {
-		found, err := get[struct {
-			Comments []wireComment `json:"comments"`
-			Total    int           `json:"total"`
-		}](ctx, c, commentPath(issueID), url.Values{
-			"orderBy":    {"-created"},
-			"maxResults": {strconv.Itoa(size)},
-			"startAt":    {strconv.Itoa(start)},
-		})
+		found, total, err := c.commentsFrom(ctx, issueID, start, commentPage)
 		if err != nil {
-			return nil, c.ofIssue(ctx, issueID, err)
+			return nil, err
 		}
-		if found.Comments == nil {
-			return nil, c.api.Fail(unknownPayload, "the answer contains no list of comments")
-		}
-		for _, w := range found.Comments {
-			if !text.IsNumber(w.ID) || timeOf(w.Created).IsZero() {
-				return nil, c.api.Fail(unknownPayload, "a comment has no id or no time")
-			}
+		for _, w := range found {
 			if !wanted(w) {
 				return list, nil
 			}
 			list = append(list, w)
 		}
-		start += len(found.Comments)
-		if len(found.Comments) == 0 || start >= found.Total {
+		start += len(found)
+		if len(found) == 0 || start >= total {
 			return list, nil
 		}
 	}
 	return nil, c.endless("comments")
+}
+
+// commentsFrom reads a part of the comments of an issue, the newest first, and how many there are.
+func (c *client) commentsFrom(ctx context.Context, issueID string, start, size int) ([]wireComment, int, error) {
+	found, err := get[struct {
+		Comments []wireComment `json:"comments"`
+		Total    int           `json:"total"`
+	}](ctx, c, commentPath(issueID), url.Values{
+		"orderBy":    {"-created"},
+		"maxResults": {strconv.Itoa(size)},
+		"startAt":    {strconv.Itoa(start)},
+	})
+	if err != nil {
+		return nil, 0, c.ofIssue(ctx, issueID, err)
+	}
+	if found.Comments == nil {
+		return nil, 0, c.api.Fail(unknownPayload, "the answer contains no list of comments")
+	}
+	for _, w := range found.Comments {
+		if !text.IsNumber(w.ID) || timeOf(w.Created).IsZero() {
+			return nil, 0, c.api.Fail(unknownPayload, "a comment has no id or no time")
+		}
+	}
+	return found.Comments, found.Total, nil
 }
 
 // marksOf returns the markers of comments by the ids of the comments. Lists of comments lack the
@@ -221,12 +225,7 @@ func (w wireComment) marks() []string {
 func (c *client) lastComments(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	last := map[string]time.Time{}
 	for _, id := range ids {
-		isFirst := true
-		list, err := c.newest(ctx, id, 1, func(wireComment) bool {
-			is := isFirst
-			isFirst = false
-			return is
-		})
+		list, _, err := c.commentsFrom(ctx, id, 0, 1)
 		if errors.Is(err, reconcile.ErrGone) {
 			continue
 		}

@@ -227,6 +227,21 @@ func TestMarkers(t *testing.T) {
 	test.Equal(t, "posted once", again.ID, made.ID)
 }
 
+// The time of the newest comment takes one request, however many comments there are.
+func TestLastComments(t *testing.T) {
+	s := newSite(t)
+	id := add(t, s, jiratest.Issue{Status: "Todo"})
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for n := range 3 {
+		test.OK(t, s.Comment(id, jiratest.Person, "Comment.", at.Add(time.Duration(n)*time.Minute)))
+	}
+	a := test.Must(Adapter(optionsFor(s)))
+	s.ClearLog()
+	last := test.Must(a.LastComments(t.Context(), []string{id}))
+	test.Equal(t, "newest", last[id], at.Add(2*time.Minute))
+	test.Equal(t, "requests", len(s.Log()), 1)
+}
+
 // A document that Jira refuses is sent as one block of code.
 func TestRefusedDocument(t *testing.T) {
 	s := newSite(t)
