@@ -50,8 +50,16 @@ func releaseFields(r *Release) []any {
 	}
 }
 
-// handedOver is true for the release of an issue that was handed over.
-const handedOver = `reason IN ('` + reconcile.StopTerminal + `', '` + reconcile.StopInactive + `')`
+// HandedOver reports whether the issue was moved on, by its agent or by a person. An issue that
+// was archived, for instance, is released in the state that it had.
+func (r Release) HandedOver() bool {
+	left := r.Reason == reconcile.StopTerminal || r.Reason == reconcile.StopInactive
+	return left && (r.To == nil || *r.To != r.From)
+}
+
+// handedOver is HandedOver in a statement.
+const handedOver = `(reason IN ('` + reconcile.StopTerminal + `', '` + reconcile.StopInactive + `')
+	AND to_state IS NOT from_state)`
 
 // readReleases returns the releases that match, where being the end of the statement.
 func readReleases(t tx, where string, args ...any) ([]Release, error) {

@@ -203,3 +203,22 @@ func TestFindResults(t *testing.T) {
 	)
 	test.Equal(t, "ended runs of two issues with a label", len(runs), 1)
 }
+
+// An issue that was archived, or whose state is no longer active, is let go in the state that
+// it had. Nobody handed it over.
+func TestLetGoInItsState(t *testing.T) {
+	db := newState(t)
+	c := claim(t, db, 1)
+	c.ClaimedAt = epoch
+	c.Issue.State = "In Progress"
+	ranFor(t, db, c, 1, epoch.Add(time.Hour), "m", reconcile.Succeeded)
+	test.OK(t, db.Store.Commit(ctx, epoch.Add(2*time.Hour), reconcile.Change{
+		Claim:   &c,
+		Delete:  true,
+		Release: &reconcile.Release{Reason: reconcile.StopInactive, State: "In Progress"},
+	}))
+	found := test.Must(db.Views.FindResults(ctx, ResultFilter{Limit: 10}))
+	test.Equal(t, "results", found.Counts, map[string]int{ResultReleased: 1})
+	list := test.Must(db.Views.Releases(ctx, c.IssueID, 1))
+	test.Equal(t, "the release says so, too", list[0].HandedOver(), false)
+}

@@ -169,7 +169,7 @@ func holdMoment(h reconcile.Attention) Moment {
 }
 
 func releaseMoment(release state.Release) Moment {
-	if release.Reason == reconcile.StopTerminal || release.Reason == reconcile.StopInactive {
+	if release.HandedOver() {
 		return Moment{
 			At:   release.At,
 			Kind: MomentHandover,
@@ -181,8 +181,14 @@ func releaseMoment(release state.Release) Moment {
 		At:   release.At,
 		Kind: MomentReleased,
 		Name: "released",
-		Text: cmp.Or(words.Releases[release.Reason], release.Reason),
+		Text: releaseWords(release),
 	}
+}
+
+// releaseWords says why an issue was released that nobody handed over.
+func releaseWords(release state.Release) string {
+	why := words.Releases[release.Reason]
+	return cmp.Or(why, "it is in "+release.From+", and no longer among the active issues")
 }
 
 func runMoment(r view.RunRow) Moment {

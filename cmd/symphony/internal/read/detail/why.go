@@ -203,9 +203,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	state := text.OrEmpty(v.Issue.State)
 	v.Why = Why{whyHandedOver, moved}
-	if reason := words.Releases[release.Reason]; reason != "" {
+	if !release.HandedOver() {
 		v.Status = StatusReleased
-		v.Why = Why{whyReleased, reason}
+		v.Why = Why{whyReleased, releaseWords(*release)}
 	}
 	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state

@@ -195,7 +195,7 @@ func (r *Report) addReleases(
 		if p, found := pulls[released.IssueID]; found {
 			row.PullRequest = &p
 		}
-		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
+		if row.HandedOver() {
 			r.HandedOver = append(r.HandedOver, row)
 		} else {
 			r.LetGo = append(r.LetGo, row)

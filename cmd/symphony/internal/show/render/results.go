@@ -37,7 +37,7 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 		to := r.Reason
 		if r.To != nil {
 			to = *r.To
-			if r.Reason != reconcile.StopTerminal && r.Reason != reconcile.StopInactive {
+			if !r.HandedOver() {
 				to += " (" + r.Reason + ")"
 			}
 		}
