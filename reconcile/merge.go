@@ -45,6 +45,9 @@ type MergeRules struct {
 	Auto    bool // the forge can merge by itself, once nothing is missing
 	Queue   bool // the base has a merge queue, through which everything is merged
 	Behind  bool // the base demands that the branch contain its newest commit, which it does not
+	// Linear: the base takes the commits of a branch as they are, unless they are squashed. A
+	// merge of the base among them would be in its history, which people keep free of merges.
+	Linear bool
 	// Labels of the pull request, with who set each of them; none if the forge does not say
 	// that reliably
 	Labels []LabelSet
@@ -277,6 +280,9 @@ func (w *Watch) PlanMerge(f Feedback, rules MergeRules) MergePlan {
 	case !slices.Contains(rules.Methods, f.Merge.Method):
 		return MergePlan{Refused: fmt.Sprintf("the repository does not allow merge.method: %s, but %s",
 			f.Merge.Method, strings.Join(rules.Methods, ", "))}
+	case rules.Behind && rules.Linear && f.Merge.Method != "squash":
+		return MergePlan{Refused: "the base has moved on, and takes only branches that were rebased onto it, " +
+			"which symphony does not do: rebase and merge it yourself, or set merge.method: squash"}
 	case rules.Behind:
 		p.Do = MergeUpdate
 	case rules.Missing && !rules.Auto:

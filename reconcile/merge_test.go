@@ -184,6 +184,21 @@ func TestPlanMerge(t *testing.T) {
 	}
 }
 
+// A base that takes only what was rebased gets no merges of itself, unless a squash removes them.
+func TestLinearBase(t *testing.T) {
+	rules := MergeRules{Head: "c", Methods: []string{"squash", "rebase"}, Behind: true, Linear: true}
+	plan := func(method string) MergePlan {
+		return approvedWatch().PlanMerge(Feedback{Merge: Merge{When: MergeApproved, Method: method}}, rules)
+	}
+	test.Equal(t, "by squash", plan("squash").Do, MergeUpdate)
+	test.Equal(t, "by rebase", plan("rebase").Do, "")
+	if reason := plan("rebase").Refused; !strings.Contains(reason, "set merge.method: squash") {
+		t.Errorf("refused %q", reason)
+	}
+	rules.Behind = false
+	test.Equal(t, "up to date", plan("rebase").Do, MergeNow)
+}
+
 // A merge is tried once, and again only later, or if the forge may not have got the request.
 func TestMergeDue(t *testing.T) {
 	f := Feedback{State: "In Progress", Merge: Merge{When: MergeApproved, Method: "squash"}}

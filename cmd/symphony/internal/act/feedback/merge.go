@@ -30,12 +30,7 @@ func (d Watcher) merge(
 	}
 	plan := w.PlanMerge(d.Feedback, rules)
 	if plan.Refused != "" {
-		if w.MayBeArmed() {
-			if err := d.disarm(ctx, forge, w); err != nil {
-				return err
-			}
-		}
-		w.RefuseMerge(plan.Refused, d.Now())
+		return d.refuse(ctx, forge, w, plan.Refused)
 	}
 	switch plan.Do {
 	case "":
@@ -53,7 +48,11 @@ func (d Watcher) merge(
 		Head:   w.Pull.Head,
 		Method: d.Feedback.Merge.Method,
 	})
-	if errors.Is(err, reconcile.ErrBehind) {
+	if errors.Is(err, reconcile.ErrBehind) { // since the rules were read
+		rules.Behind = true
+		if plan := w.PlanMerge(d.Feedback, rules); plan.Refused != "" {
+			return d.refuse(ctx, forge, w, plan.Refused)
+		}
 		return d.bringUpToDate(ctx, forge, w, issue)
 	}
 	if err != nil {
@@ -61,6 +60,17 @@ func (d Watcher) merge(
 	}
 	crash.At("feedback.asked")
 	w.EndMerge(merged)
+	return nil
+}
+
+// refuse notes why a pull request is not merged, and takes back what the forge was asked for.
+func (d Watcher) refuse(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, reason string) error {
+	if w.MayBeArmed() {
+		if err := d.disarm(ctx, forge, w); err != nil {
+			return err
+		}
+	}
+	w.RefuseMerge(reason, d.Now())
 	return nil
 }
 
