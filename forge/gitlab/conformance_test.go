@@ -66,7 +66,7 @@ func (p *place) git(args ...string) string {
 func (p *place) commit(branch string) string {
 	p.t.Helper()
 	const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-	args := []string{"commit-tree", emptyTree, "-m", "work"}
+	args := []string{"commit-tree", emptyTree, "-m", "work on " + branch}
 	for _, parent := range []string{branch, "main"} {
 		if exec.Command("git", "--git-dir", p.Remote, "rev-parse", "--verify", "--quiet", parent).Run() == nil {
 			args = append(args, "-p", parent)

@@ -214,10 +214,88 @@ func TestMergeStatus(t *testing.T) {
 	if !errors.Is(err, reconcile.ErrRejected) || !strings.Contains(err.Error(), "not_approved") {
 		t.Errorf("error %v", err)
 	}
-	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Behind = true }))
-	test.ErrorIs(t, "behind its base", p.Merge(t.Context(), m), reconcile.ErrBehind)
+	p.NeedsApprovals = 0
 	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = true }))
 	test.Equal(t, "with a conflict", p.one(number).Mergeable, "conflicting")
+}
+
+// GitLab merges later what lacks an approval or waits for its pipeline, and nothing that conflicts.
+func TestAutoMerge(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	p.one(number)
+	m := reconcile.Merging{Number: number, Head: commit, Method: "squash"}
+	conflict := func(is bool) {
+		test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = is }))
+	}
+	conflict(true)
+	_, err := p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "with a conflict", err, reconcile.ErrRejected)
+	conflict(false)
+	p.NeedsGreen = true
+	p.SetJob(commit, gitlabtest.Job{Name: "test", State: "running"})
+	test.Equal(t, "the pipeline is missing", test.Must(p.ReadMerge(t.Context(), number)).Missing, true)
+	test.Equal(t, "merged at once", test.Must(p.ArmMerge(t.Context(), m)), false)
+	test.Equal(t, "auto-merge", p.one(number).AutoMerge, reconcile.AutoMergeOn)
+	second := p.commit("work")
+	p.one(number)
+	test.Equal(t, "auto-merge after a push", p.one(number).AutoMerge, reconcile.AutoMergeOff)
+	_, err = p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "the commit before", err, reconcile.ErrLater)
+	p.SetJob(second, gitlabtest.Job{Name: "test", State: "success"})
+	p.NeedsApprovals = 1
+	m.Head = second
+	test.Equal(t, "merged without an approval", test.Must(p.ArmMerge(t.Context(), m)), false)
+	test.OK(t, p.Review(number, gitlabtest.Writer, "approved", 0))
+	test.Equal(t, "then", p.one(number).State, reconcile.PullMerged)
+}
+
+// An older GitLab refuses auto-merge while no pipeline is at work: if nothing is missing any more,
+// the next pass merges.
+func TestAutoMergeWithoutPipeline(t *testing.T) {
+	p := newPlace(t)
+	p.WaitsForPipelines = true
+	number, commit := p.opened("Text.")
+	p.one(number)
+	m := reconcile.Merging{Number: number, Head: commit, Method: "squash"}
+	_, err := p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "nothing to wait for", err, reconcile.ErrLater)
+	p.NeedsApprovals = 1
+	_, err = p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "an approval is missing", err, reconcile.ErrRejected)
+	p.NeedsApprovals = 0
+	test.Equal(t, "is something missing", test.Must(p.ReadMerge(t.Context(), number)).Missing, false)
+	test.OK(t, p.Merge(t.Context(), m))
+}
+
+// Projects whose history is linear, or nearly so, take only a branch that contains its base. A merge
+// of the base makes it so; without a squash that merge would be in a history without merges.
+func TestUpToDate(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	p.commit("main")
+	p.one(number)
+	test.Equal(t, "behind", test.Must(p.ReadMerge(t.Context(), number)).Behind, false)
+	type rules struct{ Behind, Linear bool }
+	read := func() rules {
+		r := test.Must(p.ReadMerge(t.Context(), number))
+		return rules{r.Behind, r.Linear}
+	}
+	p.MergeMethod = "rebase_merge"
+	test.Equal(t, "with merge commits", read(), rules{Behind: true})
+	m := reconcile.Merging{Number: number, Head: commit, Method: "merge"}
+	test.ErrorIs(t, "a merge", p.Merge(t.Context(), m), reconcile.ErrBehind)
+	_, err := p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "a later merge", err, reconcile.ErrBehind)
+	p.MergeMethod = "ff"
+	test.Equal(t, "fast-forward only", read(), rules{Behind: true, Linear: true})
+	m.Head = p.git("commit-tree", "main^{tree}", "-m", "merged", "-p", "work", "-p", "main")
+	p.git("update-ref", "refs/heads/work", m.Head)
+	p.one(number)
+	test.Equal(t, "after a merge of the base", read(), rules{Linear: true})
+	m.Method = "squash"
+	test.OK(t, p.Merge(t.Context(), m))
+	test.Equal(t, "merges in the base", p.git("rev-list", "--merges", "--count", "main"), "0")
 }
 
 // A project that was renamed is an error that names it.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -30,6 +32,7 @@ func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, 
 		Missing: p.lacks() || p.isUnsure() && project.NeedsGreen,
 		Auto:    true,
 		Behind:  p.Status == "need_rebase",
+		Linear:  isFast,
 	}, nil
 }
 
@@ -50,7 +53,7 @@ func (h *hub) merge(ctx context.Context, m reconcile.Merging) error {
 }
 
 // armMerge implements reconcile.Forge. GitLab merges at once if nothing is missing, and forgets it
-// at the next push.
+// at the next push. Older releases refuse it while no pipeline is at work.
 func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, err error) {
 	p, err := h.askMerge(ctx, m, true)
 	return err == nil && p.State == "merged", err
@@ -90,15 +93,17 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 		e.Hint = fmt.Sprintf("let the account of %s merge into the branch, in the project's settings", h.o.By)
 	case http.StatusConflict: // a commit was pushed since
 		e.Err = reconcile.ErrLater
-	case http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnprocessableEntity:
 		p, readErr := h.readPull(ctx, m.Number)
 		if readErr != nil {
 			return err
 		}
-		e.Message += " (" + p.Status + ")"
+		e.Message += " (" + strings.TrimSuffix(p.Status+": "+text.Short(p.MergeError, maxName), ": ") + ")"
 		switch {
-		case p.isUnsure():
+		case p.isUnsure(), p.isOpen() && p.Head != m.Head:
 			e.Err = reconcile.ErrLater
+		case p.Status == "mergeable" && e.Status == http.StatusMethodNotAllowed:
+			e.Err = reconcile.ErrLater // what was missing is there since, or there is nothing to wait for
 		case p.Status == "need_rebase":
 			e.Err = reconcile.ErrBehind
 		}

@@ -26,6 +26,8 @@ type pull struct {
 	Conflict bool     `json:"has_conflicts"`
 	Status   string   `json:"detailed_merge_status"`
 	Armed    bool     `json:"merge_when_pipeline_succeeds"`
+	// MergeError is why GitLab could not make the last merge.
+	MergeError string `json:"merge_error"`
 	// Pipeline is the newest one. After a push it may be that of an earlier commit.
 	Pipeline *pipeline `json:"head_pipeline"`
 }

@@ -24,7 +24,6 @@ type MergeRequest struct {
 	SHA      string // the newest commit of Source while it was open
 	Draft    bool
 	Conflict bool // it can't be merged
-	Behind   bool // its target demands that it contain the newest commit
 	Foreign  bool // its branch is in a fork
 	// PipelineOf is the commit whose pipeline GitLab takes for the newest; SHA if it is empty.
 	PipelineOf string
@@ -91,7 +90,8 @@ func (s *Server) follow() {
 	}
 }
 
-// lacks returns why a merge request can't be merged, in GitLab's words; empty if it can.
+// lacks returns why a merge request can't be merged, in GitLab's words; empty if it can. Of several
+// reasons GitLab names the first in this order.
 func (s *Server) lacks(m *MergeRequest) string {
 	state := s.stateOf(m.SHA)
 	switch {
@@ -99,20 +99,38 @@ func (s *Server) lacks(m *MergeRequest) string {
 		return "not_open"
 	case m.Draft:
 		return "draft_status"
-	case m.Conflict:
-		return "conflict"
-	case m.Behind:
-		return "need_rebase"
 	case slices.Contains(values(m.Reviewers), "requested_changes"):
 		return "requested_changes"
 	case len(m.Approvals) < s.NeedsApprovals:
 		return "not_approved"
-	case s.NeedsGreen && (state == "" || state == "failed"):
-		return "ci_must_pass"
-	case s.NeedsGreen && state != "success":
+	case m.Conflict:
+		return "conflict"
+	case s.isBehind(m):
+		return "need_rebase"
+	case s.NeedsGreen && isActive(state):
 		return "ci_still_running"
+	case s.NeedsGreen && state != "success":
+		return "ci_must_pass"
 	}
 	return ""
+}
+
+// isBehind reports whether the project demands that the branch contain its target, which it does
+// not. GitLab does not ask whether the branch was rebased or the target merged into it.
+func (s *Server) isBehind(m *MergeRequest) bool {
+	demands := s.MergeMethod == "ff" || s.MergeMethod == "rebase_merge"
+	return demands && s.git("merge-base", "--is-ancestor", "refs/heads/"+m.Target, m.SHA) != nil
+}
+
+// canArm reports whether GitLab agrees to merge a merge request later.
+func (s *Server) canArm(m *MergeRequest) bool {
+	switch s.lacks(m) {
+	case "not_open", "conflict", "need_rebase":
+		return false
+	case "", "ci_still_running":
+		return isActive(s.stateOf(m.SHA))
+	}
+	return !s.WaitsForPipelines
 }
 
 func values(m map[string]string) []string {
@@ -294,23 +312,35 @@ func (c *call) mergeNow() answer {
 	}
 	c.decode(&asked)
 	m := c.merge
+	if c.MaintainersMerge {
+		return unauthorized
+	}
 	if asked.SHA != "" && asked.SHA != m.SHA && m.State == opened {
 		return problem(http.StatusConflict, "SHA does not match HEAD of source branch: "+m.SHA)
 	}
 	m.Squash = asked.Squash
-	lacking := c.lacks(m)
+	state := c.stateOf(m.SHA)
+	isIdle := state == "success" || state == "" && !c.WaitsForPipelines
+	canMerge := c.lacks(m) == ""
 	switch {
-	case lacking == "" && !m.unsure:
-		c.mergeIt(m)
-	case asked.Auto && m.State == opened && lacking != "conflict" && lacking != "draft_status":
-		m.AutoMerge = true
-	default:
+	case m.unsure:
 		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+	case asked.Auto && c.canArm(m):
+		m.AutoMerge = true
+	case asked.Auto && isIdle && !canMerge:
+		return problem(http.StatusUnprocessableEntity, "Branch cannot be merged")
+	case asked.Auto && !isIdle, !canMerge:
+		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+	default:
+		c.mergeIt(m)
 	}
 	return ok(c.mergeObject(m, true))
 }
 
 func (c *call) cancelMerge() answer {
+	if c.merge.State != opened {
+		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+	}
 	if !c.merge.AutoMerge {
 		return problem(http.StatusNotAcceptable, "Can't cancel the automatic merge")
 	}

@@ -36,6 +36,7 @@ var pipelineRoutes = []route{
 	{"GET", projectPath + "/repository/commits/{sha}", (*call).commit},
 	{"GET", projectPath + "/repository/commits/{sha}/statuses", (*call).listStatuses},
 	{"GET", projectPath + "/repository/branches/{branch}", (*call).branch},
+	{"GET", projectPath + "/protected_branches/{name}", (*call).rule},
 	{"GET", projectPath + "/repository/compare", (*call).compare},
 	{"GET", projectPath + "/pipelines", (*call).listPipelines},
 	{"GET", projectPath + "/pipelines/{pipeline_id}", (*call).onePipeline},
@@ -97,6 +98,9 @@ func (p *pipeline) state() string {
 	}
 	return "success"
 }
+
+// isActive reports whether a pipeline in a state is at work.
+func isActive(state string) bool { return state == "running" || state == "pending" }
 
 // stateOf is the state of all pipelines of a commit; empty for none.
 func (s *Server) stateOf(sha string) string {
@@ -250,7 +254,28 @@ func (c *call) branch() answer {
 	if sha == "" {
 		return missing("Branch")
 	}
-	return ok(object{"name": c.named["branch"], "commit": c.commitObject(sha), "protected": false})
+	isProtected := c.named["branch"] == "main" && c.MaintainersMerge
+	return ok(object{
+		"name":                 c.named["branch"],
+		"commit":               c.commitObject(sha),
+		"protected":            isProtected,
+		"developers_can_merge": false, // no rule says so
+		"can_push":             !isProtected,
+	})
+}
+
+// rule answers the rule of a protected branch.
+func (c *call) rule() answer {
+	if c.named["name"] != "main" || !c.MaintainersMerge {
+		return missing("")
+	}
+	return ok(object{
+		"id":                  1,
+		"name":                "main",
+		"push_access_levels":  []object{{"id": 1, "access_level": 0, "access_level_description": "No one"}},
+		"merge_access_levels": []object{{"id": 2, "access_level": 40, "access_level_description": "Maintainers"}},
+		"allow_force_push":    false,
+	})
 }
 
 func (c *call) compare() answer {
@@ -269,15 +294,22 @@ func (s *Server) commitsBetween(base, head string) []string {
 	return strings.Fields(s.output("rev-list", base+".."+head))
 }
 
-// mergeBranch merges the branch of a merge request into its target.
+// mergeBranch merges the branch of a merge request into its target, as the project does that. A
+// squash gets a merge commit, too, unless the project only moves its target forward.
 func (s *Server) mergeBranch(m *MergeRequest) {
-	tree := s.output("merge-tree", "--write-tree", m.Target, m.SHA)
-	args := []string{"commit-tree", tree, "-m", "Merge branch '" + m.Source + "'", "-p", m.Target}
-	if !m.Squash {
-		args = append(args, "-p", m.SHA)
+	if s.Remote == "" {
+		return
 	}
-	sha := s.output(args...)
-	if sha != "" {
-		s.output("update-ref", "refs/heads/"+m.Target, sha)
+	target := "refs/heads/" + m.Target
+	tree := s.output("merge-tree", "--write-tree", target, m.SHA)
+	source := m.SHA
+	if m.Squash {
+		source = s.output("commit-tree", tree, "-m", m.Title, "-p", target)
+	}
+	if s.MergeMethod != "ff" {
+		source = s.output("commit-tree", tree, "-m", "Merge branch '"+m.Source+"'", "-p", target, "-p", source)
+	}
+	if source != "" {
+		s.output("update-ref", target, source)
 	}
 }

@@ -1,6 +1,7 @@
 package gitlabtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func (c *call) projectObject(p *project) object {
 		"issues_enabled":         !c.NoIssues,
 		"issues_access_level":    access,
 		"merge_requests_enabled": true,
-		"merge_method":           "merge",
+		"merge_method":           cmp.Or(c.MergeMethod, "merge"),
 		"squash_option":          "default_off",
 
 		"only_allow_merge_if_pipeline_succeeds": c.NeedsGreen,

@@ -42,9 +42,13 @@ type Server struct {
 	Private     bool             // issues are for members only
 	Outsider    bool             // Operator is no member
 	// NeedsGreen: a merge needs a pipeline that succeeds; NeedsApprovals: so many approvals.
-	NeedsGreen     bool
-	NeedsApprovals int
-	Check          CheckFunc // of package openapi; nil: nothing is checked
+	NeedsGreen       bool
+	NeedsApprovals   int
+	MergeMethod      string // merge, rebase_merge or ff; merge if empty
+	MaintainersMerge bool   // main is protected: only maintainers merge into it, and Operator is none
+	// WaitsForPipelines: an older release, whose auto-merge waits for a pipeline and nothing else
+	WaitsForPipelines bool
+	Check             CheckFunc // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitLab's description, never
 	// concurrently.
 	Errorf func(format string, args ...any)
