@@ -45,9 +45,10 @@ type Forge struct {
 	// there is no such pull request.
 	Comment func(ctx context.Context, number int, marker, body string) error
 
-	// MayMerge reports whether the account of the token may write to the repository, without
-	// which it merges nothing. The token itself may have fewer rights. Nil: the forge can't tell.
-	MayMerge func(ctx context.Context) (bool, error)
+	// MayMerge reports whether the account of the token may merge into a base, empty for the
+	// default branch: whether it may write to the repository, if the forge does not say more.
+	// The token itself may have fewer rights. Nil: the forge can't tell.
+	MayMerge func(ctx context.Context, base string) (bool, error)
 	// ReadMerge reads what a merge of a pull request depends on. The error wraps ErrGone if
 	// there is no such pull request.
 	ReadMerge func(ctx context.Context, number int) (MergeRules, error)

@@ -296,7 +296,7 @@ func (b *backend) merged(number int) {
 func (b *backend) checkMerge() {
 	n, _, number := b.open("work")
 	if b.MayMerge != nil {
-		test.Equal(b.T, "may the account merge", test.Must(b.MayMerge(b.ctx())), true)
+		test.Equal(b.T, "may the account merge", test.Must(b.MayMerge(b.ctx(), "")), true)
 	}
 	rules := test.Must(b.ReadMerge(b.ctx(), number))
 	test.Equal(b.T, "its commit", rules.Head, n.Commit)

@@ -14,7 +14,7 @@ import (
 )
 
 // mayMerge implements reconcile.Forge.
-func (h *hub) mayMerge(ctx context.Context) (bool, error) {
+func (h *hub) mayMerge(ctx context.Context, _ string) (bool, error) {
 	repository, err := get[struct {
 		May struct {
 			Push bool `json:"push"`

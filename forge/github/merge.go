@@ -84,7 +84,7 @@ func (h hub) readMerging(ctx context.Context, number int) (merging, error) {
 }
 
 // mayMerge implements reconcile.Forge.
-func (h hub) mayMerge(ctx context.Context) (bool, error) {
+func (h hub) mayMerge(ctx context.Context, _ string) (bool, error) {
 	fields, err := h.query(ctx, readPulls, document("rights"), map[string]any{})
 	if err != nil {
 		return false, err

@@ -51,7 +51,7 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{Client: client, o: o, writers: map[int64]bool{}}
+	h := &hub{Client: client, o: o, levels: map[int64]int{}}
 	return &reconcile.Forge{
 		Open:         h.open,
 		Number:       h.number,
@@ -62,6 +62,7 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 		ReadLog:      h.readLog,
 		Rerun:        h.rerun,
 		Comment:      h.comment,
+		MayMerge:     h.mayMerge,
 		ReadMerge:    h.readMerge,
 		Merge:        h.merge,
 		ArmMerge:     h.armMerge,

@@ -298,6 +298,25 @@ func TestUpToDate(t *testing.T) {
 	test.Equal(t, "merges in the base", p.git("rev-list", "--merges", "--count", "main"), "0")
 }
 
+// Who may merge depends on the base, if that is protected.
+func TestMayMerge(t *testing.T) {
+	p := newPlace(t)
+	p.commit("other")
+	may := func(base string) bool { return test.Must(p.MayMerge(t.Context(), base)) }
+	test.Equal(t, "into the default branch", may(""), true)
+	p.MaintainersMerge = true
+	test.Equal(t, "into a protected branch", may(""), false)
+	test.Equal(t, "into it by name", may("main"), false)
+	test.Equal(t, "into another", may("other"), true)
+	number, commit := p.opened("Text.")
+	p.one(number)
+	err := p.Merge(t.Context(), reconcile.Merging{Number: number, Head: commit, Method: "merge"})
+	e, _ := errors.AsType[*reconcile.Error](err)
+	if !errors.Is(err, reconcile.ErrRejected) || !strings.Contains(e.Hint, "let the account of $TEAM_TOKEN merge") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A project that was renamed is an error that names it.
 func TestRenamedProject(t *testing.T) {
 	p := newPlace(t)

@@ -25,8 +25,8 @@ type hub struct {
 	*gitlabapi.Client
 	o Options
 
-	mu      sync.Mutex
-	writers map[int64]bool // by the ids of accounts: who may push
+	mu     sync.Mutex
+	levels map[int64]int // of roles, by the ids of accounts
 }
 
 // path is a path of the project.
@@ -75,19 +75,24 @@ func (h *hub) project(ctx context.Context) (gitlabapi.Project, error) {
 // isWriter reports whether an account may push to branches that are not protected, directly or
 // as a member of a group.
 func (h *hub) isWriter(ctx context.Context, id int64) (bool, error) {
+	level, err := h.levelOf(ctx, id)
+	return level >= gitlabapi.Developer, err
+}
+
+// levelOf returns the level of the role of an account in the project: 0 for none.
+func (h *hub) levelOf(ctx context.Context, id int64) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	is, known := h.writers[id]
+	level, known := h.levels[id]
 	if known {
-		return is, nil
+		return level, nil
 	}
 	member, err := get[gitlabapi.Access](ctx, h, fmt.Sprintf("/members/all/%d", id), nil)
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
-		return false, err
+		return 0, err
 	}
-	is = err == nil && member.Level >= gitlabapi.Developer
-	h.writers[id] = is
-	return is, nil
+	h.levels[id] = member.Level
+	return member.Level, nil
 }
 
 // number implements reconcile.Forge: 12 for https://gitlab.com/acme/web/shop/-/merge_requests/12.

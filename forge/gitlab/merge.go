@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
@@ -12,6 +13,61 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// mayMerge implements reconcile.Forge. Which roles may merge into a protected branch, GitLab tells
+// in two places: the branch says whether developers may, and the rule names all others.
+func (h *hub) mayMerge(ctx context.Context, base string) (bool, error) {
+	me, err := h.Me(ctx)
+	if err != nil {
+		return false, err
+	}
+	level, err := h.levelOf(ctx, me.ID)
+	if err != nil || level < gitlabapi.Developer {
+		return false, err
+	}
+	if base == "" {
+		project, err := h.project(ctx)
+		if err != nil {
+			return false, err
+		}
+		base = project.DefaultBranch
+	}
+	branch, err := get[struct {
+		Protected     bool `json:"protected"`
+		MayPush       bool `json:"can_push"` // who may push, may merge, too
+		DevelopersMay bool `json:"developers_can_merge"`
+	}](ctx, h, "/repository/branches/"+url.PathEscape(base), nil)
+	if err != nil || !branch.Protected || branch.MayPush || branch.DevelopersMay {
+		return err == nil, err
+	}
+	rule, err := get[struct {
+		Merge []struct {
+			Level int   `json:"access_level"`
+			User  int64 `json:"user_id"`
+			Group int64 `json:"group_id"`
+		} `json:"merge_access_levels"`
+	}](ctx, h, "/protected_branches/"+url.PathEscape(base), nil)
+	if isHidden(err) {
+		return level >= gitlabapi.Maintainer, nil // a rule for several branches, or for other eyes
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, who := range rule.Merge {
+		isRole := who.User == 0 && who.Group == 0 && who.Level > 0
+		// Who is in a group is not asked: a merge will tell.
+		if who.User == me.ID || who.Group != 0 || isRole && level >= who.Level {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// isHidden reports whether an error means that GitLab does not show something.
+func isHidden(err error) bool {
+	e, known := errors.AsType[*reconcile.Error](err)
+	return errors.Is(err, reconcile.ErrGone) || known && e.Status == http.StatusForbidden
+}
 
 // readMerge implements reconcile.Forge. Since when a label has its name, GitLab does not say.
 func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, error) {

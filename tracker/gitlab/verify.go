@@ -87,9 +87,6 @@ func (c *client) warnOfEnd(ctx context.Context) {
 	}
 }
 
-// Levels of roles.
-const planner = 15 // may change issues
-
 // verifyProject reads a project with the names of its labels.
 func (c *client) verifyProject(
 	ctx context.Context,
@@ -103,7 +100,7 @@ func (c *client) verifyProject(
 		c.api.WarnOnce(p.Name + " is archived, so that nothing in it can be changed: " +
 			"unarchive it in its settings")
 	}
-	if p.Level() < planner {
+	if p.Level() < gitlabapi.Planner {
 		const warning = "%s may only read %s: give that account the role Developer there"
 		c.api.WarnOnce(fmt.Sprintf(warning, login, p.Name))
 	}

@@ -209,8 +209,12 @@ type Access struct {
 	Level int `json:"access_level"`
 }
 
-// Developer is the level of the role that may push to branches that are not protected.
-const Developer = 30
+// The levels of roles.
+const (
+	Planner    = 15 // may change issues, and sees the confidential ones
+	Developer  = 30 // may push to branches that are not protected
+	Maintainer = 40 // may push to protected branches, too, unless they say otherwise
+)
 
 // Level returns the level of the role that the token's account has in the project: 0 for none.
 func (p Project) Level() int {

@@ -372,14 +372,14 @@ func checkForge(ctx context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	if merges && forge.MayMerge != nil {
-		may, err := forge.MayMerge(ctx)
+		may, err := forge.MayMerge(ctx, repository.Base)
 		if err != nil {
 			return failWith(err)
 		}
 		if !may {
 			return fail(
 				"the account of the token for "+repository.OwnerName+" may not merge there, as merge.when wants",
-				"give the account the right to write, or leave out merge.when",
+				"give the account the right to write, and to merge into the base if that is protected, or leave out merge.when",
 			)
 		}
 	}
