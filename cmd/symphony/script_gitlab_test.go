@@ -138,6 +138,13 @@ func (g gitlabTracker) ClearRequests() { g.ClearLog() }
 //	gitlab job BRANCH NAME STATE LOG sets a job of the pipeline of the newest commit of a branch, with its log
 //	gitlab review NUMBER VERDICT TEXT reviews a merge request as kim, three minutes ago: approved, changes_requested or
 //	                                 commented, with a text on line 1 of x.go
+//	gitlab approve NUMBER LOGIN      approves it as this person, three minutes ago
+//	gitlab resolve NUMBER            resolves all of its discussions
+//	gitlab draft NUMBER on|off       makes it a draft | ends that
+//	gitlab demand approvals N        the project demands so many approvals,
+//	gitlab demand pipeline           or a pipeline that succeeds,
+//	gitlab demand maintainer on|off  or that maintainers merge into main; symphony's account is none
+//	gitlab method METHOD             the project merges by merge, rebase_merge or ff
 //	gitlab look                      runs a pass that reads the merge requests, however recently they were read
 //	gitlab merge NUMBER              merges a merge request as a person
 //	gitlab merges                    prints all merge requests, the oldest first
@@ -169,6 +176,34 @@ func gitlabCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		number := test.Must(strconv.Atoi(rest[0]))
 		ts.Check(s.Review(number, gitlabtest.Writer, rest[1], 3*time.Minute, notes...))
+	case "approve":
+		number := test.Must(strconv.Atoi(rest[0]))
+		ts.Check(s.Review(number, rest[1], "approved", 3*time.Minute))
+	case "resolve":
+		ts.Check(s.EditMerge(test.Must(strconv.Atoi(rest[0])), func(m *gitlabtest.MergeRequest) {
+			for _, n := range m.Notes {
+				n.Resolved = true
+			}
+		}))
+	case "draft":
+		ts.Check(s.EditMerge(test.Must(strconv.Atoi(rest[0])), func(m *gitlabtest.MergeRequest) {
+			m.Draft = rest[1] == "on"
+		}))
+	case "demand":
+		s.Change(func() {
+			switch rest[0] {
+			case "approvals":
+				s.NeedsApprovals = test.Must(strconv.Atoi(rest[1]))
+			case "pipeline":
+				s.NeedsGreen = true
+			case "maintainer":
+				s.MaintainersMerge = rest[1] == "on"
+			default:
+				ts.Fatalf("gitlab: unknown demand %q", rest[0])
+			}
+		})
+	case "method":
+		s.Change(func() { s.MergeMethod = rest[0] })
 	case "look":
 		lookAtPulls(ts)
 	case "merge":

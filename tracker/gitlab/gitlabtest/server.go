@@ -27,7 +27,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Server is GitLab. The exported fields are set before Start. The methods are safe for
+// Server is GitLab. The exported fields are set before Start, or by Change. The methods are safe for
 // concurrent use.
 type Server struct {
 	Project string // group/sub/project, the first project
@@ -104,6 +104,13 @@ func (s *Server) Start() {
 	s.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed}, maps.Keys(refusals))
 	s.AddProject(s.Project)
 	s.http = httptest.NewServer(s)
+}
+
+// Change sets exported fields after Start.
+func (s *Server) Change(set func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set()
 }
 
 // URL is the address of the server's pages.
