@@ -44,6 +44,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		return out
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+	out.Errors = append(out.Errors, repositoryFaults(ctx, p, cfg)...)
 	_, err := MaxAgents(p)
 	out.Errors = append(out.Errors, workflow.Faults(err)...)
 	out.OK = len(out.Errors) == 0
@@ -162,20 +163,20 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 		hint := "write the path of the folder with the files of the issues, such as " + filepath.Dir(folder)
 		return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 	}
-	var names []string
-	entries, _ := os.ReadDir(filepath.Dir(folder)) // without it nothing is suggested
+	hint := cmp.Or(didYouMean(folder), "create the folder, or correct the path")
+	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
+	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
+}
+
+// directoriesIn returns the names of the directories in dir; none if it can't be read.
+func directoriesIn(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}
-	hint := "create the folder, or correct the path"
-	near := text.Nearest(filepath.Base(folder), names)
-	if len(near) > 0 {
-		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
-	}
-	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
-	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
+	return names
 }
 
 // folderWarnings names the files in the folder of the issues that are no issues, and the mistakes

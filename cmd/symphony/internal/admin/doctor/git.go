@@ -298,6 +298,8 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 			"https address into repository.url"
 	case strings.Contains(answer, "Host key verification failed"):
 		return "run " + look + " in a terminal, and confirm the key of the server"
+	case answer == "" && repository.Base == "" && wiring.Exists(filepath.Join(repository.URL, ".git")):
+		return "make a first commit in it, or set repository.base to a branch that has one"
 	case answer == "" && repository.Base == "":
 		return "push a first commit to it, or set repository.base to a branch that has one"
 	case answer == "":
