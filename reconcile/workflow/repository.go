@@ -329,19 +329,21 @@ func (r *reader) completeRepository() {
 		return
 	}
 	f := r.field("repository.deliver")
+	ofForge := "the address of the repository on the forge, and repository.forge (" +
+		strings.Join(forgeNames(), ", ") + ") if that does not tell its kind"
 	switch {
 	case repository.API != "":
-	case filepath.IsAbs(repository.URL):
+	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):
 		r.invalid(
 			f,
 			"repository.url is a directory, and only a forge such as "+kind.Title+" has "+kind.Words.Name+"s",
-			"write deliver: branch, or the address of the repository on the forge",
+			"write deliver: branch, or "+ofForge,
 		)
 	case api == "":
 		r.invalid(
 			f,
 			"repository.url is not an address on "+kind.Title,
-			"write deliver: branch, or the address of the API in repository.api",
+			"write deliver: branch, or "+ofForge+", or the address of its API in repository.api",
 		)
 	default:
 		repository.API = api
