@@ -31,7 +31,7 @@ func checkGit(ctx context.Context, e *environment) []finding {
 			"upgrade git",
 		)
 	}
-	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
+	if e.config.Repository.URL != "" && list[0].Status == statusWarn {
 		list[0].Status = statusFail
 	}
 	own, err := e.shellIn(ctx, e.p.Environ, "command -v git")

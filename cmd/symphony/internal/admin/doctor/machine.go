@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
@@ -25,11 +26,19 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 	if path == "" {
 		return warn("not found: "+missing, e.hintForProgram(ctx, name))
 	}
-	version, err := e.shell(ctx, name+" --version | head -n 1")
+	const failed = "failed: "
+	version, err := e.shell(
+		ctx,
+		"said=$("+name+" --version) || said='"+failed+"'$("+name+" --version 2>&1 | tail -n 1); head -n 1 <<< \"$said\"",
+	)
 	if err != nil {
 		return failWith(err)
 	}
-	if version == "" {
+	said, isFailed := strings.CutPrefix(version, failed)
+	switch {
+	case isFailed && said != "": // such as git, whose settings are damaged
+		return warn(path+" does not work: "+text.Visible(said), "correct what it names, and try "+path+" --version")
+	case isFailed, version == "":
 		return warn(path+" does not print its version", "run it yourself: "+path+" --version")
 	}
 	return ok("%s, %s", path, version)
