@@ -23,6 +23,7 @@ func main() {
 
 // mainCode is main without os.Exit. Tests change the environment.
 func mainCode(change func(*term.Env)) int {
+	keepOwnRights()
 	w, err := term.NewEnv()
 	if err != nil {
 		bare := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
@@ -32,6 +33,14 @@ func mainCode(change func(*term.Env)) int {
 	ctx, stop := signals(commandOf(os.Args))
 	defer stop()
 	return run(ctx, w, os.Args)
+}
+
+// keepOwnRights takes the owner's bits out of the umask. With 0777, which a unit may have by
+// mistake, this account could not use the directories that symphony makes.
+func keepOwnRights() {
+	const owner = 0o700
+	mask := syscall.Umask(0)
+	syscall.Umask(mask &^ owner)
 }
 
 // readerGC is GOGC for commands that read the state once and end: they collect garbage from 16 MB
