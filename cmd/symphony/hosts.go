@@ -60,7 +60,11 @@ func printHosts(w *term.Env, rows []hosts.Row) {
 		if r.Slots > 0 {
 			agents += "/" + strconv.Itoa(r.Slots)
 		}
-		t.Add(r.Name, r.State, agents, r.Codex, fmt.Sprintf("%d ms", r.LatencyMS), r.Message)
+		answers := fmt.Sprintf("%d ms", r.LatencyMS)
+		if r.State == hosts.Unreachable {
+			answers = "" // it did not
+		}
+		t.Add(r.Name, r.State, agents, r.Codex, answers, r.Message)
 	}
 	w.PrintTable("HOSTS", t)
 }

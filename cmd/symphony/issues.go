@@ -285,12 +285,16 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	)(c)
 }
 
-// newBody returns the text of a new issue: of --body, or of the file of --body-file.
+// newBody returns the text of a new issue: of --body, or of the file of --body-file. With either,
+// - is stdin.
 func newBody(c *cli.Context, w *term.Env) (string, error) {
 	body := c.String("body")
 	file := c.String("body-file")
 	if c.IsSet("body") && file != "" {
 		return "", exit.Usage("issues new: --body and --body-file cannot be combined")
+	}
+	if c.IsSet("body-file") && file == "" { // as of a variable that is not set
+		return "", exit.Usage("issues new: --body-file names no file")
 	}
 	meant := fileMeant(w, body)
 	if meant != "" {

@@ -81,19 +81,19 @@ func (p process) Environ(ctx context.Context) ([]string, error) {
 
 // mergeEnviron adds the variables of processes to an environment. Those of the youngest win.
 func mergeEnviron(env []string, processes []reconcile.Process) ([]string, error) {
-	var errs []error
-	slices.SortStableFunc(processes, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
 	vars := map[string]string{}
 	for _, entry := range env {
 		name, _, _ := strings.Cut(entry, "=")
 		vars[name] = entry
 	}
+	slices.SortStableFunc(processes, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
+	var errs []error
 	for _, q := range processes {
-		env, err := proc.Environ(q)
-		if !errors.Is(err, os.ErrProcessDone) {
+		own, err := proc.Environ(q)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
 		}
-		for _, entry := range env {
+		for _, entry := range own {
 			name, _, _ := strings.Cut(entry, "=")
 			vars[name] = entry
 		}

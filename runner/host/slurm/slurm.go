@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +72,7 @@ func (l Jobs) log() string {
 func (l Jobs) Connect(j engine.Job, words []string) (*exec.Cmd, error) {
 	program, err := l.Program.Copy(l.Home)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("copy symphony for the nodes: %w", err)
 	}
 	// Without the job's id srun would ask for a job of its own.
 	return engine.Command(

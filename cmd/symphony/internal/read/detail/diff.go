@@ -71,12 +71,12 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 	if err != nil {
 		return run, err
 	}
-	for _, run := range slices.Backward(runs) {
+	for _, run = range slices.Backward(runs) {
 		if run.WorkspacePath != "" { // a run that fails at its start has none
 			run.Identifier = identifier
 			return run, nil
 		}
 	}
-	return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "").
+	return reconcile.Run{}, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "").
 		WithHint("%s explains it", reconcile.CommandFor("show", identifier))
 }

@@ -54,6 +54,9 @@ func Rows(ctx context.Context, p *wiring.Project) ([]Row, error) {
 	return rows, nil
 }
 
+// Unreachable is the state of a host that did not answer.
+const Unreachable = "unreachable"
+
 // ask adds the host's answer.
 func (r *Row) ask(ctx context.Context, p *wiring.Project) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
@@ -64,7 +67,7 @@ func (r *Row) ask(ctx context.Context, p *wiring.Project) {
 	r.LatencyMS = a.Latency.Milliseconds()
 	if err != nil {
 		known := exit.From(err)
-		r.State = "unreachable"
+		r.State = Unreachable
 		r.Message = known.Error()
 	}
 }
