@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -26,9 +25,7 @@ type hub struct {
 	*giteaapi.Client
 	o Options
 
-	mu      sync.Mutex
-	login   string // of the account of the token; empty before it is known
-	version string // of the server; empty before it is known
+	version transport.Once[string] // of the server
 }
 
 // ask sends a request to a path below the API, for which the token needs a right.
@@ -72,21 +69,6 @@ func list[T any](
 	return h.named(giteaapi.List(ctx, h.Client, right, "/repos/"+h.o.Repository+path, query, nil, visit))
 }
 
-// me returns the login of the token's account.
-func (h *hub) me(ctx context.Context) (string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.login != "" {
-		return h.login, nil
-	}
-	who, err := h.Me(ctx)
-	if err != nil {
-		return "", err
-	}
-	h.login = who.Login
-	return h.login, nil
-}
-
 type account = giteaapi.Account
 
 // jobsSince is the first release whose checks name jobs by the ids that the API uses.
@@ -96,22 +78,16 @@ var releaseOf = text.Pattern(`^1\.(\d{1,4})\.[^+]*$`) // not 16.0.0+gitea-1.22.0
 
 // namesJobs reports whether the addresses of checks contain the ids of jobs.
 func (h *hub) namesJobs(ctx context.Context) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.version == "" {
-		a, err := h.ask(ctx, giteaapi.ReadRepository, transport.Request{Method: http.MethodGet, Path: "/version"})
-		if err != nil {
-			return false, err
-		}
-		said, err := giteaapi.Decode[struct {
+	version, err := h.version.Ask(func() (string, error) {
+		said, err := giteaapi.Get[struct {
 			Version string `json:"version"`
-		}](h.Client, a.Body)
-		if err != nil {
-			return false, err
-		}
-		h.version = said.Version
+		}](ctx, h.Client, giteaapi.ReadRepository, "/version")
+		return said.Version, err
+	})
+	if err != nil {
+		return false, err
 	}
-	m := releaseOf().FindStringSubmatch(h.version)
+	m := releaseOf().FindStringSubmatch(version)
 	if m == nil {
 		return false, nil
 	}

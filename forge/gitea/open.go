@@ -118,7 +118,7 @@ func (h *hub) find(ctx context.Context, n reconcile.NewPull) (pull, error) {
 
 // comment implements reconcile.Forge. It writes nothing if a comment with the marker exists.
 func (h *hub) comment(ctx context.Context, number int, marker, body string) error {
-	me, err := h.me(ctx)
+	me, err := h.Me(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (h *hub) comment(ctx context.Context, number int, marker, body string) erro
 	const newest = 100
 	slices.Reverse(comments)
 	for _, c := range comments[:min(len(comments), newest)] {
-		if c.User.Login == me && strings.Contains(c.Body, marker) {
+		if c.User.Login == me.Login && strings.Contains(c.Body, marker) {
 			return nil
 		}
 	}

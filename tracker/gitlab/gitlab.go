@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
@@ -111,9 +110,6 @@ type client struct {
 	o          Options
 	memory     repoissue.Memory[repoissue.Record]
 	candidates repoissue.Candidates
-
-	mu    sync.Mutex
-	login string // of the token's account; empty before it is known
 }
 
 // connect returns a client that did not check its projects.
@@ -160,17 +156,8 @@ func (c *client) me(ctx context.Context) (string, error) {
 	if !c.AsksForMe() {
 		return "", nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.login != "" {
-		return c.login, nil
-	}
 	who, err := c.api.Me(ctx)
-	if err != nil {
-		return "", err
-	}
-	c.login = who.Login
-	return c.login, nil
+	return who.Login, err
 }
 
 // within calls ask with the path of a project, and again if the project was renamed since: GitLab

@@ -41,6 +41,8 @@ var Header = map[string]string{"Accept": "application/json"}
 type Client struct {
 	*transport.Client
 	Words transport.Words
+
+	me transport.Once[Account]
 }
 
 // Moved is the error of a request for a repository that was renamed, or that has another owner.
@@ -208,11 +210,13 @@ type Account struct {
 // GhostID is the id of an account that was deleted.
 const GhostID = -1
 
-// Me returns the account of the token.
+// Me returns the account of the token, for which it asks once.
 func (c *Client) Me(ctx context.Context) (Account, error) {
-	who, err := Get[Account](ctx, c, ReadUser, "/user")
-	if err == nil && who.Login == "" {
-		err = c.Fail(c.Prefix+"_unknown_payload", "the answer does not say whose the token is")
-	}
-	return who, err
+	return c.me.Ask(func() (Account, error) {
+		who, err := Get[Account](ctx, c, ReadUser, "/user")
+		if err == nil && who.Login == "" {
+			err = c.Fail(c.Prefix+"_unknown_payload", "the answer does not say whose the token is")
+		}
+		return who, err
+	})
 }

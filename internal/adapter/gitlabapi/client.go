@@ -33,6 +33,7 @@ type Client struct {
 	*transport.Client
 	Words transport.Words
 
+	me     transport.Once[Account]
 	mu     sync.Mutex
 	budget reconcile.Budget
 }
@@ -345,13 +346,15 @@ func (a Account) IsBot() bool { return botLogin().MatchString(a.Login) }
 
 var botLogin = text.Pattern(`^(?:project|group)_\d+_bot(?:_|$)`)
 
-// Me returns the account of the token.
+// Me returns the account of the token, for which it asks once.
 func (c *Client) Me(ctx context.Context) (Account, error) {
-	who, err := Get[Account](ctx, c, "/user", nil)
-	if err == nil && who.Login == "" {
-		err = c.Fail(c.Prefix+"_unknown_payload", "the answer does not say whose the token is")
-	}
-	return who, err
+	return c.me.Ask(func() (Account, error) {
+		who, err := Get[Account](ctx, c, "/user", nil)
+		if err == nil && who.Login == "" {
+			err = c.Fail(c.Prefix+"_unknown_payload", "the answer does not say whose the token is")
+		}
+		return who, err
+	})
 }
 
 // Note is a comment on an issue or a merge request.
