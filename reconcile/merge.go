@@ -86,8 +86,10 @@ type MergeTry struct {
 	// LookedAt is when the forge, which merges by itself, was asked last whether it can.
 	LookedAt time.Time `json:"looked_at,omitzero"`
 	// Message is why it was refused, or for what it is queued.
-	Message   string `json:"message,omitempty"`
-	Commented bool   `json:"commented,omitempty"` // the issue has the comment about the merge
+	Message string `json:"message,omitempty"`
+	// Failure is git's, if it was refused for that.
+	Failure   GitFailure `json:"failure,omitzero"`
+	Commented bool       `json:"commented,omitempty"` // the issue has the comment about the merge
 }
 
 // The states of a MergeTry.
@@ -97,7 +99,7 @@ const (
 	mergeDone    = "merged"  // the forge has merged
 	mergeRefused = "refused" // it is tried again later
 	mergeEnded   = "ended"   // the forge, or a person there, ended what was armed
-	mergeQueued  = "queued"  // another pull request of the base is merged first
+	mergeQueued  = "queued"  // another pull request of the base is merged first, or a pass has no time
 )
 
 const (
@@ -141,9 +143,21 @@ func (w *Watch) MayMerge(f Feedback, now time.Time) (verdict MergeVerdict, text 
 	case now.Sub(w.HeadAt) < mergeSettles:
 		return MergeWait, "checks, which may not have begun yet"
 	case w.Pull.Mergeable != pullMergeable:
-		return MergeWait, "the forge, which does not know yet whether it can be merged"
+		return MergeWait, w.unknownMerge(f, now)
 	}
 	return MergeGo, by
+}
+
+// unknownMerge says for what a pull request waits of which it is not known whether it conflicts
+// with its base.
+func (w *Watch) unknownMerge(f Feedback, now time.Time) string {
+	switch {
+	case w.GitFailure() != GitFailure{}:
+		return "git, which could not try the merge of its base: " + w.GitFailure().Message
+	case w.WantsTry(f, now):
+		return "the next pass, in which git tries the merge of its base"
+	}
+	return "the forge, which does not know yet whether it can be merged"
 }
 
 // unmergeable returns what must change before anyone's approval counts; empty if nothing must.
@@ -376,6 +390,12 @@ func (w *Watch) EndMerge(merged bool) {
 	}
 }
 
+// RefuseUpdate notes that git could not merge the base into the branch.
+func (w *Watch) RefuseUpdate(message string, why GitFailure, now time.Time) {
+	w.RefuseMerge(message+why.Message, now)
+	w.Merge.Failure = why
+}
+
 // RefuseMerge notes why the newest commit was not merged.
 func (w *Watch) RefuseMerge(message string, now time.Time) {
 	w.Merge = &MergeTry{
@@ -444,7 +464,10 @@ func (w *Watch) waitsForMerge(f Feedback, now time.Time) *Waits {
 		return newWaits(WaitsSymphony, "a pass, which merges it: "+text, time.Time{})
 	}
 	code := WaitsReview
-	if verdict == MergeWait {
+	switch {
+	case w.GitFailure() != GitFailure{}:
+		code = WaitsRefused
+	case verdict == MergeWait:
 		code = WaitsSymphony
 	}
 	return newWaits(code, text+"; then symphony merges it", w.HeadAt)

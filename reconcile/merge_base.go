@@ -12,6 +12,14 @@ type TriedMerge struct {
 	At   time.Time `json:"at"`
 	// Mergeable is as in Pull; empty if git could not answer.
 	Mergeable string `json:"mergeable,omitempty"`
+	// Failure is why git could not answer.
+	Failure GitFailure `json:"failure,omitzero"`
+}
+
+// GitFailure is why git could not try or make a merge of a base. It stays until git can.
+type GitFailure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
 }
 
 // is reports whether the answer is about the commits of a pull request. Without the commit of the
@@ -30,17 +38,42 @@ func (w *Watch) WantsTry(f Feedback, now time.Time) bool {
 	return !w.TriedMerge.is(w.Pull) || now.Sub(w.TriedMerge.At).Abs() >= mergeRetries
 }
 
-// NoteTry notes git's answer. known is false if git could not answer.
-func (w *Watch) NoteTry(known, conflicts bool, now time.Time) {
-	w.TriedMerge = TriedMerge{Head: w.Pull.Head, Base: w.Pull.BaseCommit, At: now}
-	if !known {
-		return
+// NoteTry notes git's answer.
+func (w *Watch) NoteTry(conflicts bool, now time.Time) {
+	w.TriedMerge = TriedMerge{
+		Head:      w.Pull.Head,
+		Base:      w.Pull.BaseCommit,
+		At:        now,
+		Mergeable: pullMergeable,
 	}
-	w.TriedMerge.Mergeable = pullMergeable
 	if conflicts {
 		w.TriedMerge.Mergeable = pullConflicts
 	}
 	w.Pull.Mergeable = w.TriedMerge.Mergeable
+}
+
+// NoteFailedTry notes why git could not answer.
+func (w *Watch) NoteFailedTry(why GitFailure, now time.Time) {
+	w.TriedMerge = TriedMerge{
+		Head:    w.Pull.Head,
+		Base:    w.Pull.BaseCommit,
+		At:      now,
+		Failure: why,
+	}
+}
+
+// GitFailure returns why git could not try the merge of the base, or make it; the zero value if
+// it could, or was not asked.
+func (w *Watch) GitFailure() GitFailure {
+	switch {
+	case w.Ended || w.Pull.State != pullOpen:
+		return GitFailure{}
+	case w.TriedMerge.is(w.Pull) && w.TriedMerge.Mergeable == "":
+		return w.TriedMerge.Failure
+	case w.isRefused():
+		return w.Merge.Failure
+	}
+	return GitFailure{}
 }
 
 // BaseMerges are the merges of the base that symphony has made on top of a delivered commit,
@@ -64,47 +97,101 @@ func (w *Watch) baseMerges() []string {
 	return w.BaseMerges.Commits
 }
 
+// MostUpdates is how often symphony merges the base into a branch between two deliveries by an
+// agent. Whoever merges something else into the base each time is faster than the checks.
+const MostUpdates = 5
+
+// UpdatesLeft is how often symphony may still merge the base into the branch.
+func (w *Watch) UpdatesLeft() int { return MostUpdates - len(w.pushedMerges()) }
+
+// pushedMerges are those merges of the base that the newest commit contains. A later one was
+// stored, but not pushed.
+func (w *Watch) pushedMerges() []string {
+	merges := w.baseMerges()
+	return merges[:slices.Index(merges, w.Pull.Head)+1]
+}
+
 // BeginUpdate notes a merge of the base that is going to be pushed.
 func (w *Watch) BeginUpdate(commit string, now time.Time) {
 	w.BaseMerges = BaseMerges{
 		On:      w.Delivered.Commit,
-		Commits: append(slices.Clone(w.baseMerges()), commit),
+		Commits: append(slices.Clone(w.pushedMerges()), commit),
 		At:      now,
 	}
 	w.Pushed = Pushed{Commit: commit, On: w.Delivered.Commit, Builds: true}
 	w.Merge = nil
 }
 
-// HasTurn reports whether the branch was brought up to date with its base to be merged next. No
-// other branch of the base is for an hour, as long as this one may be merged.
+// IsBaseMerge reports whether symphony has made a commit to bring the branch up to date with its
+// base.
+func (w *Watch) IsBaseMerge(commit string) bool { return slices.Contains(w.baseMerges(), commit) }
+
+// HasTurn reports whether the branch was brought up to date with its base to be merged next. The
+// turn ends when the pull request is merged or closed, or needs feedback or a person: a check
+// that does not end, or another approval, ends it after an hour.
 func (w *Watch) HasTurn(f Feedback, now time.Time) bool {
 	merges := w.baseMerges()
-	isOver := now.Sub(w.BaseMerges.At).Abs() >= checkPatient // the issue may have been moved
-	if w.Ended || w.Pull.State != pullOpen || len(merges) == 0 || isOver {
+	isLate := now.Sub(w.BaseMerges.At).Abs() >= checkPatient
+	if w.Ended || w.Pull.State != pullOpen || len(merges) == 0 || isLate || w.isRefused() || w.isLeft() {
 		return false
 	}
 	if merges[len(merges)-1] != w.Pull.Head { // the forge does not show it yet, or someone pushed
 		return now.Sub(w.BaseMerges.At).Abs() < mergeSettles
 	}
 	verdict, _ := w.MayMerge(f, now)
-	isRefused := w.Merge != nil && w.Merge.State == mergeRefused && w.Merge.Head == w.Pull.Head
-	return verdict != MergeNo && !isRefused
+	return verdict != MergeNo
+}
+
+// EndTurn notes that a person has moved the issue, so that its pull request is not merged.
+func (w *Watch) EndTurn() { w.BaseMerges.At = time.Time{} }
+
+// GoesBefore reports whether an open pull request of the same base is merged before another one,
+// whose branch needs its base. If both have a turn, because the base moved on meanwhile, the
+// older one goes first: otherwise each would wait for the other.
+func (w *Watch) GoesBefore(other *Watch, f Feedback, now time.Time) bool {
+	isSame := w.IssueID == other.IssueID
+	if isSame || w.Pull.Base != other.Pull.Base || !w.HasTurn(f, now) {
+		return false
+	}
+	return w.Pull.Number < other.Pull.Number || !other.HasTurn(f, now)
+}
+
+// isRefused reports whether the newest commit could not be merged.
+func (w *Watch) isRefused() bool {
+	return w.Merge != nil && w.Merge.State == mergeRefused && w.Merge.Head == w.Pull.Head
+}
+
+// isLeft reports whether a person has ended auto-merge of the newest commit, which symphony then
+// does not merge.
+func (w *Watch) isLeft() bool {
+	return w.Merge != nil && w.Merge.State == mergeEnded && w.Merge.Head == w.Pull.Head
 }
 
 // QueueMerge notes that another pull request of the base is merged first.
 func (w *Watch) QueueMerge(first *Watch, now time.Time) {
+	w.waitFor(first.Identifier+", which is merged before it", now)
+}
+
+// PutOff notes that a pass had no time left to bring the branch up to date.
+func (w *Watch) PutOff(now time.Time) {
+	w.waitFor("the next pass, because git has taken the time of this one", now)
+}
+
+func (w *Watch) waitFor(message string, now time.Time) {
+	since := now
 	if w.MergeQueued() {
-		return
+		since = w.Merge.At
 	}
 	w.Merge = &MergeTry{
 		Head:    w.Pull.Head,
 		State:   mergeQueued,
-		At:      now,
-		Message: first.Identifier + ", which is merged before it",
+		At:      since,
+		Message: message,
 	}
 }
 
-// MergeQueued reports whether the newest commit waits for another pull request of the base.
+// MergeQueued reports whether the newest commit waits for another pull request of the base, or
+// for the next pass.
 func (w *Watch) MergeQueued() bool {
 	return w.Merge != nil && w.Merge.State == mergeQueued && w.Merge.Head == w.Pull.Head
 }

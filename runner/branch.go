@@ -129,14 +129,22 @@ func (b *issueBranch) pushedRequest(ctx context.Context) (*host.CloneRequest, er
 	return &q, err
 }
 
-// takePushed records others' pushes, which the next turn tells the agent.
-func (b *issueBranch) takePushed(p *host.Pushed) {
+// takePushed records others' pushes, which the next turn tells the agent. A merge of the base that
+// a pass has pushed looks like one.
+func (b *issueBranch) takePushed(ctx context.Context, p *host.Pushed) {
 	b.base.Pushed = p
 	if p == nil {
 		return
 	}
+	watch, _, err := b.journal.Watch(ctx, b.issueID)
+	warn(b.log, "it is not known who has pushed to the branch", err)
+	p.OfBase = watch.IsBaseMerge(p.Commit)
+	who := "others have pushed"
+	if p.OfBase {
+		who = "symphony has merged the base and pushed"
+	}
 	b.log.Info(
-		"others have pushed to the branch",
+		who+" to the branch",
 		"commit", p.Commit,
 		"commits", p.Total,
 		"taken", p.Taken,
@@ -146,7 +154,7 @@ func (b *issueBranch) takePushed(p *host.Pushed) {
 	if !p.Taken {
 		how = fmt.Sprintf("the agent has to merge %.12s, because %s", p.Commit, p.Why)
 	}
-	b.events.note("pushed", "others have pushed "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
+	b.events.note("pushed", who+" "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }
 
 // deliverable returns why the commits of the workspace can't be delivered, as far as that is

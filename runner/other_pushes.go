@@ -72,6 +72,6 @@ func (p *otherPushes) catchUp(ctx context.Context) error {
 			came = taken
 		}
 	}
-	p.branch.takePushed(came)
+	p.branch.takePushed(ctx, came)
 	return nil
 }

@@ -187,7 +187,7 @@ func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 		return err
 	}
 	w.branch.base = answer
-	w.branch.takePushed(answer.Pushed)
+	w.branch.takePushed(ctx, answer.Pushed)
 	w.log.Info(
 		"repository fetched",
 		"base", answer.Base,

@@ -325,6 +325,10 @@ func pushedText(p *host.Pushed) string {
 		"Others have pushed " + text.Plural(p.Total, "commit") + " to your branch since your last delivery. " +
 			"They are part of the work.",
 	}
+	if p.OfBase {
+		parts[0] = "Symphony has merged the base branch into your branch since your last delivery, " +
+			"without a conflict, and pushed that. Nobody else has pushed."
+	}
 	if p.Taken {
 		parts = append(parts, "Your workspace has them already: it is at them, or after them. Build on them.")
 	} else {

@@ -140,6 +140,9 @@ type Pushed struct {
 	// workspace has commits that were not pushed".
 	Taken bool
 	Why   string
+	// OfBase: no person has pushed. Symphony has merged the base into the branch, which demands
+	// that for a merge of the pull request.
+	OfBase bool
 	// TakenWithoutAgent: a fetch can move the workspace to Commit once the agent that is at
 	// work there ends.
 	TakenWithoutAgent bool

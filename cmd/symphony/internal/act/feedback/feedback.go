@@ -34,7 +34,9 @@ type Watcher struct {
 	Now      func() time.Time
 	Most     int // how many pull requests a pass reads; 0 for all
 
-	all []reconcile.Watch // during a pass
+	// during a pass
+	all []reconcile.Watch
+	git *gitTime
 }
 
 const (
@@ -65,16 +67,18 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	if err := d.DB.SetMeta(ctx, readKey, d.Now().UTC().Format(time.RFC3339)); err != nil {
 		return []error{err}
 	}
+	d.git = &gitTime{left: gitTimeout}
 	errs = d.read(ctx, watches)
 	if ctx.Err() != nil { // the pass was ended: nothing is known of the forge
 		return errs
 	}
-	return append(errs, d.keepErrors(ctx, errs))
+	return append(errs, d.keepErrors(ctx, errs, watches))
 }
 
 // keepErrors stores the errors of a look for views. A pass looks every 30 seconds at most, so
-// the last pass may have no errors although the last look had some.
-func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
+// the last pass may have no errors although the last look had some. A failure of git is kept
+// until git has succeeded, because not every look asks git again.
+func (d Watcher) keepErrors(ctx context.Context, errs []error, watches []reconcile.Watch) error {
 	var list []state.LookError
 	for _, err := range errs {
 		if err == nil {
@@ -87,6 +91,20 @@ func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 			e.PullRequest = of.address
 		}
 		list = append(list, e)
+	}
+	for i := range watches {
+		w := &watches[i]
+		failure := w.GitFailure()
+		isListed := func(e state.LookError) bool { return e.PullRequest == w.Pull.URL }
+		if failure.Code == "" || slices.ContainsFunc(list, isListed) {
+			continue
+		}
+		list = append(list, state.LookError{
+			PullRequest: w.Pull.URL,
+			Code:        failure.Code,
+			Message:     failure.Message,
+			Since:       d.Now().UTC(),
+		})
 	}
 	return d.DB.Store.SaveLookErrors(ctx, list)
 }
@@ -342,6 +360,8 @@ func (d Watcher) act(
 	switch step {
 	case stepEnd:
 		w.Ended = true
+	case stepWait:
+		w.EndTurn()
 	case stepMoveOn:
 		return d.merged(ctx, w, d.cameBack(w, issue))
 	case stepHold:
@@ -358,7 +378,6 @@ func (d Watcher) act(
 			return d.merge(ctx, forge, w, issue)
 		}
 		return d.look(ctx, forge, w, issue)
-	case stepWait:
 	}
 	return nil
 }

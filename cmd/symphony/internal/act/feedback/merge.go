@@ -21,8 +21,15 @@ func (d Watcher) merge(
 	issue reconcile.Issue,
 ) error {
 	w.NoteArming(d.Now())
-	if w.MergeSettled(d.Now()) || w.MergeRests(d.Now()) || w.MergeQueued() && d.next(w) != nil {
+	if w.MergeSettled(d.Now()) || w.MergeRests(d.Now()) {
 		return nil
+	}
+	if w.MergeQueued() {
+		if first := d.next(w); first != nil {
+			w.QueueMerge(first, d.Now())
+			return nil
+		}
+		w.Merge = nil
 	}
 	rules, err := forge.ReadMerge(ctx, w.Pull.Number)
 	if err != nil {
