@@ -32,6 +32,9 @@ type ForgeKind struct {
 	Words  reconcile.PullWords
 	// Labelled: it says who set a label of a pull request, and whether that was renamed since.
 	Labelled bool
+	// AsksGit: it does not tell a conflict from other reasons for which it does not merge, so
+	// that a pass asks git.
+	AsksGit bool
 	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
 	MaxPulls int
 }

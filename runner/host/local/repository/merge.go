@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -72,7 +73,10 @@ func (m *Mirror) mergeTree(ctx context.Context, objects, ours, theirs string) *e
 func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, err error) {
 	out, err := m.output(merge)
 	exit, exited := errors.AsType[*exec.ExitError](err)
-	if err != nil && (!exited || exit.ExitCode() != 1) {
+	switch {
+	case exited && exit.ExitCode() == usageError:
+		return "", nil, errOldGit
+	case err != nil && (!exited || exit.ExitCode() != 1):
 		return "", nil, err
 	}
 	tree, names, _ := strings.Cut(strings.TrimSuffix(out, "\x00"), "\x00")
@@ -85,6 +89,15 @@ func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, e
 	}
 	return tree, strings.Split(names, "\x00"), nil
 }
+
+// usageError is the exit code of a git that does not know an option.
+const usageError = 129
+
+var errOldGit = reconcile.NewError(
+	host.CodeRepositoryUnavailable,
+	"git is older than 2.38: its merge-tree has no --write-tree",
+	"upgrade git on the machine on which passes run",
+)
 
 // renamedDirectories stands for conflicts for which git names no file.
 const renamedDirectories = "(renamed directories)"

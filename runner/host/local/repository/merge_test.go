@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"os"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -84,4 +85,22 @@ func TestMakeMerge(t *testing.T) {
 	test.Equal(t, "the base is contained", []any{again.Contained, again.Commit}, []any{true, ""})
 	p.sh("cd person; git checkout -q main; echo y > work; git add .; git commit -qm work; git push -q")
 	test.Equal(t, "a conflict", test.Must(m.MakeMerge(t.Context(), q)).Conflicts, []string{"work"})
+}
+
+// A git that can't merge without a work tree is named.
+func TestMergeByOldGit(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	head := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	base := p.sh("cd person; echo x > other; git add .; git commit -qm other; git push -q; git rev-parse HEAD")
+	p.sh(`mkdir old; { echo '#!/bin/sh'; echo 'case "$*" in *" merge-tree "*) exit 129; esac'
+		echo "exec $(command -v git) \"\$@\""; } > old/git; chmod +x old/git`)
+	p.env[0] = "PATH=" + p.dir + "/old:" + os.Getenv("PATH")
+	q := host.MergeRequest{Branch: "work/one", Head: head, Base: "main", BaseCommit: base}
+	const why = "git is older than 2.38"
+	_, err := p.mirror().TryMerge(t.Context(), q)
+	wantFault(t, err, host.CodeRepositoryUnavailable, why)
+	_, err = p.mirror().MakeMerge(t.Context(), q)
+	wantFault(t, err, host.CodeDeliveryFailed, why)
 }

@@ -24,7 +24,7 @@ var gitVersion = text.Pattern(`git version (\d+)\.(\d+)`)
 // confine.Config.AtHome).
 func checkGit(ctx context.Context, e *environment) []finding {
 	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
-	old := oldGit(list[0].Message)
+	old := gitBefore(31, list[0].Message)
 	if old != "" {
 		return warn(
 			old+" is older than 2.31: an agent could let it run programs outside the sandbox",
@@ -41,18 +41,28 @@ func checkGit(ctx context.Context, e *environment) []finding {
 			"link git into a directory of that PATH, or set PATH in the crontab or the unit",
 		)
 	}
+	old = gitBefore(38, list[0].Message)
+	tries := e.config.Repository.ForgeKind().AsksGit && e.config.Feedback.Conflicts
+	if old != "" && (tries || e.config.Feedback.Merge.On()) {
+		return warn(
+			old+" is older than 2.38: symphony can neither merge the base of a pull request into its branch "+
+				"nor, on Gitea, find conflicts",
+			"upgrade git",
+		)
+	}
 	return list
 }
 
-// oldGit returns the version in a text, such as "git version 2.30", if it is older than 2.31.
-func oldGit(said string) string {
+// gitBefore returns the version in a text, such as "git version 2.30", if it is older than
+// 2.minor.
+func gitBefore(minor int, said string) string {
 	m := gitVersion().FindStringSubmatch(said)
 	if m == nil {
 		return ""
 	}
 	major, _ := strconv.Atoi(m[1]) // digits
-	minor, _ := strconv.Atoi(m[2])
-	if major > 2 || major == 2 && minor >= 31 {
+	has, _ := strconv.Atoi(m[2])
+	if major > 2 || major == 2 && has >= minor {
 		return ""
 	}
 	return m[0]
