@@ -95,6 +95,7 @@ func (j jiraTracker) ClearRequests() { j.ClearLog() }
 //	jira lag on | off        the index of the search stays as it is, or is brought up to date
 //	jira away ABC-1          moves an issue to another project
 //	jira rename-status A B   gives a status another name
+//	jira rename-project KEY  gives the project another key
 func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	if args[0] == "start" {
@@ -120,6 +121,8 @@ func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(j.MoveAway(args[1]))
 	case "rename-status":
 		ts.Check(j.Rename(args[1], args[2]))
+	case "rename-project":
+		j.RenameProject(args[1])
 	default:
 		ts.Fatalf("jira: unknown verb %q", args[0])
 	}

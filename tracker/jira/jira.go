@@ -120,8 +120,9 @@ type client struct {
 	o    Options
 	site string // without a slash at its end
 
-	mu sync.Mutex
-	me *account // of the token; nil before it is known
+	mu   sync.Mutex
+	me   *account // of the token; nil before it is known
+	home project  // without an id before it is known
 }
 
 // connect returns a client that did not check its project.

@@ -181,6 +181,55 @@ func TestEndedBlocker(t *testing.T) {
 	test.Equal(t, "blockers of the blocker", len(test.Must(a.ByIDs(t.Context(), []string{blocker}))[blocker].BlockedBy), 0)
 }
 
+// A project that got another key is still the same one, and so are its issues. Jira finds it by the
+// old key.
+func TestRenamedProject(t *testing.T) {
+	s := newSite(t)
+	id := add(t, s, jiratest.Issue{Status: "Todo"})
+	away := add(t, s, jiratest.Issue{Status: "Todo"})
+	test.OK(t, s.MoveAway(away))
+	s.RenameProject("STORE")
+	o := optionsFor(s)
+	var warnings []string
+	o.Warn = func(w string) { warnings = append(warnings, w) }
+	a := test.Must(Adapter(o))
+	s.ClearLog()
+	found := test.Must(a.ByIDs(t.Context(), []string{id, away}))
+	test.Equal(t, "elsewhere", []bool{found[id].Elsewhere, found[away].Elsewhere}, []bool{false, true})
+	test.Equal(t, "identifier", found[id].Identifier, "STORE-1")
+	test.Must(a.ByIDs(t.Context(), []string{id, away}))
+	asked := text.Filter(s.Log(), func(r string) bool { return strings.HasSuffix(r, "/project/SHOP") })
+	test.Equal(t, "requests for the project", len(asked), 1)
+	const want = "the project SHOP is now called STORE: correct tracker.provider.project_key while nothing runs"
+	test.Equal(t, "warnings", warnings, []string{want})
+
+	// everything else knows both keys
+	test.Equal(t, "candidates", idsOf(test.Must(a.Candidates(t.Context(), []string{"Todo"}))), []string{"STORE-1"})
+	for _, name := range []string{"SHOP-1", "STORE-1", "1"} {
+		test.Equal(t, name, test.Must(a.Find(t.Context(), name)).ID, id)
+	}
+	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "More"}))
+	test.Equal(t, "made", made.Identifier, "STORE-3")
+	tool := a.Tools[len(a.Tools)-1]
+	for _, name := range []string{"issue/STORE-1", "project/STORE", "issue/SHOP-1"} {
+		answer := tool.Call(t.Context(), found[id], arguments("GET", name, ""))
+		test.Equal(t, name, answer.Success, name != "issue/SHOP-1")
+	}
+	answer := tool.Call(t.Context(), found[id], arguments("POST", "search/jql", `{"jql": "", "fields": ["summary"]}`))
+	test.Contains(t, "search", answer.Text, "STORE-1")
+
+	// a query that refuses the old key says what to do, as doctor does
+	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
+		body := `{"errorMessages": ["The value 'SHOP' does not exist for the field 'project'."]}`
+		return strings.HasSuffix(r.URL.Path, "/search/jql") && jiratest.Answer(http.StatusBadRequest, body)(w, r)
+	})
+	_, err := test.Must(Adapter(optionsFor(s))).Candidates(t.Context(), []string{"Todo"})
+	test.Equal(t, "hint", errorOf(t, err).Hint, want)
+	warnings = nil
+	test.Must(test.Must(Adapter(o)).Verify(t.Context(), reconcile.TrackerNames{}))
+	test.Equal(t, "doctor", warnings, []string{want})
+}
+
 // People name issues in several ways; an issue of another project is not found.
 func TestFind(t *testing.T) {
 	s := newSite(t)

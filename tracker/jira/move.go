@@ -108,7 +108,7 @@ func (c *client) create(ctx context.Context, n reconcile.NewIssue) (*reconcile.I
 		return nil, err
 	}
 	written := map[string]any{
-		"project":   map[string]string{"key": c.o.Project},
+		"project":   map[string]string{"key": c.key()},
 		"issuetype": map[string]string{"id": kind},
 		"summary":   n.Title,
 	}
@@ -149,7 +149,7 @@ func (c *client) issueType(ctx context.Context) (string, error) {
 			Subtask bool   `json:"subtask"`
 			Level   int    `json:"hierarchyLevel"`
 		} `json:"issueTypes"`
-	}](ctx, c, "/issue/createmeta/"+url.PathEscape(c.o.Project)+"/issuetypes", nil)
+	}](ctx, c, "/issue/createmeta/"+url.PathEscape(c.key())+"/issuetypes", nil)
 	if errors.Is(err, reconcile.ErrGone) {
 		return "", c.noProject()
 	}

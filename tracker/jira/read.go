@@ -1,6 +1,7 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,10 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 		if !found { // it was deleted since the index was written, or its error is reported
 			continue
 		}
-		issue, _ := c.read(raw, me)
+		issue, _, err := c.read(ctx, raw, me)
+		if err != nil {
+			return nil, err
+		}
 		if issue.Malformed != "" || isWanted(issue.State) && !issue.Elsewhere {
 			list = append(list, issue)
 		}
@@ -74,7 +78,7 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 
 // query is the JQL of the issues with these statuses.
 func (c *client) query(statuses []string) string {
-	jql := fmt.Sprintf(`project = "%s" AND status IN (%s)`, c.o.Project, strings.Join(statuses, ", "))
+	jql := fmt.Sprintf(`project = "%s" AND status IN (%s)`, c.key(), strings.Join(statuses, ", "))
 	if c.o.JQL != "" {
 		jql += " AND (" + c.o.JQL + ")"
 	}
@@ -98,7 +102,7 @@ func (c *client) search(ctx context.Context, jql string) ([]string, error) {
 			Next string `json:"nextPageToken"`
 		}](ctx, c, http.MethodPost, "/search/jql", nil, body)
 		if err != nil {
-			return nil, c.badQuery(err)
+			return nil, c.badQuery(ctx, err)
 		}
 		if found.Issues == nil {
 			return nil, c.api.Fail(unknownPayload, "the answer contains no list of issues")
@@ -121,11 +125,19 @@ func (c *client) search(ctx context.Context, jql string) ([]string, error) {
 	return nil, c.endless("issues")
 }
 
-// badQuery explains the refusal of a query that contains a condition of the operator.
-func (c *client) badQuery(err error) error {
+// badQuery explains the refusal of a query: it contains a condition of the operator, or a key that
+// the project does not have any more.
+func (c *client) badQuery(ctx context.Context, err error) error {
 	e, known := errors.AsType[*reconcile.Error](err)
-	if known && e.Status == http.StatusBadRequest && c.o.JQL != "" {
+	if !known || e.Status != http.StatusBadRequest {
+		return err
+	}
+	if c.o.JQL != "" {
 		e.Hint = "correct tracker.provider.jql: try it in Jira's search for issues"
+	}
+	p, unknown := c.project(ctx)
+	if unknown == nil && !strings.EqualFold(p.Key, c.o.Project) {
+		e.Hint = c.renamed(p.Key)
 	}
 	return err
 }
@@ -238,7 +250,7 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 				return nil, err
 			}
 		}
-		issue, err := c.sound(raw, id, me)
+		issue, err := c.sound(ctx, raw, id, me)
 		if err != nil {
 			return nil, err
 		}
@@ -254,8 +266,11 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 }
 
 // sound decodes an issue that was asked for by its id.
-func (c *client) sound(raw json.RawMessage, id string, me account) (reconcile.Issue, error) {
-	issue, w := c.read(raw, me)
+func (c *client) sound(ctx context.Context, raw json.RawMessage, id string, me account) (reconcile.Issue, error) {
+	issue, w, err := c.read(ctx, raw, me)
+	if err != nil {
+		return issue, err
+	}
 	if issue.Malformed != "" {
 		return issue, c.api.Fail(unknownPayload, fmt.Sprintf("issue %q is malformed: %s", id, issue.Malformed))
 	}
@@ -302,6 +317,61 @@ func (c *client) project(ctx context.Context) (project, error) {
 	return found, err
 }
 
+// isHere reports whether the project of an issue is the one of the settings. Its key tells that,
+// unless somebody has given it another one: Jira still finds the project by the old key, and its
+// issues have the new one. So the ids decide.
+func (c *client) isHere(ctx context.Context, of project) (bool, error) {
+	if strings.EqualFold(of.Key, c.o.Project) {
+		return true, nil
+	}
+	home, err := c.knownHome(ctx)
+	if err != nil || home.ID != of.ID {
+		return false, err
+	}
+	c.api.WarnOnce(c.renamed(of.Key))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.home.Key = of.Key
+	return true, nil
+}
+
+// renamed says what to do about a project that has another key than the settings. A corrected
+// setting names another project for the rest of the program, which ends its runs.
+func (c *client) renamed(key string) string {
+	const words = "the project %s is now called %s: correct tracker.provider.project_key while nothing runs"
+	return fmt.Sprintf(words, c.o.Project, key)
+}
+
+// knownHome is project, which is asked once.
+func (c *client) knownHome(ctx context.Context) (project, error) {
+	c.mu.Lock()
+	home := c.home
+	c.mu.Unlock()
+	if home.ID != "" {
+		return home, nil
+	}
+	found, err := c.project(ctx)
+	if err != nil {
+		return found, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.home = found
+	return found, nil
+}
+
+// key is the key that the project has, as far as it is known.
+func (c *client) key() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.home.Key, c.o.Project)
+}
+
+// isKey reports whether a text is the key of the project, that of the settings or the present one.
+func (c *client) isKey(s string) bool {
+	return strings.EqualFold(s, c.o.Project) || strings.EqualFold(s, c.key())
+}
+
 // missing is the error of an issue that does not exist.
 func (c *client) missing(name string) error {
 	return reconcile.NewError(
@@ -333,7 +403,10 @@ func (c *client) existing(ctx context.Context, name string) (reconcile.Issue, er
 	if err != nil {
 		return reconcile.Issue{}, c.ofIssue(ctx, name, err)
 	}
-	issue, w := c.read(raw, me)
+	issue, w, err := c.read(ctx, raw, me)
+	if err != nil {
+		return issue, err
+	}
 	if issue.Malformed != "" {
 		return issue, c.api.Fail(unknownPayload, fmt.Sprintf("issue %q is malformed: %s", name, issue.Malformed))
 	}
@@ -351,13 +424,17 @@ func (c *client) find(ctx context.Context, name string) (*reconcile.Issue, error
 	if at := strings.LastIndex(key, "/BROWSE/"); at >= 0 && strings.HasPrefix(key, strings.ToUpper(c.site)+"/") {
 		key = key[at+len("/BROWSE/"):]
 	}
-	number := strings.TrimPrefix(key, c.o.Project+"-")
-	if !text.IsNumber(number) {
+	id := key
+	if text.IsNumber(key) {
+		key = c.key() + "-" + key
+	}
+	of, number, _ := strings.Cut(key, "-")
+	if !isProjectKey(of) || !text.IsNumber(number) {
 		return nil, c.missing(name)
 	}
-	issue, err := c.existing(ctx, c.o.Project+"-"+number)
-	if errors.Is(err, reconcile.ErrGone) && number == key { // it may be an id
-		issue, err = c.existing(ctx, key)
+	issue, err := c.existing(ctx, key)
+	if errors.Is(err, reconcile.ErrGone) && text.IsNumber(id) {
+		issue, err = c.existing(ctx, id)
 	}
 	if err != nil {
 		return nil, err

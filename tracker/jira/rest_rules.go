@@ -82,7 +82,7 @@ func (c *client) ruleFor(method string, parts []string) (rule, error) {
 	return rule{}, agenttool.Refusal(
 		"path_refused",
 		method+" "+apiPath+"/"+strings.Join(parts, "/")+" is not among the requests that this tool makes: "+
-			"issues of the project "+c.o.Project+" with their comments, transitions, assignees and links, "+
+			"issues of the project "+c.key()+" with their comments, transitions, assignees and links, "+
 			"the project's statuses and types, and searches in it",
 	)
 }
@@ -94,7 +94,7 @@ func (c *client) matches(pattern, parts []string) bool {
 		case "ISSUE":
 			return c.mayBeIssue(part)
 		case "PROJECT":
-			return strings.EqualFold(part, c.o.Project)
+			return c.isKey(part)
 		case "*":
 			return text.IsNumber(part)
 		}
@@ -110,7 +110,7 @@ func (c *client) mayBeIssue(name string) bool {
 	if isKey {
 		number = after
 	}
-	if isKey && !strings.EqualFold(key, c.o.Project) {
+	if isKey && !c.isKey(key) {
 		return false
 	}
 	return text.IsNumber(number) && !strings.HasPrefix(number, "0")
@@ -134,7 +134,7 @@ func (c *client) issuesIn(in restCall) ([]string, error) {
 	}
 	for _, name := range names {
 		if !c.mayBeIssue(name) {
-			return nil, agenttool.Refusal("path_refused", name+" is no issue of the project "+c.o.Project)
+			return nil, agenttool.Refusal("path_refused", name+" is no issue of the project "+c.key())
 		}
 	}
 	return names, nil
@@ -158,7 +158,7 @@ func (c *client) scoped(jql string) (string, error) {
 	refused := func(why string) (string, error) {
 		return "", agenttool.Refusal("invalid_input", "the query "+why)
 	}
-	project := "project = " + strconv.Quote(c.o.Project)
+	project := "project = " + strconv.Quote(c.key())
 	quote := rune(0)
 	depth := 0
 	last := ' '

@@ -400,15 +400,15 @@ func newIssue(c *client, body map[string]json.RawMessage) error {
 	if json.Unmarshal(body["fields"], &given) != nil || given == nil {
 		return agenttool.Refusal("invalid_input", "fields must be an object")
 	}
-	in := struct{ Key string }{c.o.Project}
+	in := struct{ Key string }{c.key()}
 	if given["project"] != nil {
 		in.Key = ""
 		_ = json.Unmarshal(given["project"], &in) // any other form names no project
 	}
-	if !strings.EqualFold(in.Key, c.o.Project) {
+	if !c.isKey(in.Key) {
 		return agenttool.Refusal(
 			"mutation_refused",
-			fmt.Sprintf("issues can be made in this project only: {\"project\": {\"key\": %q}}", c.o.Project),
+			fmt.Sprintf("issues can be made in this project only: {\"project\": {\"key\": %q}}", c.key()),
 		)
 	}
 	delete(given, "project")
@@ -417,7 +417,7 @@ func newIssue(c *client, body map[string]json.RawMessage) error {
 		return err
 	}
 	_ = json.Unmarshal(body["fields"], &given) // it was written just now
-	given["project"] = text.JSON(map[string]string{"key": c.o.Project})
+	given["project"] = text.JSON(map[string]string{"key": c.key()})
 	body["fields"] = text.JSON(given)
 	return nil
 }

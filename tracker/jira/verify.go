@@ -39,6 +39,9 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	found.User = me.Name
 	found.Project = c.asProject(p)
+	if !strings.EqualFold(p.Key, c.o.Project) {
+		c.api.WarnOnce(c.renamed(p.Key))
+	}
 	if p.Archived {
 		c.api.WarnOnce("the project " + p.Key + " is archived, so that nothing in it can be changed: restore it")
 	}

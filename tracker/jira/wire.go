@@ -1,6 +1,7 @@
 package jira
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -31,14 +32,12 @@ type wireFields struct {
 	Priority    *struct {
 		Name string `json:"name"`
 	} `json:"priority"`
-	Labels   []string `json:"labels"`
-	Assignee *account `json:"assignee"`
-	Created  string   `json:"created"`
-	Updated  string   `json:"updated"`
-	Project  struct {
-		Key string `json:"key"`
-	} `json:"project"`
-	Links []issueLink `json:"issuelinks"`
+	Labels   []string    `json:"labels"`
+	Assignee *account    `json:"assignee"`
+	Created  string      `json:"created"`
+	Updated  string      `json:"updated"`
+	Project  project     `json:"project"`
+	Links    []issueLink `json:"issuelinks"`
 }
 
 // status is a status of a workflow. In a project that its team manages two may have the same name.
@@ -84,8 +83,9 @@ func timeOf(written string) time.Time {
 	return time.Time{}
 }
 
-// read decodes an issue. A record that is no issue has its fault.
-func (c *client) read(raw json.RawMessage, me account) (reconcile.Issue, wireIssue) {
+// read decodes an issue. A record that is no issue has its fault. The error is of the question
+// whether the issue is in the project.
+func (c *client) read(ctx context.Context, raw json.RawMessage, me account) (reconcile.Issue, wireIssue, error) {
 	var w wireIssue
 	err := json.Unmarshal(raw, &w)
 	created := timeOf(w.Fields.Created)
@@ -99,7 +99,7 @@ func (c *client) read(raw json.RawMessage, me account) (reconcile.Issue, wireIss
 		fault = "its summary is missing"
 	case w.Fields.Status.Name == "":
 		fault = "its status is missing"
-	case w.Fields.Project.Key == "":
+	case w.Fields.Project.Key == "" || w.Fields.Project.ID == "":
 		fault = "its project is missing"
 	case created.IsZero():
 		fault = "its time of creation is missing"
@@ -112,9 +112,12 @@ func (c *client) read(raw json.RawMessage, me account) (reconcile.Issue, wireIss
 			Labels:     []string{},
 			BlockedBy:  []reconcile.BlockerRef{},
 			Malformed:  c.api.Scrub(fault),
-		}, w
+		}, w, nil
 	}
-	return c.issue(w, created, me), w
+	issue := c.issue(w, created, me)
+	isHere, err := c.isHere(ctx, w.Fields.Project)
+	issue.Elsewhere = !isHere
+	return issue, w, err
 }
 
 func (c *client) issue(w wireIssue, created time.Time, me account) reconcile.Issue {
@@ -131,7 +134,6 @@ func (c *client) issue(w wireIssue, created time.Time, me account) reconcile.Iss
 		Labels:     append([]string{}, labels...),
 		BlockedBy:  []reconcile.BlockerRef{},
 		CreatedAt:  &created,
-		Elsewhere:  !strings.EqualFold(f.Project.Key, c.o.Project),
 	}
 	if updated := timeOf(f.Updated); !updated.IsZero() {
 		issue.UpdatedAt = &updated

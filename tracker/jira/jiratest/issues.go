@@ -62,6 +62,7 @@ type change struct {
 var Priorities = []string{"Highest", "High", "Medium", "Low", "Lowest"}
 
 func (s *Server) find(name string) (*issue, error) {
+	name = s.renewed(name, s.Project)
 	for _, i := range s.issues {
 		if i.id == name || strings.EqualFold(i.key, name) {
 			return i, nil

@@ -120,6 +120,11 @@ func (q *parser) one() (func(*issue) bool, error) {
 	if !known {
 		return nil, fmt.Errorf("field '%s' does not exist or you do not have permission to view it", name)
 	}
+	if name == "project" {
+		for at, v := range values {
+			values[at] = q.s.renewed(v, q.s.Project)
+		}
+	}
 	return func(i *issue) bool {
 		found := slices.ContainsFunc(of(i), func(have string) bool {
 			return slices.ContainsFunc(values, func(v string) bool {

@@ -622,7 +622,7 @@ func (c *call) linkTypes() answer {
 }
 
 func (c *call) issueTypes() answer {
-	if c.isStranger() || c.named["projectIdOrKey"] != c.Project {
+	if c.isStranger() || c.renewed(c.named["projectIdOrKey"], c.Project) != c.Project {
 		return answer{http.StatusOK, map[string]any{"issueTypes": []any{}, "startAt": 0, "maxResults": 50, "total": 0}}
 	}
 	return answer{http.StatusOK, map[string]any{
@@ -662,7 +662,7 @@ func (c *call) projects() answer {
 
 // inProject is the project of the path, with the answer if there is none.
 func (c *call) inProject() (string, *answer) {
-	key := c.named["projectIdOrKey"]
+	key := c.renewed(c.named["projectIdOrKey"], c.Project)
 	if key != c.Project && key != "OTHER" || c.isStranger() {
 		a := problem(http.StatusNotFound, "No project could be found with key '%s'.", key)
 		return "", &a

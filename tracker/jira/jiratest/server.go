@@ -62,6 +62,7 @@ type Server struct {
 	last     int            // the last id
 	numbers  map[string]int // the last numbers of keys, by project
 	comments int
+	former   []string // the earlier keys of the project
 	log      []string
 	fail     func(http.ResponseWriter, *http.Request) bool
 	spoil    func(*issue, map[string]any)
@@ -163,6 +164,34 @@ func (s *Server) Spoil(change func(key string, fields map[string]any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spoil = func(i *issue, fields map[string]any) { change(i.key, fields) }
+}
+
+// RenameProject gives the project another key, and its issues keys that begin with it. By their
+// old keys all are still found.
+func (s *Server) RenameProject(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.former = append(s.former, s.Project)
+	s.numbers[key] = s.numbers[s.Project]
+	for _, i := range s.issues {
+		if i.project == s.Project {
+			i.project = key
+			i.key = s.renewed(i.key, key)
+		}
+	}
+	s.Project = key
+}
+
+// renewed is a key of an issue or of the project with the project's present key.
+func (s *Server) renewed(name, project string) string {
+	key, number, isIssue := strings.Cut(strings.ToUpper(name), "-")
+	switch {
+	case !slices.Contains(s.former, key):
+		return name
+	case isIssue:
+		return project + "-" + number
+	}
+	return project
 }
 
 // Rename gives a status another name.
