@@ -14,10 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// overlap is how far back a pass asks for changes before the pass before. Times are those of
-// Gitea in whole seconds; a proxy may tell another time.
-const overlap = time.Minute
-
 type record = repoissue.Record
 
 // Candidates implements reconcile.Tracker: the issues in the given states, the newest first.
@@ -41,21 +37,12 @@ func (c *client) list(ctx context.Context, repo string, which repoissue.Which) (
 		query.Set("since", which.Since.Format(time.RFC3339))
 	}
 	var found repoissue.Set[record] // an issue that changes between two requests may be on both pages
-	mark := time.Time{}
+	var mark repoissue.Mark
 	err := c.within(repo, func(base string) error {
 		found = repoissue.Set[record]{}
-		mark = time.Time{}
-		heard := func(h http.Header) {
-			at, err := http.ParseTime(h.Get("Date"))
-			if err != nil {
-				at = c.api.Now()
-			}
-			if mark.IsZero() {
-				mark = at.UTC().Add(-overlap).Truncate(time.Second)
-			}
-		}
+		mark = repoissue.Mark{Now: c.api.Now}
 		return giteaapi.List(
-			ctx, c.api, giteaapi.ReadIssue, base+"/issues", query, heard,
+			ctx, c.api, giteaapi.ReadIssue, base+"/issues", query, mark.Hear,
 			func(entries []json.RawMessage) bool {
 				for _, entry := range entries {
 					if r, isIssue := read(repo, entry); isIssue {
@@ -67,9 +54,9 @@ func (c *client) list(ctx context.Context, repo string, which repoissue.Which) (
 		)
 	})
 	if errors.Is(err, reconcile.ErrGone) {
-		return nil, mark, c.noIssues(ctx, repo)
+		return nil, mark.Since, c.noIssues(ctx, repo)
 	}
-	return found.Sorted(), mark, err
+	return found.Sorted(), mark.Since, err
 }
 
 // noIssues returns the error of a repository whose issues Gitea does not show: with the reason,

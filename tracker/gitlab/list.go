@@ -15,10 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// overlap is how far back a pass asks for changes before the pass before. Times are those of
-// GitLab; a proxy may tell another time.
-const overlap = time.Minute
-
 type record = repoissue.Record
 
 // Candidates implements reconcile.Tracker: the issues in the given states, the newest first.
@@ -45,36 +41,25 @@ func (c *client) list(ctx context.Context, project string, which repoissue.Which
 		query.Set("updated_after", which.Since.Format(time.RFC3339))
 	}
 	var found repoissue.Set[record] // an issue that changes between two requests may be on both pages
-	mark := time.Time{}
+	var mark repoissue.Mark
 	err := c.within(ctx, project, func(base string) error {
 		found = repoissue.Set[record]{}
-		mark = time.Time{}
-		heard := func(h http.Header) {
-			at, err := http.ParseTime(h.Get("Date"))
-			if err != nil {
-				at = c.api.Now()
-			}
-			if mark.IsZero() {
-				mark = at.UTC().Add(-overlap).Truncate(time.Second)
-			}
-		}
-		return gitlabapi.List(ctx, c.api, base+"/issues", query, heard, func(entries []json.RawMessage) bool {
+		mark = repoissue.Mark{Now: c.api.Now}
+		return gitlabapi.List(ctx, c.api, base+"/issues", query, mark.Hear, func(entries []json.RawMessage) bool {
 			for _, entry := range entries {
 				r, isHere := read(project, entry)
-				if isHere {
-					found.Put(r)
-				} else {
+				if !isHere {
 					r.Closed = true // it goes on elsewhere
-					found.Put(r)
 				}
+				found.Put(r)
 			}
 			return true
 		})
 	})
 	if errors.Is(err, reconcile.ErrGone) {
-		return nil, mark, c.noIssues(ctx, project)
+		return nil, mark.Since, c.noIssues(ctx, project)
 	}
-	return found.Sorted(), mark, err
+	return found.Sorted(), mark.Since, err
 }
 
 // noIssues returns the error of a project whose issues GitLab does not show: with the reason, if

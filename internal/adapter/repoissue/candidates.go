@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -31,6 +32,28 @@ type Candidates struct {
 type Which struct {
 	Closed bool      // the closed issues, too, and not only the open ones
 	Since  time.Time // only those that have changed since then; zero for all
+}
+
+// overlap is how far before the time of one list the next one begins. Times are those of the
+// tracker in whole seconds; a proxy may tell another time.
+const overlap = time.Minute
+
+// Mark finds the time since which a later list has to contain what has changed meanwhile.
+type Mark struct {
+	Now   func() time.Time
+	Since time.Time
+}
+
+// Hear reads the headers of a page of a list. The first page counts.
+func (m *Mark) Hear(h http.Header) {
+	if !m.Since.IsZero() {
+		return
+	}
+	at, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		at = m.Now()
+	}
+	m.Since = at.UTC().Add(-overlap).Truncate(time.Second)
 }
 
 // readAgain is when all open issues are read anew: a label that was renamed, and an issue that
