@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -103,4 +104,20 @@ func States(path string) (list []reconcile.TrackerState) {
 		list = append(list, state)
 	}
 	return list
+}
+
+// WrittenStates returns the states of the issues in a folder, as their files write them; none if
+// the folder can't be read.
+func WrittenStates(path string) (states []string) {
+	t := &tracker{Options: Options{Path: path, Now: time.Now, Warn: func(string) {}}}
+	all, err := t.read()
+	if err != nil {
+		return nil
+	}
+	for _, r := range all.records {
+		if !slices.Contains(states, r.issue.State) {
+			states = append(states, r.issue.State)
+		}
+	}
+	return states
 }

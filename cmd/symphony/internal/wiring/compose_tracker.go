@@ -207,6 +207,9 @@ func TrackerSetup(kind, user string) (reconcile.TrackerSetup, error) {
 // issue there can have any state.
 func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
 
+// WrittenStates returns the states of the issues in a folder, as their files write them.
+func WrittenStates(dir string) []string { return file.WrittenStates(dir) }
+
 // WarnForIssue is WarnOn for a command about one issue. It does not report mistakes in the files of
 // a folder, which are about other issues: passes, issues and check do.
 func WarnForIssue(w *environ.Env, cfg *workflow.Config) func(string) {

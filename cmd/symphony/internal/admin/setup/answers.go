@@ -75,7 +75,11 @@ func (s *starter) findStates(ctx context.Context) error {
 			s.answers.Terminal = append(s.answers.Terminal, state.Name)
 		}
 	}
-	active, handover := proposeStates(s.answers.Example, s.project.States)
+	states := text.Filter(s.project.States, func(state reconcile.TrackerState) bool { return !s.isAfterReview(state) })
+	active, handover := proposeStates(s.answers.Example, states)
+	if len(active) == 0 {
+		active, handover = proposeStates(s.answers.Example, s.project.States)
+	}
 	err := s.setValue(
 		ctx,
 		"Active states",
@@ -95,6 +99,13 @@ func (s *starter) findStates(ctx context.Context) error {
 		what = "State after the agent's review"
 	}
 	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, s.setReview)
+}
+
+// isAfterReview reports whether a flag names the state as the state of issues that a reviewing
+// agent has looked at, such as Reviewed.
+func (s *starter) isAfterReview(state reconcile.TrackerState) bool {
+	chosen := strings.TrimSpace(s.options.ReviewState)
+	return s.answers.Example == reviewExample && strings.EqualFold(state.Name, chosen)
 }
 
 // setReview sets the state in which an issue is handed over.

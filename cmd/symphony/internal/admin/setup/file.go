@@ -104,26 +104,41 @@ func (s *starter) findFolder(ctx context.Context) error {
 	s.project.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
 	s.project.States = slices.Clone(wiring.FolderStates(s.folder))
 	if s.project.States == nil {
-		s.project.States = plainStates()
+		waiting := waitingStates(wiring.WrittenStates(s.folder))
+		s.project.States = plainStates(waiting)
 		if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
-			s.options.ActiveStates = "To Do, Todo, In Progress"
+			s.options.ActiveStates = strings.Join(waiting, ", ") + ", In Progress"
 		}
 	}
 	s.addStates()
 	return nil
 }
 
+// waitingStates are the states of issues that wait in a folder that defines no states: To Do or
+// Todo, as the issues there have it, or both.
+func waitingStates(written []string) []string {
+	usual := []string{"To Do", "Todo"}
+	used := slices.DeleteFunc(slices.Clone(usual), func(name string) bool {
+		isName := func(state string) bool { return reconcile.SameState(state, name) }
+		return !slices.ContainsFunc(written, isName)
+	})
+	if len(used) == 0 {
+		return usual[:1]
+	}
+	return used
+}
+
 // plainStates are the states of a folder that defines none.
-func plainStates() (list []reconcile.TrackerState) {
+func plainStates(waiting []string) (list []reconcile.TrackerState) {
 	for _, of := range []struct {
 		kind  reconcile.StateKind
-		names string
+		names []string
 	}{
-		{reconcile.StateWaiting, "To Do,Todo"},
-		{reconcile.StateStarted, "In Progress"},
-		{reconcile.StateEnded, "Done,Closed,Canceled,Cancelled,Duplicate"},
+		{reconcile.StateWaiting, waiting},
+		{reconcile.StateStarted, []string{"In Progress"}},
+		{reconcile.StateEnded, []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"}},
 	} {
-		for name := range strings.SplitSeq(of.names, ",") {
+		for _, name := range of.names {
 			list = append(list, reconcile.TrackerState{Name: name, Kind: of.kind})
 		}
 	}
@@ -131,7 +146,7 @@ func plainStates() (list []reconcile.TrackerState) {
 }
 
 // addStates adds the states that flags name, because an issue in a file can have any state, and
-// a state for review if there is none. Issues wait in the first active state.
+// a state for review if there is none, or none but the one that comes after it. Issues wait in the first active state.
 func (s *starter) addStates() {
 	kind := reconcile.StateWaiting
 	for name := range strings.SplitSeq(s.options.ActiveStates, ",") {
@@ -139,7 +154,9 @@ func (s *starter) addStates() {
 		kind = reconcile.StateStarted
 	}
 	s.addState(s.options.ReviewState, reconcile.StateStarted)
-	isReview := func(state reconcile.TrackerState) bool { return partOf(state) == "review" }
+	isReview := func(state reconcile.TrackerState) bool {
+		return partOf(state) == "review" && !s.isAfterReview(state)
+	}
 	if !slices.ContainsFunc(s.project.States, isReview) {
 		s.addState("Human Review", reconcile.StateStarted)
 	}
