@@ -150,14 +150,11 @@ func withHashedClone(ctx context.Context, r host.WorkspaceRequest, use func(git.
 		return use(known)
 	}
 	using := false
-	err := m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
+	err := m.WithHashedClone(limited, r.Path, known, func(clone git.Clone) error {
 		using = true
 		if err := host.CheckCommit(clone.Commit, r.Commit); err != nil {
 			return err
 		}
-		clone.Ignored = known.Ignored
-		clone.Began = known.Began
-		clone.Elsewhere = known.Elsewhere
 		return use(clone)
 	})
 	if err != nil && !using && limited.Err() != nil && ctx.Err() == nil {

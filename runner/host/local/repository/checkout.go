@@ -62,7 +62,7 @@ func (m *Mirror) fillCheckout(ctx context.Context, workspace string, cloned host
 	if !m.exists() || !isBorrower {
 		return m.packInto(ctx, workspace, to)
 	}
-	return m.WithHashedClone(ctx, workspace, cloned, func(work git.Clone) error {
+	return m.WithHashedClone(ctx, workspace, git.Clone{Origin: cloned}, func(work git.Clone) error {
 		if err := host.CheckCommit(work.Commit, to.Commit); err != nil {
 			return err
 		}

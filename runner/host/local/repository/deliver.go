@@ -72,38 +72,35 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 	return work, nil
 }
 
-// WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would
-// push them: git hashed them in a directory that exists until use returns, or they are in the
-// mirror.
+// WithHashedClone calls use with what is known of the clone in a workspace, completed by HEAD and
+// by the objects as a delivery would push them: git hashed them in a directory that exists until
+// use returns, or they are in the mirror.
 func (m *Mirror) WithHashedClone(
 	ctx context.Context,
 	workspace string,
-	cloned host.Origin,
+	clone git.Clone,
 	use func(git.Clone) error,
 ) (failed error) {
-	work, err := m.workOf(workspace, cloned)
+	work, err := m.workOf(workspace, clone.Origin)
 	if err != nil {
 		return git.Failed(err, "read HEAD of %s", workspace)
 	}
-	read := git.Clone{
-		Origin:  cloned,
-		Commit:  work.Commit,
-		Objects: []string{filepath.Join(m.path, "objects")},
-	}
+	clone.Commit = work.Commit
+	clone.Objects = []string{filepath.Join(m.path, "objects")}
 	if err := m.renewConfig(); err != nil {
 		return git.Failed(err, "read the commits of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
 	if work.Commit == "" || d.isComplete(ctx) {
-		return use(read)
+		return use(clone)
 	}
 	incoming, err := d.hashCommits(ctx)
 	defer func() { failed = errors.Join(failed, os.RemoveAll(incoming)) }()
 	if err != nil {
 		return git.Failed(err, "read the commits of %s", workspace)
 	}
-	read.Objects = append([]string{incoming}, read.Objects...)
-	return use(read)
+	clone.Objects = append([]string{incoming}, clone.Objects...)
+	return use(clone)
 }
 
 // Deliver implements host.Mirror. It overwrites the branch only if it is where symphony left

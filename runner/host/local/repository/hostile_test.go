@@ -252,7 +252,8 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			workspace := filepath.Join(p.dir, "one")
 			var diff strings.Builder
 			var list []host.GitCommit
-			err := p.mirror().WithHashedClone(t.Context(), workspace, origin, func(w git.Clone) (err error) {
+			known := git.Clone{Origin: origin}
+			err := p.mirror().WithHashedClone(t.Context(), workspace, known, func(w git.Clone) (err error) {
 				_, list, _, err = git.Inspect(t.Context(), workspace, w, 9)
 				if err != nil {
 					return err
