@@ -67,6 +67,16 @@ type answers struct {
 	Stacks []Stack
 }
 
+// ForgeToken returns the variable with the token that opens pull requests; empty if that is the token
+// of the tracker, or of gh.
+func (a answers) ForgeToken() string {
+	kind := workflow.Repository{URL: a.Repository, Forge: a.Forge}.ForgeKind()
+	if kind.Gh || kind.Name == a.Tracker {
+		return ""
+	}
+	return kind.TokenVars[0]
+}
+
 // findStates finds the active states, the states that end an issue, and the state in which an
 // issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
