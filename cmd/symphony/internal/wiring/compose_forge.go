@@ -74,7 +74,12 @@ type forgeLogin struct {
 func findForgeLogin(ctx context.Context, r workflow.Repository, env []string) (forgeLogin, error) {
 	const set = "set repository.token"
 	missing := errors.New(r.ForgeKind().Title + " needs a token")
+	lacking := "WORKFLOW.md has no repository.token"
 	hint := set + " to a variable with a token"
+	if r.TokenVar != "" { // only doctor gets here: others refuse the workflow
+		lacking = "the variable " + r.TokenVar + " is empty"
+		hint = "put into the environment file, as " + r.TokenVar + ", a token"
+	}
 	if r.ForgeKind().Rights != "" {
 		hint += " that has " + r.ForgeKind().Rights
 	}
@@ -90,7 +95,7 @@ func findForgeLogin(ctx context.Context, r workflow.Repository, env []string) (f
 	if r.Token == "" {
 		return forgeLogin{}, reconcile.NewError(
 			"forge_login",
-			missing.Error()+", and WORKFLOW.md has no repository.token",
+			missing.Error()+", and "+lacking,
 			hint,
 		)
 	}
