@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/adapter/adf"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/tracker/jira/jiratest"
 )
 
@@ -96,6 +99,7 @@ func (j jiraTracker) ClearRequests() { j.ClearLog() }
 //	jira away ABC-1          moves an issue to another project
 //	jira rename-status A B   gives a status another name
 //	jira rename-project KEY  gives the project another key
+//	jira comments ABC-1      prints the comments on an issue
 func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	if args[0] == "start" {
@@ -123,6 +127,12 @@ func jiraCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(j.Rename(args[1], args[2]))
 	case "rename-project":
 		j.RenameProject(args[1])
+	case "comments":
+		texts, err := j.Texts(args[1])
+		ts.Check(err)
+		for _, document := range texts {
+			fmt.Fprintln(ts.Stdout(), text.OneLine(adf.Markdown(text.JSON(document))))
+		}
 	default:
 		ts.Fatalf("jira: unknown verb %q", args[0])
 	}
