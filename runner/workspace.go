@@ -174,7 +174,7 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	)
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which symphony has not made: "+
-			"the work will not be delivered until you rename or delete that branch", q.Branch, answer.InTheWay)
+			"the work will not be delivered until that branch is renamed", q.Branch, answer.InTheWay)
 		w.events.note("branch_in_the_way", message, nil)
 	}
 	return nil

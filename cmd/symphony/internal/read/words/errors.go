@@ -164,9 +164,10 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"if symphony has not made the branch, rename or delete it in the repository, as by `git push " +
-			"REPOSITORY --delete BRANCH`; if others have pushed to symphony's branch, merge it in the workspace " +
-			"after a `git fetch` (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
+		"look at the branch in the repository: if a symphony on another machine works on this project, " +
+			"let only one of them start agents; if the branch is a person's, rename it; if others have pushed " +
+			"to symphony's branch, merge it in the workspace after a `git fetch` (`symphony takeover ISSUE`); " +
+			"then `symphony deliver ISSUE`",
 	},
 	{
 		"verify_unusable",
