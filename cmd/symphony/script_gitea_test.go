@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -135,8 +136,8 @@ func (g giteaTracker) Call(_, macro, body string) (tool string, args any, err er
 	return "issue_update", map[string]string{"state": giteaState(body)}, nil
 }
 
-func (g giteaTracker) Down()    { g.proxy.Fail(giteatest.Down) }
-func (g giteaTracker) Garbage() { g.proxy.Fail(giteatest.Garbage()) }
+func (g giteaTracker) Down()    { g.proxy.Fail(faulttest.Down) }
+func (g giteaTracker) Garbage() { g.proxy.Fail(faulttest.Garbage()) }
 
 func (g giteaTracker) Limit(d time.Duration) {
 	g.proxy.Fail(giteatest.Limit(time.Now().Add(d + time.Second)))

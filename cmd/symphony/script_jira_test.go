@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/internal/adapter/adf"
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/tracker/jira/jiratest"
 )
@@ -78,8 +79,8 @@ func (j jiraTracker) Call(_, macro, body string) (tool string, args any, err err
 	return "issue_update", map[string]string{"state": body}, nil
 }
 
-func (j jiraTracker) Down()    { j.Fail(jiratest.Down) }
-func (j jiraTracker) Garbage() { j.Fail(jiratest.Garbage()) }
+func (j jiraTracker) Down()    { j.Fail(faulttest.Down) }
+func (j jiraTracker) Garbage() { j.Fail(faulttest.Garbage()) }
 
 func (j jiraTracker) Limit(d time.Duration) {
 	j.Fail(jiratest.Limit(time.Now().Add(d + time.Second)))

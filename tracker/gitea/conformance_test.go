@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -127,14 +128,14 @@ func newBackend(t *testing.T, m reconcile.TrackerMemory) *trackertest.Backend {
 			}
 			return n
 		},
-		Unavailable: s.fault("no answer", "gitea_api_request", giteatest.Down),
+		Unavailable: s.fault("no answer", "gitea_api_request", faulttest.Down),
 		Faults: []trackertest.Fault{
-			s.fault("wrong token", "gitea_api_status", giteatest.Answer(
+			s.fault("wrong token", "gitea_api_status", faulttest.Answer(
 				http.StatusUnauthorized, `{"message": "invalid username, password or token"}`,
 			)),
-			s.fault("server fault", "gitea_api_status", giteatest.Answer(http.StatusBadGateway, "bad gateway")),
-			s.fault("garbage", unknownPayload, giteatest.Garbage()),
-			s.fault("cut", "gitea_api_request", giteatest.Cut),
+			s.fault("server fault", "gitea_api_status", faulttest.Answer(http.StatusBadGateway, "bad gateway")),
+			s.fault("garbage", unknownPayload, faulttest.Garbage()),
+			s.fault("cut", "gitea_api_request", faulttest.Cut),
 		},
 	}
 	s.arrange(b, options)
@@ -185,7 +186,7 @@ func (s *scene) arrange(b *trackertest.Backend, o Options) {
 		b.FailLaterPage = func(testing.TB) {
 			s.proxy.Fail(func(w http.ResponseWriter, r *http.Request) bool {
 				isLater := r.URL.Query().Get("page") == "2"
-				return isLater && giteatest.Answer(http.StatusBadGateway, "bad gateway")(w, r)
+				return isLater && faulttest.Answer(http.StatusBadGateway, "bad gateway")(w, r)
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/adapter/openapitest"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -61,12 +62,12 @@ func newBackend(t *testing.T) *trackertest.Backend {
 			}
 			return n
 		},
-		Unavailable: fault(s, "no answer", "jira_api_request", jiratest.Down),
+		Unavailable: fault(s, "no answer", "jira_api_request", faulttest.Down),
 		Faults: []trackertest.Fault{
-			fault(s, "wrong token", apiStatus, jiratest.Answer(http.StatusUnauthorized, `{"message": "No."}`)),
-			fault(s, "server fault", apiStatus, jiratest.Answer(http.StatusBadGateway, "bad gateway")),
-			fault(s, "garbage", unknownPayload, jiratest.Garbage()),
-			fault(s, "cut", "jira_api_request", jiratest.Cut),
+			fault(s, "wrong token", apiStatus, faulttest.Answer(http.StatusUnauthorized, `{"message": "No."}`)),
+			fault(s, "server fault", apiStatus, faulttest.Answer(http.StatusBadGateway, "bad gateway")),
+			fault(s, "garbage", unknownPayload, faulttest.Garbage()),
+			fault(s, "cut", "jira_api_request", faulttest.Cut),
 			{Name: "expired", Code: apiStatus, Arrange: func(testing.TB) { s.Expire(true, true) }},
 			{Name: "expired, untold", Code: apiStatus, Arrange: func(testing.TB) { s.Expire(true, false) }},
 		},
@@ -127,7 +128,7 @@ func arrange(s *jiratest.Server, b *trackertest.Backend) {
 			if strings.HasSuffix(r.URL.Path, "/search/jql") {
 				searches++
 			}
-			return searches > 1 && jiratest.Answer(http.StatusBadGateway, "bad gateway")(w, r)
+			return searches > 1 && faulttest.Answer(http.StatusBadGateway, "bad gateway")(w, r)
 		})
 	}
 	b.Limit = func(_ testing.TB, until time.Time) { s.Fail(jiratest.Limit(until)) }

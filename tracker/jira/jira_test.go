@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -71,7 +72,7 @@ func TestLeftOut(t *testing.T) {
 	id := add(t, s, jiratest.Issue{Status: "Todo"})
 	body := fmt.Sprintf(`{"issues": [], "issueErrors": [{"id": %q, "errorMessage": "Timed out."}]}`, id)
 	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
-		return strings.HasSuffix(r.URL.Path, "/bulkfetch") && jiratest.Answer(http.StatusOK, body)(w, r)
+		return strings.HasSuffix(r.URL.Path, "/bulkfetch") && faulttest.Answer(http.StatusOK, body)(w, r)
 	})
 	a := test.Must(Adapter(optionsFor(s)))
 	found := test.Must(a.ByIDs(t.Context(), []string{id}))
@@ -139,7 +140,7 @@ func TestEndOfLimit(t *testing.T) {
 		{"RateLimit-Reason", "jira-burst-based", time.Minute},
 	} {
 		s := newSite(t)
-		s.Fail(jiratest.Answer(http.StatusTooManyRequests, "", c.header, c.value))
+		s.Fail(faulttest.Answer(http.StatusTooManyRequests, "", c.header, c.value))
 		began := time.Now()
 		_, err := test.Must(Adapter(optionsFor(s))).Candidates(t.Context(), []string{"Todo"})
 		var limited reconcile.Limited
@@ -221,7 +222,7 @@ func TestRenamedProject(t *testing.T) {
 	// a query that refuses the old key says what to do, as doctor does
 	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
 		body := `{"errorMessages": ["The value 'SHOP' does not exist for the field 'project'."]}`
-		return strings.HasSuffix(r.URL.Path, "/search/jql") && jiratest.Answer(http.StatusBadRequest, body)(w, r)
+		return strings.HasSuffix(r.URL.Path, "/search/jql") && faulttest.Answer(http.StatusBadRequest, body)(w, r)
 	})
 	_, err := test.Must(Adapter(optionsFor(s))).Candidates(t.Context(), []string{"Todo"})
 	test.Equal(t, "hint", errorOf(t, err).Hint, want)
@@ -301,7 +302,7 @@ func TestRefusedDocument(t *testing.T) {
 		if refuse {
 			first = false
 		}
-		return refuse && jiratest.Answer(http.StatusBadRequest, `{"errors": {"comment": "INVALID_INPUT"}}`)(w, r)
+		return refuse && faulttest.Answer(http.StatusBadRequest, `{"errors": {"comment": "INVALID_INPUT"}}`)(w, r)
 	})
 	a := test.Must(Adapter(optionsFor(s)))
 	made := test.Must(a.Post(t.Context(), id, "# Title\n\n<!-- symphony:agent -->"))
@@ -345,11 +346,11 @@ func TestSetupByCloudID(t *testing.T) {
 	const id = "11223344-a1b2-3b33-c444-def123456789"
 	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/_edge/tenant_info" {
-			return jiratest.Answer(http.StatusOK, `{"cloudId": "`+id+`"}`)(w, r)
+			return faulttest.Answer(http.StatusOK, `{"cloudId": "`+id+`"}`)(w, r)
 		}
 		below, gated := strings.CutPrefix(r.URL.Path, "/gateway/"+id)
 		r.URL.Path = below
-		return !gated && jiratest.Answer(http.StatusUnauthorized, `{"message": "No."}`)(w, r)
+		return !gated && faulttest.Answer(http.StatusUnauthorized, `{"message": "No."}`)(w, r)
 	})
 	o := optionsFor(s)
 	o.Project = ""
@@ -384,7 +385,7 @@ func TestStrangeAnswers(t *testing.T) {
 		s.Fail(func(w http.ResponseWriter, r *http.Request) bool {
 			for path, body := range answers {
 				if strings.HasSuffix(r.URL.Path, path) {
-					return jiratest.Answer(http.StatusOK, body)(w, r)
+					return faulttest.Answer(http.StatusOK, body)(w, r)
 				}
 			}
 			return false

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -64,7 +65,7 @@ type Server struct {
 	comments int
 	former   []string // the earlier keys of the project
 	log      []string
-	fail     func(http.ResponseWriter, *http.Request) bool
+	fail     faulttest.Fault
 	spoil    func(*issue, map[string]any)
 	expired  bool
 	nameless bool // an expired token is not told in a header
@@ -126,7 +127,7 @@ func (s *Server) ClearLog() {
 
 // Fail lets a function answer requests before the server does; it reports whether it has. nil ends
 // that.
-func (s *Server) Fail(answer func(http.ResponseWriter, *http.Request) bool) {
+func (s *Server) Fail(answer faulttest.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = answer
@@ -373,38 +374,9 @@ func (c *call) read(into any) error {
 	return d.Decode(into)
 }
 
-// The faults of Fail.
-
-// Down ends the connection without an answer.
-func Down(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
-
-// Cut ends the connection in the middle of an answer.
-func Cut(w http.ResponseWriter, _ *http.Request) bool {
-	w.Header().Set("Content-Length", "1000")
-	_, _ = io.WriteString(w, `{"issues": [`)
-	panic(http.ErrAbortHandler)
-}
-
-// Answer answers with a status and a body.
-func Answer(status int, body string, header ...string) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, _ *http.Request) bool {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-		return true
-	}
-}
-
-// Garbage answers with a page of another program.
-func Garbage() func(http.ResponseWriter, *http.Request) bool {
-	return Answer(http.StatusOK, "<html><title>Sign in</title></html>", "Content-Type", "text/html")
-}
-
 // Limit refuses requests until a time, as Jira does it for a burst.
-func Limit(until time.Time) func(http.ResponseWriter, *http.Request) bool {
-	return Answer(
+func Limit(until time.Time) faulttest.Fault {
+	return faulttest.Answer(
 		http.StatusTooManyRequests, `{"errorMessages": ["Rate limit exceeded."], "errors": {}}`,
 		"X-RateLimit-Reset", until.UTC().Format("2006-01-02T15:04:05Z"),
 		"RateLimit-Reason", "jira-burst-based",

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 )
 
 // Proxy stands between an adapter and Gitea: it counts the requests, and fails as Gitea itself
@@ -20,7 +22,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	log    []string // METHOD PATH?QUERY
-	fail   func(http.ResponseWriter, *http.Request) bool
+	fail   faulttest.Fault
 	change func(path string, body []byte) []byte
 }
 
@@ -74,7 +76,7 @@ func (p *Proxy) changed(resp *http.Response) error {
 func (p *Proxy) API() string { return p.URL + "/api/v1" }
 
 // Fail makes requests fail for which the function writes an answer. Nil ends that.
-func (p *Proxy) Fail(fail func(http.ResponseWriter, *http.Request) bool) {
+func (p *Proxy) Fail(fail faulttest.Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail = fail
@@ -101,38 +103,9 @@ func (p *Proxy) ClearLog() {
 	p.log = nil
 }
 
-// The faults of Fail.
-
-// Down ends the connection without an answer.
-func Down(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
-
-// Cut ends the connection in the middle of an answer.
-func Cut(w http.ResponseWriter, _ *http.Request) bool {
-	w.Header().Set("Content-Length", "1000")
-	_, _ = io.WriteString(w, `[{"id": 1,`)
-	panic(http.ErrAbortHandler)
-}
-
-// Answer answers with a status and a body.
-func Answer(status int, body string, header ...string) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, _ *http.Request) bool {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-		return true
-	}
-}
-
-// Garbage answers with a page of another program.
-func Garbage() func(http.ResponseWriter, *http.Request) bool {
-	return Answer(http.StatusOK, "<html><title>Sign in</title></html>", "Content-Type", "text/html")
-}
-
 // Limit refuses requests until a time.
-func Limit(until time.Time) func(http.ResponseWriter, *http.Request) bool {
-	return Answer(
+func Limit(until time.Time) faulttest.Fault {
+	return faulttest.Answer(
 		http.StatusTooManyRequests, "too many requests",
 		"Retry-After", until.UTC().Format(http.TimeFormat),
 	)
