@@ -332,18 +332,8 @@ func TestConformance(t *testing.T) {
 					s.Reset = until
 				})
 			},
-			ToMove: func(_ reconcile.Issue, state string) trackertest.Call {
-				return trackertest.Call{
-					Tool: "issue_update",
-					Args: json.RawMessage(fmt.Sprintf(`{"state": %q}`, state)),
-				}
-			},
-			ToComment: func(_ reconcile.Issue, text string) trackertest.Call {
-				return trackertest.Call{
-					Tool: "issue_comment",
-					Args: json.RawMessage(fmt.Sprintf(`{"text": %q}`, text)),
-				}
-			},
+			ToMove:    trackertest.ByIssueUpdate,
+			ToComment: trackertest.ByIssueComment,
 			Refused: func(_, other reconcile.Issue) map[string]trackertest.Call {
 				calls := map[string]trackertest.Call{}
 				for _, args := range []string{

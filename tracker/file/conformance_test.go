@@ -49,8 +49,8 @@ func newBackend(t *testing.T) *trackertest.Backend {
 		},
 	}}
 	arrangeFiles(dir, b)
-	b.ToMove = func(_ reconcile.Issue, state string) trackertest.Call { return call("issue_update", "state", state) }
-	b.ToComment = func(_ reconcile.Issue, text string) trackertest.Call { return call("issue_comment", "text", text) }
+	b.ToMove = trackertest.ByIssueUpdate
+	b.ToComment = trackertest.ByIssueComment
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
 		return map[string]trackertest.Call{
 			"another issue": {

@@ -2,14 +2,12 @@ package gitea
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,34 +61,9 @@ func (s *scene) options() Options {
 	}
 }
 
-// memory is a TrackerMemory.
-type memory struct {
-	sync.Mutex
-	values map[string]string
-	writes int
-}
-
-func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
-	m.Lock()
-	defer m.Unlock()
-	value, has := m.values[key]
-	return value, has, nil
-}
-
-func (m *memory) SetMeta(_ context.Context, key, value string) error {
-	m.Lock()
-	defer m.Unlock()
-	if m.values == nil {
-		m.values = map[string]string{}
-	}
-	m.values[key] = value
-	m.writes++
-	return nil
-}
-
 func TestConformance(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		trackertest.Run(t, func(t *testing.T) *trackertest.Backend { return newBackend(t, &memory{}) })
+		trackertest.Run(t, func(t *testing.T) *trackertest.Backend { return newBackend(t, &trackertest.Memory{}) })
 	})
 	t.Run("no memory", func(t *testing.T) {
 		test.Expensive(t)
@@ -214,22 +187,9 @@ func withoutTitle(number int, body []byte) []byte {
 
 // agentCalls sets the agent's calls.
 func agentCalls(b *trackertest.Backend) {
-	call := func(tool string, args map[string]any) trackertest.Call {
-		return trackertest.Call{Tool: tool, Args: test.Must(json.Marshal(args))}
-	}
-	b.ToMove = func(_ reconcile.Issue, state string) trackertest.Call {
-		return call("issue_update", map[string]any{"state": state})
-	}
-	b.ToComment = func(_ reconcile.Issue, text string) trackertest.Call {
-		return call("issue_comment", map[string]any{"text": text})
-	}
+	b.ToMove = trackertest.ByIssueUpdate
+	b.ToComment = trackertest.ByIssueComment
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
-		return map[string]trackertest.Call{
-			"another issue": call("issue_update", map[string]any{"state": "closed", "issue": other.ID}),
-			"no state":      call("issue_update", map[string]any{}),
-			"symphony's mark": call("issue_comment", map[string]any{
-				"text": "<!-- symphony:request RUN 1 -->",
-			}),
-		}
+		return trackertest.RefusedIssueCalls(other)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 // code returns the code of an error.
@@ -30,7 +31,7 @@ func TestIdlePass(t *testing.T) {
 	blocker := test.Must(s.Add(giteatest.Issue{Title: "First", State: "Todo"}))
 	waiting := test.Must(s.Add(giteatest.Issue{Title: "Second", State: "Todo"}))
 	test.OK(t, s.Block(waiting, blocker))
-	m := &memory{}
+	m := &trackertest.Memory{}
 	o := s.options()
 	o.Assignee = ""
 	o.Memory = m
@@ -44,11 +45,11 @@ func TestIdlePass(t *testing.T) {
 	// what changed within the minute before is read again
 	test.OK(t, s.Exec("UPDATE issue SET updated_unix = updated_unix - 600 WHERE is_closed = 0"))
 	pass()
-	writes := m.writes
+	writes := m.Writes
 	requests, again := pass()
 	test.Equal(t, "requests of an idle pass", len(requests), 1)
 	test.Contains(t, "the request", requests[0], "/issues?", "since=", "state=all", "type=issues")
-	test.Equal(t, "writes", m.writes, writes)
+	test.Equal(t, "writes", m.Writes, writes)
 	test.Equal(t, "issues", again, first)
 
 	test.OK(t, s.Move(blocker, "closed"))

@@ -8,43 +8,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 const testToken = "ghp_0123456789abcdefghij"
 
 var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// memory is a TrackerMemory that counts its writes.
-type memory struct {
-	mu     sync.Mutex
-	values map[string]string
-	writes int
-}
-
-func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.values[key]
-	return v, ok, nil
-}
-
-func (m *memory) SetMeta(_ context.Context, key, value string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values == nil {
-		m.values = map[string]string{}
-	}
-	m.values[key] = value
-	m.writes++
-	return nil
-}
 
 func clientOf(t *testing.T, endpoint string, change ...func(*Options)) *Client {
 	t.Helper()
@@ -278,7 +253,7 @@ func TestGraphQLAnswers(t *testing.T) {
 }
 
 // fullDisk is a memory that stores nothing.
-type fullDisk struct{ memory }
+type fullDisk struct{ trackertest.Memory }
 
 func (*fullDisk) SetMeta(context.Context, string, string) error { return errors.New("disk full") }
 
@@ -358,7 +333,7 @@ func TestLimits(t *testing.T) {
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
 			})
-			m := &memory{}
+			m := &trackertest.Memory{}
 			options := func(o *Options) {
 				o.Memory = m
 				o.Now = func() time.Time { return now }
@@ -386,7 +361,7 @@ func TestLimits(t *testing.T) {
 			now = testNow.Add(tc.want - time.Second)
 			refused(second)
 			test.Equal(t, "requests", requests, 1)
-			test.Equal(t, "writes", m.writes, 1)
+			test.Equal(t, "writes", m.Writes, 1)
 			now = testNow.Add(tc.want)
 			for _, c := range []*Client{first, second} {
 				test.Must(c.Do(t.Context(), http.MethodGet, "/user", nil, nil))
@@ -405,7 +380,7 @@ func TestForeignLimitIsIgnored(t *testing.T) {
 		fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli()),
 	} {
 		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
-			o.Memory = &memory{values: map[string]string{LimitKey: stored}}
+			o.Memory = &trackertest.Memory{Values: map[string]string{LimitKey: stored}}
 		})
 		if _, err := c.Do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
 			t.Errorf("with %q: %v", stored, err)

@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 		trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
 			return newBackend(t, func(o *Options) {
 				o.StateLabels = []string{"Todo", "In Progress"}
-				o.Memory = &memory{}
+				o.Memory = &trackertest.Memory{}
 			})
 		})
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 // sameAnswer is a transport with one answer to all requests. More than maxRequests are too
@@ -77,7 +78,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		for _, project := range []string{"", "https://github.com/orgs/o/projects/1"} {
-			memory := &memory{}
+			memory := &trackertest.Memory{}
 			client := func() *Client {
 				return test.Must(New(Options{
 					Options: transport.Options{
@@ -96,18 +97,18 @@ func FuzzAnswers(f *testing.F) {
 			for range 2 { // the second time with Memory
 				list, err := client().Candidates(t.Context(), []string{"open"})
 				judge("Candidates", list, err)
-				delete(memory.values, LimitKey)
+				delete(memory.Values, LimitKey)
 			}
 			found, err := client().ByIDs(t.Context(), []string{"1", "2"})
 			judge("ByIDs", found, err)
-			delete(memory.values, LimitKey)
+			delete(memory.Values, LimitKey)
 			names, err := client().Verify(t.Context(), reconcile.TrackerNames{
 				States:   []string{"open"},
 				Labels:   []string{"x"},
 				Assignee: "kim",
 			})
 			judge("Verify", names, err)
-			delete(memory.values, LimitKey)
+			delete(memory.Values, LimitKey)
 		}
 	})
 }

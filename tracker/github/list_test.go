@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 const testRepo = "acme/web-shop"
@@ -22,13 +23,13 @@ type scene struct {
 	*githubtest.Server
 	t      *testing.T
 	now    time.Time
-	memory *memory
+	memory *trackertest.Memory
 	warned []string
 	change []func(*Options)
 }
 
 func newScene(t *testing.T, change ...func(*Options)) *scene {
-	s := &scene{t: t, now: testNow, memory: &memory{}, change: change}
+	s := &scene{t: t, now: testNow, memory: &trackertest.Memory{}, change: change}
 	s.Server = &githubtest.Server{
 		Repository: testRepo,
 		Tokens:     []string{testToken},
@@ -105,7 +106,7 @@ func TestIdlePassIsOneConditionalRequest(t *testing.T) {
 		From:   testToken,
 	}))
 	s.want("first", "1")
-	writes := s.memory.writes
+	writes := s.memory.Writes
 	for range 3 {
 		s.later()
 		s.want("idle", "1")
@@ -113,8 +114,8 @@ func TestIdlePassIsOneConditionalRequest(t *testing.T) {
 			t.Errorf("requests of an idle pass: %v", log)
 		}
 	}
-	test.Equal(t, "writes of idle passes", s.memory.writes, writes)
-	for key, value := range s.memory.values {
+	test.Equal(t, "writes of idle passes", s.memory.Writes, writes)
+	for key, value := range s.memory.Values {
 		test.Lacks(t, key, value, testToken)
 	}
 }
@@ -256,7 +257,7 @@ func TestListOfOtherSettingsIsDiscarded(t *testing.T) {
 		`{"for":"x","repos":{"acme/web-shop":null}}`,
 		`{"repos":{},"more":1}`,
 	} {
-		s.memory.values[listKey] = stored
+		s.memory.Values[listKey] = stored
 		s.want("after "+stored, "1")
 	}
 	s.now = s.now.Add(listLongest + time.Second)
@@ -277,7 +278,7 @@ func TestLargeListIsNotStored(t *testing.T) {
 		test.Equal(
 			t,
 			"number of candidates, and stored list",
-			[]any{len(ids), s.memory.values[listKey]},
+			[]any{len(ids), s.memory.Values[listKey]},
 			[]any{repoissue.LargestList>>20 + 2, ""},
 		)
 	}
@@ -290,13 +291,13 @@ func TestGoneIsDropped(t *testing.T) {
 		s.add(githubtest.Issue{})
 	}
 	s.want("first", "3", "2", "1")
-	writes := s.memory.writes
+	writes := s.memory.Writes
 	test.OK(t, s.Delete("2"))
 	found := test.Must(
 		s.client().ByIDs(t.Context(), []string{"1", "2", "99", "x", "", "0", "acme/web-shop#1"}),
 	)
 	test.Equal(t, "found", []any{len(found), found["1"].ID}, []any{1, "1"})
-	test.Equal(t, "writes", s.memory.writes, writes+1)
+	test.Equal(t, "writes", s.memory.Writes, writes+1)
 	s.want("afterwards", "3", "1")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 // recorder is a GitHub that records requests, and answers them with status and body, or else
@@ -332,7 +333,7 @@ func TestToolBudget(t *testing.T) {
 // The tool waits for the end of a short limit, and reports when a long one ends. It records
 // the limit for passes.
 func TestToolRateLimit(t *testing.T) {
-	memory := &memory{}
+	memory := &trackertest.Memory{}
 	s, tool := toolOf(t, func(o *Options) {
 		o.Memory = memory
 		o.Now = time.Now
@@ -341,12 +342,12 @@ func TestToolRateLimit(t *testing.T) {
 	const change = `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`
 	// Without times it lasts a minute, which is too long together with what has passed.
 	a, code := use(t, tool, change)
-	test.Equal(t, "the answer", []any{code, len(memory.values)}, []any{"tracker_rate_limited", 1})
+	test.Equal(t, "the answer", []any{code, len(memory.Values)}, []any{"tracker_rate_limited", 1})
 	test.Contains(t, "the answer", a.Text, "until 20")
 	s.take()
-	for key := range memory.values {
+	for key := range memory.Values {
 		// by another process
-		memory.values[key] = fmt.Sprint(time.Now().Add(100 * time.Millisecond).UnixMilli())
+		memory.Values[key] = fmt.Sprint(time.Now().Add(100 * time.Millisecond).UnixMilli())
 	}
 	_ = s
 	tool = Tool(clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {

@@ -1,11 +1,8 @@
 package gitlab
 
 import (
-	"context"
-	"encoding/json"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,35 +48,12 @@ func optionsFor(s *gitlabtest.Server) Options {
 	}
 }
 
-// memory is a TrackerMemory.
-type memory struct {
-	sync.Mutex
-	values map[string]string
-}
-
-func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
-	m.Lock()
-	defer m.Unlock()
-	value, has := m.values[key]
-	return value, has, nil
-}
-
-func (m *memory) SetMeta(_ context.Context, key, value string) error {
-	m.Lock()
-	defer m.Unlock()
-	if m.values == nil {
-		m.values = map[string]string{}
-	}
-	m.values[key] = value
-	return nil
-}
-
 // The three places of states, which are read in the same way: with the list in Memory and
 // without, and with scoped labels on a server at a path of its host.
 func TestConformance(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
-			return newBackend(t, nil, func(o *Options) { o.Memory = &memory{} })
+			return newBackend(t, nil, func(o *Options) { o.Memory = &trackertest.Memory{} })
 		})
 	})
 	t.Run("no memory", func(t *testing.T) {
@@ -196,29 +170,20 @@ func arrange(s *gitlabtest.Server, b *trackertest.Backend, o Options) {
 
 // agentCalls sets the agent's calls.
 func agentCalls(b *trackertest.Backend) {
-	call := func(tool string, args map[string]any) trackertest.Call {
-		return trackertest.Call{Tool: tool, Args: test.Must(json.Marshal(args))}
-	}
-	b.ToMove = func(_ reconcile.Issue, state string) trackertest.Call {
-		return call("issue_update", map[string]any{"state": state})
-	}
-	b.ToComment = func(_ reconcile.Issue, text string) trackertest.Call {
-		return call("issue_comment", map[string]any{"text": text})
-	}
+	b.ToMove = trackertest.ByIssueUpdate
+	b.ToComment = trackertest.ByIssueComment
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
-		return map[string]trackertest.Call{
-			"another issue":   call("issue_update", map[string]any{"state": "closed", "issue": other.ID}),
-			"another project": call("gitlab_api", map[string]any{"path": "/projects/acme%2Fapi/issues"}),
-			"a parent":        call("gitlab_api", map[string]any{"path": "/projects/acme%2Fweb%2Fshop/issues/../variables"}),
-			"secrets":         call("gitlab_api", map[string]any{"path": "/projects/acme%2Fweb%2Fshop/variables"}),
-			"a change": call("gitlab_api", map[string]any{
-				"method": "PUT",
-				"path":   "/projects/acme%2Fweb%2Fshop/issues/1",
-			}),
-			"no state": call("issue_update", map[string]any{}),
-			"symphony's mark": call("issue_comment", map[string]any{
-				"text": "<!-- symphony:request RUN 1 -->",
-			}),
+		read := func(path string) trackertest.Call {
+			return trackertest.CallOf("gitlab_api", map[string]any{"path": path})
 		}
+		refused := trackertest.RefusedIssueCalls(other)
+		refused["another project"] = read("/projects/acme%2Fapi/issues")
+		refused["a parent"] = read("/projects/acme%2Fweb%2Fshop/issues/../variables")
+		refused["secrets"] = read("/projects/acme%2Fweb%2Fshop/variables")
+		refused["a change"] = trackertest.CallOf("gitlab_api", map[string]any{
+			"method": "PUT",
+			"path":   "/projects/acme%2Fweb%2Fshop/issues/1",
+		})
+		return refused
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/gitlab/gitlabtest"
+	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
 // connectTo returns an adapter to the project of a server, which keeps each warning.
@@ -208,7 +209,7 @@ func TestRequests(t *testing.T) {
 	}
 	options := optionsFor(s)
 	options.Assignee = ""
-	options.Memory = &memory{}
+	options.Memory = &trackertest.Memory{}
 	pass := func() int {
 		s.ClearLog()
 		found := test.Must(test.Must(Adapter(options)).Candidates(t.Context(), []string{"opened"}))

@@ -1,7 +1,6 @@
 package jira
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -136,31 +135,20 @@ func arrange(s *jiratest.Server, b *trackertest.Backend) {
 
 // agentCalls sets the agent's calls.
 func agentCalls(b *trackertest.Backend) {
-	call := func(tool string, args map[string]any) trackertest.Call {
-		return trackertest.Call{Tool: tool, Args: test.Must(json.Marshal(args))}
-	}
-	b.ToMove = func(_ reconcile.Issue, state string) trackertest.Call {
-		return call("issue_update", map[string]any{"state": state})
-	}
-	b.ToComment = func(_ reconcile.Issue, text string) trackertest.Call {
-		return call("issue_comment", map[string]any{"text": text})
-	}
+	b.ToMove = trackertest.ByIssueUpdate
+	b.ToComment = trackertest.ByIssueComment
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
-		return map[string]trackertest.Call{
-			"another issue": call("issue_update", map[string]any{"state": "Done", "issue": other.ID}),
-			"a key elsewhere": call("jira_rest", map[string]any{
-				"method": "GET", "path": "/rest/api/3/issue/OTHER-1",
-			}),
-			"another project": call("jira_rest", map[string]any{
-				"method": "GET", "path": "/rest/api/3/project/OTHER",
-			}),
-			"properties of a comment": call("jira_rest", map[string]any{
-				"method": "PUT", "path": "/rest/api/3/comment/1/properties/symphony", "body": map[string]any{},
-			}),
-			"no state": call("issue_update", map[string]any{}),
-			"symphony's mark": call("issue_comment", map[string]any{
-				"text": "<!-- symphony:request RUN 1 -->",
-			}),
+		call := func(method, path string) trackertest.Call {
+			return trackertest.CallOf("jira_rest", map[string]any{
+				"method": method,
+				"path":   "/rest/api/3" + path,
+				"body":   map[string]any{},
+			})
 		}
+		refused := trackertest.RefusedIssueCalls(other)
+		refused["a key elsewhere"] = call("GET", "/issue/OTHER-1")
+		refused["another project"] = call("GET", "/project/OTHER")
+		refused["properties of a comment"] = call("PUT", "/comment/1/properties/symphony")
+		return refused
 	}
 }
