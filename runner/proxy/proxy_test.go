@@ -810,6 +810,64 @@ func TestModel(t *testing.T) {
 	test.Contains(t, "dialed", strings.Join(dialed, " "), "93.184.216.40:443", "10.1.2.4:8443")
 }
 
+// TestHTTP2: the proxy does not speak HTTP/2 with an agent, in which one connection has requests
+// for many hosts. In a tunnel it does not see them: the server that was allowed answers them all.
+func TestHTTP2(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, fmt.Sprintf("%s %s key=%s", r.Proto, r.Host, r.Header.Get("X-Api-Key")))
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	w := start(t, server.Listener.Addr().String(), func(c *Config) {
+		model := test.Must(url.Parse("https://a.example.com"))
+		c.Models = []Model{{"claude", model, "X-Api-Key", "secret", roots, false}}
+	})
+
+	// What begins as HTTP/2, or would become it, is one request of HTTP/1 or none.
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	const upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAAAAAA\r\n\r\n"
+	for _, c := range []struct{ sent, says string }{
+		{preface + settings, "404 Not Found"},
+		{"GET http://github.com/ HTTP/2.0\r\nHost: github.com\r\n\r\n", "505 HTTP Version Not Supported"},
+		{"CONNECT github.com:443 HTTP/2.0\r\nHost: github.com\r\n\r\n", "505 HTTP Version Not Supported"},
+		{"GET /model/claude/v1 HTTP/2.0\r\nHost: x\r\n\r\n", "505 HTTP Version Not Supported"},
+		{"GET /model/claude/v1 HTTP/1.1\r\nHost: evil.com\r\n" + upgrade + preface + settings, "200 OK"},
+	} {
+		conn := w.connect(t)
+		_, err := io.WriteString(conn, c.sent)
+		test.OK(t, err)
+		answer, _ := io.ReadAll(conn) // up to the end, which may be a reset
+		test.Contains(t, "the answer to "+c.sent, string(answer), "HTTP/1.1 "+c.says)
+		test.Equal(t, "the number of answers", strings.Count(string(answer), "HTTP/1.1 "), 1)
+	}
+
+	// The tunnel goes to the host of CONNECT, whatever the agent asks there.
+	browser := w.browser(nil)
+	browser.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	request := test.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://github.com/", nil))
+	request.Host = "evil.com"
+	answer, err := browser.Do(request)
+	test.OK(t, err)
+	answer.Body.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	test.Equal(t, "requests", got, []string{
+		"HTTP/1.1 a.example.com key=secret",
+		"HTTP/2.0 evil.com key=",
+	})
+	dialed, refusals := w.seen()
+	test.Equal(t, "dialed", dialed, []string{"93.184.216.35:443", "93.184.216.34:443"})
+	test.Equal(t, "refusals", refusals, nil)
+}
+
 // TestModelHere: a model that the operator names may be on this machine, and gets the requests of
 // the agent as they are where symphony has no key for it.
 func TestModelHere(t *testing.T) {
