@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -14,12 +15,12 @@ import (
 // rawLength is the longest line that an event repeats, in bytes.
 const rawLength = 64 << 10
 
-// short returns a line if an event may repeat it, else nil.
+// short returns a copy of a line if an event may repeat it, else nil.
 func short(raw json.RawMessage) json.RawMessage {
 	if len(raw) > rawLength {
 		return nil
 	}
-	return raw
+	return bytes.Clone(raw)
 }
 
 // notice handles a notification. The reader calls it.

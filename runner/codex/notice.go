@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path"
@@ -46,7 +47,7 @@ func eventOf(m *wire.Message, p notification) agent.Event {
 		ThreadID: p.from().threadID(),
 		TurnID:   p.from().turnID(),
 		Message:  p.line(m.Method),
-		Raw:      m.Raw,
+		Raw:      bytes.Clone(m.Raw),
 		Fragment: strings.HasSuffix(strings.ToLower(m.Method), "delta") || m.Method == "turn/diff/updated",
 		Routine:  slices.Contains(routine, m.Method),
 	}

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -45,7 +46,7 @@ func (q *requests) serve(m *wire.Message) {
 	r := &request{
 		origin: from,
 		id:     m.ID,
-		event:  agent.Event{ThreadID: from.threadID(), TurnID: from.turnID(), Raw: m.Raw},
+		event:  agent.Event{ThreadID: from.threadID(), TurnID: from.turnID(), Raw: bytes.Clone(m.Raw)},
 	}
 	switch m.Method {
 	case "item/tool/call":

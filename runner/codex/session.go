@@ -34,6 +34,7 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -170,7 +171,7 @@ func unexpected(m *wire.Message) agent.Event {
 	if !json.Valid(m.Raw) {
 		return e
 	}
-	e.Raw = m.Raw
+	e.Raw = bytes.Clone(m.Raw)
 	if m.Raw[0] == '{' {
 		e.Name = agent.EventOtherMessage
 	}

@@ -134,14 +134,15 @@ func (c *Conn) fail(code agent.Code, text string) {
 	}
 }
 
-// Read handles every line until stdout ends, including a last line without a line break.
+// Read handles every line until stdout ends, including a last line without a line break. A
+// message's Raw changes when handle has returned: lines may be long, and most are not kept.
 func (c *Conn) Read(handle func(*Message)) {
 	lines := bufio.NewScanner(c.streams.Stdout)
 	lines.Buffer(make([]byte, 64<<10), MaxLine)
 	lines.Split(c.noise.split)
 	for lines.Scan() {
 		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-			handle(c.noise.skip(ReadMessage(bytes.Clone(line))))
+			handle(c.noise.skip(ReadMessage(line)))
 		}
 	}
 	c.fail(agent.CodePortExit, whyEnded(lines.Err()))

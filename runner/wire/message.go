@@ -15,7 +15,8 @@ type Message struct {
 	Result json.RawMessage `json:"result"`
 	Error  *Error          `json:"error"`
 
-	Raw json.RawMessage `json:"-"` // the line
+	// Raw is the line, which whoever keeps it copies.
+	Raw json.RawMessage `json:"-"`
 }
 
 // longestID bounds the id of a message in bytes. An answer repeats it.
