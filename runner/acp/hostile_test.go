@@ -96,6 +96,29 @@ func TestFlood(t *testing.T) {
 	test.Equal(t, "last message", turn.LastMessage, "Done.")
 }
 
+// What an agent says of calls that it does not end, and of itself, is kept as far as it is short.
+func TestLongTexts(t *testing.T) {
+	s, p, wait := inTurn(t, "acp", agent.Options{})
+	long := strings.Repeat("x", 1<<20)
+	for i := range 2 * mostOfCalls / len(long) {
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{`+
+			`"sessionUpdate":"tool_call","toolCallId":"c%d","kind":"execute","title":"%s"}}}`, i, long))
+	}
+	s.mu.Lock()
+	kept := 0
+	for _, c := range s.turn.calls {
+		kept += len(c.title)
+	}
+	s.mu.Unlock()
+	if kept < mostOfCalls/2 || kept > mostOfCalls {
+		t.Errorf("%d bytes of titles are kept", kept)
+	}
+	p.say(chunk(long), ended)
+	turn, err := wait()
+	test.OK(t, err)
+	test.Equal(t, "the message is cut", len(turn.LastMessage) < 2*maxBody, true)
+}
+
 // Long words and many denials of an agent are not repeated to it: what it does not read is in the
 // memory of the worker.
 func TestNothingLongIsRepeated(t *testing.T) {

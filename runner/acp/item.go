@@ -30,6 +30,18 @@ type call struct {
 	item    agent.Item
 }
 
+// size is roughly how many bytes a call has. The agent decides how many these are.
+func (c *call) size() int {
+	const ofChange = 64 // without its texts
+	i := &c.item
+	n := len(c.title) + len(c.kind) + len(c.server)
+	n += len(i.ID) + len(i.Status) + len(i.Tool) + len(i.Command) + len(i.Cwd)
+	for _, change := range i.Changes {
+		n += ofChange + len(change.Path) + len(change.Diff)
+	}
+	return n
+}
+
 // itemKinds are the kinds of items by the kinds of tools. Others are agent.ItemOther.
 var itemKinds = map[string]agent.ItemKind{
 	"execute": agent.ItemCommand,

@@ -38,6 +38,7 @@ type turn struct {
 	status   string           // at its end, "" before
 	err      *agent.Error     // at its end
 	calls    map[string]*call // that have not ended, by id
+	ofCalls  int              // bytes in calls
 	said     chunks           // the message or thought that is being said
 	lastText string           // the agent's last complete message
 	denied   []string         // what the next turn says about denied permissions

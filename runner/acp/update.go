@@ -127,7 +127,7 @@ func (s *Session) sawChunk(t *turn, u *updated, kind agent.ItemKind, event agent
 	t.said.kind = kind
 	t.said.id = u.Update.MessageID
 	if t.said.text.Len() < maxBody {
-		t.said.text.WriteString(piece)
+		t.said.text.WriteString(cut(piece))
 	}
 	event.Fragment = true
 	event.Routine = false
@@ -154,9 +154,13 @@ func (s *Session) endChunks(t *turn) {
 	s.emit(agent.Event{Name: agent.EventNotification, Message: message, Item: &item})
 }
 
-// mostCalls is how many calls of a turn are remembered until they end. Of a further one the
-// client knows only what each update says.
-const mostCalls = 1000
+// mostCalls is how many calls of a turn are remembered until they end, and mostOfCalls how many
+// bytes of them: they are in the memory of the worker, which no sandbox limits. Of a further one
+// the client knows only what each update says.
+const (
+	mostCalls   = 1000
+	mostOfCalls = 16 << 20
+)
 
 // sawCall adds an update to a call and returns it. The first sign of a call may be an update
 // or a permission.
@@ -166,14 +170,15 @@ func (s *Session) sawCall(t *turn, u *toolCall) *call {
 	c := t.calls[u.ToolCallID]
 	if c == nil {
 		c = &call{}
-		if len(t.calls) < mostCalls {
-			t.calls[u.ToolCallID] = c
-		}
 	}
+	delete(t.calls, u.ToolCallID)
+	t.ofCalls -= c.size()
 	c.merge(s.kind, u)
-	if c.item.Ended {
-		delete(t.calls, u.ToolCallID)
+	if c.item.Ended || len(t.calls) >= mostCalls || t.ofCalls+c.size() > mostOfCalls {
+		return c
 	}
+	t.calls[u.ToolCallID] = c
+	t.ofCalls += c.size()
 	return c
 }
 
