@@ -526,6 +526,19 @@ var crashScenarios = []crashScenario{
 		play:      mergesPlay,
 	},
 	{
+		// The base demands that branches contain it, and has moved on: a pass merges it into the
+		// branch, waits for the checks of that, and merges.
+		name:      "merges a base",
+		accepted:  true,
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Backlog",
+		keeps:     true,
+		recounted: true,
+		pushed:    []string{"Merge branch 'main' into symphony/ABC-1", "first"},
+		again:     []string{"pass:feedback.", "pass:repository.merge."},
+		play:      mergesBasePlay,
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name:   "stuck",
 		issue:  "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver,
@@ -832,41 +845,67 @@ func comesBackPlay(c *crashScene) {
 	c.passes("answered again", answered(2))
 }
 
-// mergesPlay lets GitHub merge the pull request later, lets the worker of another run and a pass
-// take that back, and then merges it at once.
-func mergesPlay(c *crashScene) {
+// mergesWhatIsGreen has an issue in review whose pull request symphony merges once it is green.
+func (c *crashScene) mergesWhatIsGreen() {
 	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
 		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nmerge: {when: green}\nhooks:\n")
 	deliveredPlay(c)
 	c.handedOver()
-	change := func(change func(*githubtest.Pull)) { c.must(c.github.EditPull(c.t.Context(), 1, change)) }
-	sql := func(statement string) { test.Must(query(c.path("state"), statement)) }
-	looks := func(until string) func() bool {
-		return func() bool {
-			sql(`DELETE FROM meta WHERE key = 'feedback_read_at'`)
-			sql(`UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`)
-			return c.number(`SELECT count(*) FROM watches WHERE `+until) == 1
-		}
+}
+
+// looks lets the next pass read the pull requests, whose checks have had the time to begin. It
+// returns whether the watch fulfils a condition.
+func (c *crashScene) looks(until string) func() bool {
+	return func() bool {
+		test.Must(query(c.path("state"), `DELETE FROM meta WHERE key = 'feedback_read_at'`))
+		test.Must(query(
+			c.path("state"),
+			`UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))`,
+		))
+		return c.number(`SELECT count(*) FROM watches WHERE `+until) == 1
 	}
+}
+
+// mergesBasePlay lets the base move on before a green pull request is merged.
+func mergesBasePlay(c *crashScene) {
+	c.mergesWhatIsGreen()
+	remote := c.path("remote")
+	moved := c.git("--git-dir", remote, "-c", "user.name=A", "-c", "user.email=a@example.com",
+		"commit-tree", "-p", "main", "-m", "first", "main^{tree}")
+	c.git("--git-dir", remote, "update-ref", "refs/heads/main", moved)
+	c.must(c.github.EditPull(c.t.Context(), 1, func(p *githubtest.Pull) { p.Behind = true }))
+	c.passes("merged", func() bool {
+		head := c.git("--git-dir", remote, "rev-parse", "symphony/ABC-1")
+		c.github.SetChecks(head, githubtest.Check{Name: "test", State: "SUCCESS", Status: true})
+		return c.looks(`ended`)() && c.ended() && c.claim() == ""
+	})
+	test.Equal(c.t, "merges", c.github.Pulls(c.t.Context())[0].Merges, 1)
+}
+
+// mergesPlay lets GitHub merge the pull request later, lets the worker of another run and a pass
+// take that back, and then merges it at once.
+func mergesPlay(c *crashScene) {
+	c.mergesWhatIsGreen()
+	change := func(change func(*githubtest.Pull)) { c.must(c.github.EditPull(c.t.Context(), 1, change)) }
 	const armed = `json_extract(watch, '$.merge.state') = 'armed'`
 	head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
 	c.github.SetChecks(head, githubtest.Check{Name: "test", State: "SUCCESS", Status: true})
 	change(func(p *githubtest.Pull) { p.Approvals = 1 })
-	c.passes("armed", looks(armed))
+	c.passes("armed", c.looks(armed))
 	// No pass looks at the pull request before the worker delivers.
-	sql(`INSERT OR REPLACE INTO meta (key, value)
-		VALUES ('feedback_read_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+25 seconds'))`)
+	test.Must(query(c.path("state"), `INSERT OR REPLACE INTO meta (key, value)
+		VALUES ('feedback_read_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+25 seconds'))`))
 	c.move("Todo")
 	c.handedOver()
-	c.passes("armed again", looks(armed))
+	c.passes("armed again", c.looks(armed))
 	change(func(p *githubtest.Pull) { p.Draft = true })
-	c.passes("disarmed", looks(`json_extract(watch, '$.merge') IS NULL`))
+	c.passes("disarmed", c.looks(`json_extract(watch, '$.merge') IS NULL`))
 	test.Equal(c.t, "auto-merge of a draft", c.github.Pulls(c.t.Context())[0].AutoMerge, "")
 	change(func(p *githubtest.Pull) {
 		p.Draft = false
 		p.Approvals = 0
 	})
-	c.passes("merged", func() bool { return looks(`ended`)() && c.ended() && c.claim() == "" })
+	c.passes("merged", func() bool { return c.looks(`ended`)() && c.ended() && c.claim() == "" })
 	test.Equal(c.t, "merges", c.github.Pulls(c.t.Context())[0].Merges, 1)
 }
 
@@ -919,7 +958,8 @@ func (c *crashScene) checkHandedOver() {
 				`SELECT coalesce(sum(json_array_length(watch, '$.history') * (NOT ended)), 0) FROM watches`,
 			),
 		)
-		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
+		// symphony may have merged the base on top of it
+		head := c.git("--git-dir", c.path("remote"), "log", "-1", "--format=%H", "--grep=^work on it$", "symphony/ABC-1")
 		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
 	}
 }

@@ -295,14 +295,12 @@ func unreachable() (points []string) {
 // are kept here, nor signs: engine_dies and TestSignedDelivery end and repeat these steps.
 // No comment is older than two minutes, after which a pass keeps its hold: after a death there
 // the next pass reads the comment again. No after_create fails: TestDiscard removes such a
-// workspace in steps that can be repeated. No base demands that branches contain it: the merge of
-// a base is stored before its push (TestBaseMerges), and made anew if it was not pushed.
+// workspace in steps that can be repeated.
 var unreached = []string{
 	"state.SavePullRequests.before", "state.SavePullRequests.after",
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",
-	"repository.keep.copied", "repository.deliver.signed", "repository.merge.push",
-	"feedback.updating", "feedback.updated",
+	"repository.keep.copied", "repository.deliver.signed",
 	"state.KeepHold.before", "state.KeepHold.after", "host.Discard.before", "host.Discard.after",
 }
 
