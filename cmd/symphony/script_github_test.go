@@ -280,7 +280,7 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 		switch {
 		case path == "/graphql":
 			methods = append(methods, "query")
-		case strings.HasSuffix(path, "/pulls"):
+		case strings.HasSuffix(path, "/pulls"), strings.HasSuffix(path, "/merge"):
 			methods = append(methods, r.Method)
 		}
 	}
