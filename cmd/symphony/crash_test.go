@@ -289,15 +289,13 @@ func unreachable() (points []string) {
 	return points
 }
 
-// unreached are points that no scenario reaches: the scenarios' tracker has no pull requests.
-// What a death there loses is read again by the next refresh. No scenario moves its project
-// either: the script projects_move completes interrupted moves. None has hosts whose commits
-// are kept here, nor signs: engine_dies and TestSignedDelivery end and repeat these steps.
-// No comment is older than two minutes, after which a pass keeps its hold: after a death there
-// the next pass reads the comment again. No after_create fails: TestDiscard removes such a
-// workspace in steps that can be repeated.
+// unreached are points that no scenario reaches. No scenario moves its project: the script
+// projects_move completes interrupted moves. None has hosts whose commits are kept here, nor
+// signs: engine_dies and TestSignedDelivery end and repeat these steps. No comment is older than
+// two minutes, after which a pass keeps its hold: after a death there the next pass reads the
+// comment again. No after_create fails: TestDiscard removes such a workspace in steps that can be
+// repeated.
 var unreached = []string{
-	"state.SavePullRequests.before", "state.SavePullRequests.after",
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",
 	"repository.keep.copied", "repository.deliver.signed",
