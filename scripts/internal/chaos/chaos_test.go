@@ -3,11 +3,12 @@
 // Package chaos runs a project while processes are killed at random, and then checks what is
 // left. Several processes run passes, the tracker moves issues and fails, agents commit,
 // stream, hang, crash and leave processes behind, the remote repository refuses, hangs and
-// answers wrongly, other people change its branches, review and merge its pull requests,
-// checks fail, GitHub fails, an operator runs commands, and a killer hits passes, workers,
-// agents and git. The program, its database and its processes are real, and so is git; Linear,
-// GitHub and the agent are fakes. With -codex the agent is real, too, and the model is a mock.
-// With -hosts the agents work on two hosts, and the links to them are cut.
+// answers wrongly, other people change its branches, review and merge its pull requests, symphony
+// merges those that are approved, checks fail, GitHub fails, an operator runs commands, and a
+// killer hits passes, workers, agents and git. The program, its database and its processes are
+// real, and so is git; Linear, GitHub and the agent are fakes. With -codex the agent is real, too,
+// and the model is a mock. With -hosts the agents work on two hosts, and the links to them are
+// cut.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are
 // similar but not identical.
@@ -112,6 +113,7 @@ func (c *checker) print(out io.Writer) {
 		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
 		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
 		{"pull requests", counts(c.forge.states())},
+		{"merges by symphony, with a merge of the base", fmt.Sprintf("%d, %d", len(c.forge.merges), c.forge.updated())},
 		{
 			"returns of issues, answers, judged at the end",
 			fmt.Sprintf("%d, %d, %d", c.returns, c.answered, c.judgedAtEnd),

@@ -33,7 +33,7 @@ var columns = []string{
 	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
 	"turns lost by a link", "handed over unverified", "handed over twice", "two pull requests of a " +
 		"branch", "causes handled twice",
-	"causes lost", "merged but not moved on", "comments doubled",
+	"causes lost", "merged but not moved on", "comments doubled", "merged unproven", "merged twice", "merges lost",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the

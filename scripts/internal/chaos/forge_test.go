@@ -34,9 +34,11 @@ type forge struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	calm      bool
-	down      time.Time      // until then it answers nothing
-	conflicts map[int]string // by pull request: the commit that conflicts
-	numbers   int            // of jobs and reviews
+	down      time.Time       // until then it answers nothing
+	conflicts map[int]string  // by pull request: the commit that conflicts
+	numbers   int             // of jobs and reviews
+	proven    map[string]bool // commits that were approved and green at the same time
+	merges    []mergeSeen     // that symphony has asked for, and got
 }
 
 const (
@@ -54,7 +56,7 @@ func newForge(r *remote, random *rand.Rand) *forge {
 				panic(fmt.Sprintf(format, args...))
 			},
 		},
-		remote: r, random: random, conflicts: map[int]string{},
+		remote: r, random: random, conflicts: map[int]string{}, proven: map[string]bool{},
 	}
 	f.hub.Start()
 	f.front = httptest.NewServer(f)
@@ -116,7 +118,7 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		pause(r.Context(), time.Duration(way-6)*time.Second)
 	}
 	answer := httptest.NewRecorder()
-	f.hub.ServeHTTP(answer, r)
+	f.serve(answer, r)
 	body := answer.Body.Bytes()
 	maps.Copy(w.Header(), answer.Header())
 	if way <= 12 { // it was done, but its answer is cut
@@ -266,11 +268,13 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 	c.checkPulls(ctx)
 	open := text.Filter(f.pulls(ctx), func(p githubtest.Pull) bool { return p.State == "open" })
 	f.tend(open, func() string { return []string{"FAILURE", "SUCCESS", "FAILURE", "QUEUED"}[random.IntN(4)] })
+	f.noteProven(ctx)
+	defer f.noteProven(ctx)
 	if len(open) == 0 {
 		return
 	}
 	p := open[random.IntN(len(open))]
-	switch random.IntN(20) {
+	switch random.IntN(26) {
 	case 0, 1, 2:
 		f.fail(p.Commit, true)
 	case 3, 4:
@@ -314,6 +318,10 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 		})
 	case 17:
 		stage.Must(f.hub.Fail(githubtest.Failure{Kind: githubtest.FailHideNext}))
+	case 18, 19:
+		f.edit(p.Number, func(p *githubtest.Pull) { p.Behind = !p.Behind })
+	case 20, 21, 22, 23:
+		f.approve(p)
 	}
 }
 
@@ -340,8 +348,10 @@ func (c *checker) checkPulls(ctx context.Context) {
 	}
 }
 
-// forget makes the next pass read the pull requests.
-const forget = `DELETE FROM meta WHERE key = 'feedback_read_at'`
+// forget makes the next pass read the pull requests, as if no push was in the last two minutes.
+const forget = `DELETE FROM meta WHERE key = 'feedback_read_at';
+	UPDATE watches SET watch = json_set(watch, '$.head_at', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-3 minutes'))
+	WHERE unixepoch(watch ->> '$.head_at') > unixepoch() - 120`
 
 // logWatches makes the database keep each state of what is known of pull requests.
 const logWatches = `CREATE TABLE chaos_watches (id INTEGER PRIMARY KEY, issue_id TEXT, pull_request TEXT, watch TEXT);
@@ -501,6 +511,7 @@ func (c *checker) followPulls(ctx context.Context) {
 // checkFeedback lets people judge the pull request of each issue once more, with a tracker, a
 // remote and a forge that work, and checks what follows.
 func (c *checker) checkFeedback(ctx context.Context) {
+	stage.Must(c.write(ctx, tryAgain))
 	c.followPulls(ctx)
 	f := c.forge
 	judge := map[int]int{}
@@ -516,7 +527,8 @@ func (c *checker) checkFeedback(ctx context.Context) {
 			)
 		}
 		p := j.pull
-		switch n % 7 {
+		way := []int{0, wayApproved, 1, wayBehind, 2, 3, 4, 5, 6}[n%9]
+		switch way {
 		case 0:
 			f.end(p.Number, true)
 		case 1:
@@ -533,9 +545,16 @@ func (c *checker) checkFeedback(ctx context.Context) {
 			f.fail(p.Commit, true)
 			f.review(p.Number, "CHANGES_REQUESTED", true)
 			f.conflict(p)
+		case wayApproved, wayBehind:
+			if !c.mayMerge(j) {
+				continue
+			}
+			f.edit(p.Number, func(p *githubtest.Pull) { p.Behind = way == wayBehind })
+			f.approve(p)
 		}
-		judge[j.pull.Number] = n % 7
+		judge[j.pull.Number] = way
 	}
+	f.noteProven(ctx)
 	c.judgedAtEnd = len(judge)
 	c.followPulls(ctx)
 	rounds := c.rounds(ctx)
@@ -547,11 +566,14 @@ func (c *checker) checkFeedback(ctx context.Context) {
 			c.fault("merged but not moved on", "%s", j)
 		case done && way == 1 && j.Hold != reconcile.HoldPullClosed:
 			c.fault("causes lost", "closed without a hold: %s", j)
+		case done && (way == wayApproved || way == wayBehind) && (j.pull.Merges != 1 || j.named.State != "Done"):
+			c.fault("merges lost", "approved and green: %s", j)
 		case j.pull.State == "open":
 			c.checkCauses(ctx, j, rounds)
 		}
 	}
 	c.checkAnswers(rounds, begin)
+	c.checkMerges()
 }
 
 // checkCauses checks that nothing asks for work that has not brought the issue back.

@@ -63,6 +63,8 @@ feedback:
   state: In Progress
   merged_state: Done
   rounds: %[5]d
+merge:
+  when: approved
 hooks:
   after_create: echo seed > seed.txt
   before_run: echo begin >> runs.txt
