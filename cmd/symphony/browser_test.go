@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -129,6 +130,23 @@ type tab interface {
 	close(ts *testscript.TestScript)
 }
 
+// untilUsable repeats the use of an element until it succeeds: the page may have replaced the
+// element since it was found.
+func untilUsable(ctx context.Context, use func() error) error {
+	var last error
+	for {
+		err := use()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, last)
+		}
+		last = err
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 type browserKey struct{}
 
 // browseCmd works in the browser of the script. What a page writes to the console and a
@@ -143,10 +161,13 @@ type browserKey struct{}
 //	browse scripts off|on       as the setting of the browser, for the next page
 //	browse size WIDTH HEIGHT    of the window in CSS pixels
 //	browse theme light|dark     that of the system
-//	browse expect PATTERN       a line of the console that is not an error of the page; once, and Firefox may have several or none
-//	browse walk [WHAT]          logs what the steps since the last walk have cost a reader: clicks and keys, loads of pages, and seconds
+//	browse expect PATTERN       a line of the console that is not an error of the page; once, and
+//	                            Firefox may have several or none
+//	browse walk [WHAT]          logs what the steps since the last walk have cost a reader: clicks
+//	                            and keys, loads of pages, and seconds
 //	browse fits                 checks that the page fits windows of all widths
-//	browse axe                  checks the page for violations of WCAG AA, with the columns of a phone and of a screen in both themes
+//	browse axe                  checks the page for violations of WCAG AA, with the columns of a
+//	                            phone and of a screen in both themes
 func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(browserKey{}).(*browser)
 	verb := args[0]

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -19,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -98,21 +98,9 @@ func (c *chromiumTab) evaluate(ctx context.Context, expression string) (any, err
 	return chromedp.Run(c.within(ctx), chromedp.Evaluate[any](expression, chromedp.EvalAwaitPromise))
 }
 
-// use repeats an action on an element until the element can be used: the page may have
-// replaced it since it was found.
+// use repeats an action on an element until the element can be used.
 func (c *chromiumTab) use(ctx context.Context, action chromedp.Action[chromedp.Void]) error {
-	var last error
-	for {
-		err := chromedp.Do(c.within(ctx), action)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return errors.Join(err, last)
-		}
-		last = err
-		time.Sleep(50 * time.Millisecond)
-	}
+	return untilUsable(ctx, func() error { return chromedp.Do(c.within(ctx), action) })
 }
 
 func (c *chromiumTab) click(ctx context.Context, selector string) error {

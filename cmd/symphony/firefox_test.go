@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -183,27 +184,19 @@ func (f *firefoxTab) evaluate(ctx context.Context, expression string) (any, erro
 
 // use repeats a command on the first element that matches until it can be used.
 func (f *firefoxTab) use(ctx context.Context, command, selector string, parameters map[string]any) error {
-	var last error
-	for {
+	return untilUsable(ctx, func() error {
 		found, err := f.call(ctx, "WebDriver:FindElement", map[string]any{
 			"using": "css selector",
 			"value": selector,
 		})
-		if err == nil {
-			for _, id := range found.(map[string]any) {
-				parameters["id"] = id
-			}
-			_, err = f.call(ctx, command, parameters)
+		if err != nil {
+			return err
 		}
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return errors.Join(err, last)
+		for _, id := range found.(map[string]any) {
+			parameters["id"] = id
 		}
-		last = err
-		time.Sleep(50 * time.Millisecond)
-	}
+		return test.Err(f.call(ctx, command, parameters))
+	})
 }
 
 func (f *firefoxTab) click(ctx context.Context, selector string) error {

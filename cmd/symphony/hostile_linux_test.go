@@ -22,7 +22,8 @@ import (
 //	hostile ptrace PID | memory PID | signal PID
 //	hostile connect SOCKET | send SOCKET   a stream or a datagram; @NAME is an abstract one
 //	hostile type TEXT                      pushes TEXT into the input of the controlling terminal
-//	hostile lock FILE                      takes the lock of a file that is open for reading, and keeps it until it is killed
+//	hostile lock FILE                      takes the lock of a file that is open for reading, and keeps
+//	                                       it until it is killed
 //	hostile read-lock FILE                 the same with the locks that databases use
 //	hostile lease FILE                     takes a lease of a file of its own account, so that nobody can open it
 //	hostile outlive FILE                   leaves a process without environment, parent, session or descriptors that

@@ -153,8 +153,9 @@ func (g giteaTracker) ClearRequests() { g.proxy.ClearLog() }
 //	                               and $GITEA_REMOTE, the address for git with a login
 //	gitea status BRANCH NAME STATE reports a status of the newest commit of a branch
 //	gitea review NUMBER EVENT BODY reviews a pull request as kim, three minutes ago: APPROVED, REQUEST_CHANGES or COMMENT
-//	gitea look [ISSUE PATTERN]     runs a pass that reads the pull requests, however recently they were read; with an issue
-//	                               as many as it takes until symphony show prints that
+//	gitea look [ISSUE PATTERN]     runs a pass that reads the pull requests, however recently they were
+//	                               read; with an issue as many as it takes until symphony show prints
+//	                               that
 //	gitea settle                   makes the last pushes older than checks need to begin
 //	gitea protect JSON             sets the rules of the branch main
 //	gitea mergeable NUMBER BOOL    waits until Gitea says so of a pull request

@@ -36,8 +36,8 @@ func settlePushes(ts *testscript.TestScript) {
 // $GITHUB_API with $GITHUB_TEST_TOKEN. It has the verbs move, comment, is, comments and clear
 // of the command tracker, for issues that are named by their numbers, and:
 //
-//	github start DIRECTORY    serves the repository with this directory's last two names instead, its branches included, and sets
-//	                          $GITHUB_URL and $GITHUB_TOKEN
+//	github start DIRECTORY    serves the repository with this directory's last two names instead,
+//	                          its branches included, and sets $GITHUB_URL and $GITHUB_TOKEN
 //	github add 1 [labels=a,b] [FILE] | github edit 1 FILE   FILE contains the issue's text, as that of tracker add
 //	github rename OWNER/NAME
 //	github read 1             prints the comments of an issue
@@ -48,7 +48,8 @@ func settlePushes(ts *testscript.TestScript) {
 //	github pull AUTHOR ISSUE  adds a pull request of this account that closes an issue
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
-//	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of a branch, with its log
+//	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of
+//	                          a branch, with its log
 //	github status BRANCH NAME STATE   adds or changes a commit status of another system there
 //	github require NUMBER NAME...     makes the base of a pull request require checks
 //	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
@@ -60,13 +61,15 @@ func settlePushes(ts *testscript.TestScript) {
 //	github label NUMBER LOGIN LABEL...   sets the labels of a pull request as this person
 //	github disarm NUMBER      takes back that GitHub merges a pull request
 //	github demand NUMBER approvals|behind N   makes its base demand approvals, or not to be behind (1, 0)
-//	github allow methods|auto|queue|permission WORD...   sets the allowed ways to merge or the account's permission, or turns
-//	                          auto-merge or a merge queue on or off
-//	github merges             prints how often and by which method each pull request was merged, and whether GitHub is to merge it
+//	github allow methods|auto|queue|permission WORD...   sets the allowed ways to merge or the
+//	                          account's permission, or turns auto-merge or a merge queue on or off
+//	github merges             prints how often and by which method each pull request was merged,
+//	                          and whether GitHub is to merge it
 //	github settle             makes the last pushes older than checks need to begin
 //	github reopen NUMBER
 //	github pulls              prints all pull requests
-//	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
+//	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so
+//	                          since the last clear, and clears
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).github
 	verb := args[0]

@@ -15,7 +15,8 @@ import (
 
 // linearCmd controls the script's Linear. It has the verbs of the command tracker, and:
 //
-//	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
+//	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL]
+//	linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
 //	linear label-by EMAIL ABC-1 [a,b]   another user than symphony's sets the labels
 //	linear rename-label A B        gives a label another name
