@@ -103,10 +103,10 @@ const (
 )
 
 const (
-	// mergeSettles is how long after a push all of its checks have begun.
-	mergeSettles = 2 * time.Minute
-	// mergeRetries is how long after a refusal a merge is tried again.
-	mergeRetries = 10 * time.Minute
+	// checksBegin is how long after a push all of its checks have begun.
+	checksBegin = 2 * time.Minute
+	// mergeAgain is how long after a refusal a merge is tried again.
+	mergeAgain = 10 * time.Minute
 )
 
 // MergeVerdict says whether a pull request may be merged now.
@@ -140,7 +140,7 @@ func (w *Watch) MayMerge(f Feedback, now time.Time) (verdict MergeVerdict, text 
 		return MergeWait, "a check, which it does not have"
 	case !w.green():
 		return MergeNo, "green checks"
-	case now.Sub(w.HeadAt) < mergeSettles:
+	case now.Sub(w.HeadAt) < checksBegin:
 		return MergeWait, "checks, which may not have begun yet"
 	case w.Pull.Mergeable != pullMergeable:
 		return MergeWait, w.unknownMerge(f, now)
@@ -344,7 +344,7 @@ func (w *Watch) MergeRests(now time.Time) bool {
 		return false
 	}
 	return t.State == mergeEnded || t.State == mergeDone ||
-		t.State == mergeRefused && now.Sub(t.At).Abs() < mergeRetries
+		t.State == mergeRefused && now.Sub(t.At).Abs() < mergeAgain
 }
 
 // MayBeArmed reports whether the forge may merge the open pull request by itself.
@@ -353,11 +353,11 @@ func (w *Watch) MayBeArmed() bool {
 		(w.Merge.State == mergeArmed || w.Merge.State == mergeBegun)
 }
 
-// MergeSettled reports whether nothing is done about a merge that was asked for: the forge merges
-// by itself. Now and then symphony looks whether it still can, because most forges do not merge
-// a branch that the base has left behind meanwhile.
-func (w *Watch) MergeSettled(now time.Time) bool {
-	return w.MergeArmed() && now.Sub(w.Merge.LookedAt).Abs() < mergeRetries
+// LeftToForge reports whether symphony leaves the merge to the forge, which was asked for it, for
+// now. Every ten minutes it looks whether the forge still can: most forges do not merge a branch
+// that the base has left behind meanwhile.
+func (w *Watch) LeftToForge(now time.Time) bool {
+	return w.MergeArmed() && now.Sub(w.Merge.LookedAt).Abs() < mergeAgain
 }
 
 // MergeArmed reports whether the forge was asked to merge the newest commit, and has answered.

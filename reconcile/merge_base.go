@@ -35,7 +35,7 @@ func (w *Watch) WantsTry(f Feedback, now time.Time) bool {
 	if !isWanted || w.Pull.State != pullOpen || w.Pull.Mergeable != pullUnknown || w.Pull.BaseCommit == "" {
 		return false
 	}
-	return !w.TriedMerge.is(w.Pull) || now.Sub(w.TriedMerge.At).Abs() >= mergeRetries
+	return !w.TriedMerge.is(w.Pull) || now.Sub(w.TriedMerge.At).Abs() >= mergeAgain
 }
 
 // NoteTry notes git's answer.
@@ -136,7 +136,7 @@ func (w *Watch) HasTurn(f Feedback, now time.Time) bool {
 		return false
 	}
 	if merges[len(merges)-1] != w.Pull.Head { // the forge does not show it yet, or someone pushed
-		return now.Sub(w.BaseMerges.At).Abs() < mergeSettles
+		return now.Sub(w.BaseMerges.At).Abs() < checksBegin
 	}
 	verdict, _ := w.MayMerge(f, now)
 	return verdict != MergeNo

@@ -54,7 +54,7 @@ func TestTriedMerge(t *testing.T) {
 		w.Update(pull, f, mergeNoon)
 		return w.Pull.Mergeable
 	}
-	later := mergeNoon.Add(mergeRetries)
+	later := mergeNoon.Add(mergeAgain)
 	test.Equal(t, "a forge that says no base", []any{see(""), w.WantsTry(f, mergeNoon)}, []any{pullUnknown, false})
 	test.Equal(t, "before", []any{see("b"), w.WantsTry(f, mergeNoon)}, []any{pullUnknown, true})
 	w.NoteFailedTry(GitFailure{"git_limit", "no memory"}, mergeNoon)

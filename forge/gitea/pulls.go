@@ -109,7 +109,8 @@ func (p pull) value() reconcile.Pull {
 		Branch: text.Short(p.branch(), maxName),
 		Head:   p.Head.SHA,
 		Base:   text.Short(p.Base.Ref, maxName),
-		// Gitea does not tell a conflict from a draft and from not having looked yet: git does.
+		// Gitea says "not mergeable" of a conflict, of a draft, and before it has looked. Git
+		// tells whether it is a conflict.
 		Mergeable: "unknown",
 		Checks:    reconcile.Checks{Commit: p.Head.SHA},
 	}

@@ -133,8 +133,8 @@ func (s *Server) Fail(answer faulttest.Fault) {
 	s.fail = answer
 }
 
-// Expire ends the token, or makes it valid again. With told false a proxy removes the header that
-// tells it.
+// Expire lets the token expire, or makes it valid again. If told is false, the answers lack the
+// header that says so, as behind a proxy that removes it.
 func (s *Server) Expire(expired, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

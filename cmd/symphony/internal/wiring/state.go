@@ -219,8 +219,8 @@ func StateHome(w *environ.Env) string {
 // AgentsDir is the state directory of agents without an issue, beside the projects' directories.
 func AgentsDir(w *environ.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
 
-// aside are the ends of the names of state directories that somebody moved away, as hints advise,
-// to start over: they belong to no project any more.
+// aside are the endings of state directories that were moved away to start over, as hints advise.
+// Such a directory belongs to no project any more.
 var aside = []string{".old", ".aside"}
 
 // StateDirs lists the state directories of the account's projects.

@@ -21,7 +21,7 @@ func (d Watcher) merge(
 	issue reconcile.Issue,
 ) error {
 	w.NoteArming(d.Now())
-	if w.MergeSettled(d.Now()) || w.MergeRests(d.Now()) {
+	if w.LeftToForge(d.Now()) || w.MergeRests(d.Now()) {
 		return nil
 	}
 	if w.MergeQueued() {
@@ -81,7 +81,8 @@ func (d Watcher) refuse(ctx context.Context, forge *reconcile.Forge, w *reconcil
 	return nil
 }
 
-// ask asks the forge for a merge. merged: it has merged, and not only agreed to do that later.
+// ask asks the forge to merge now, or later by itself. merged is false if it has only agreed to
+// do so later.
 func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Merging) (merged bool, err error) {
 	if do == reconcile.MergeArm {
 		return forge.ArmMerge(ctx, m)
@@ -93,7 +94,7 @@ func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Mer
 // begun, because the forge may have got the request. If the forge itself refuses, the pass goes
 // on without an error, and the pull request is shown as waiting for what it demands.
 func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
-	isArmed := w.MergeArmed() // it was only looked whether the forge still can merge
+	isArmed := w.MergeArmed() // then symphony only looked whether the forge can still merge
 	if errors.Is(err, reconcile.ErrLater) {
 		if isArmed {
 			w.Merge.LookedAt = time.Time{}
