@@ -74,29 +74,54 @@ func (h *hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, err
 	return h.checksOf(ctx, commit.SHA, 0)
 }
 
-// countedPipeline returns the pipeline that GitLab counts for the present commit of a merge request;
-// 0 for none.
+// countedPipeline returns the pipeline that counts for the present commit of a merge request; none
+// for 0. GitLab's head pipeline may be that of an earlier commit, or of a merge train, which tries
+// several merge requests together: then it is the newest other one.
 func (h *hub) countedPipeline(ctx context.Context, p pull) (int64, error) {
 	if p.Pipeline == nil {
 		return 0, nil
 	}
-	if p.Pipeline.Commit == p.Head {
-		return p.Pipeline.ID, nil
+	counts, err := h.counts(ctx, p, *p.Pipeline)
+	if err != nil || counts {
+		return p.Pipeline.ID, err
 	}
-	if p.Pipeline.Ref != fmt.Sprintf("refs/merge-requests/%d/merge", p.Number) {
-		return 0, nil // of an earlier commit
-	}
-	// The merged result is a commit of its own, whose parents tell what was merged.
-	merged, err := get[struct {
-		Parents []string `json:"parent_ids"`
-	}](ctx, h, "/repository/commits/"+url.PathEscape(p.Pipeline.Commit), nil)
-	if err != nil && !errors.Is(err, reconcile.ErrGone) {
+	all, err := get[[]pipeline](ctx, h, fmt.Sprintf("/merge_requests/%d/pipelines", p.Number), nil)
+	if err != nil {
 		return 0, err
 	}
-	if !slices.Contains(merged.Parents, p.Head) {
-		return 0, nil
+	for _, run := range all { // the newest first
+		if run.Source == external || run.Commit != p.Head && run.Ref != p.ref("merge") {
+			continue
+		}
+		counts, err := h.counts(ctx, p, run)
+		if err != nil || counts {
+			return run.ID, err
+		}
 	}
-	return p.Pipeline.ID, nil
+	return 0, nil
+}
+
+// counts reports whether a pipeline tests the present commit of a merge request.
+func (h *hub) counts(ctx context.Context, p pull, run pipeline) (bool, error) {
+	switch run.Ref {
+	case p.ref("train"):
+		return false, nil
+	case p.ref("merge"):
+		// The merged result is a commit of its own, whose parents tell what was merged.
+		merged, err := get[struct {
+			Parents []string `json:"parent_ids"`
+		}](ctx, h, "/repository/commits/"+url.PathEscape(run.Commit), nil)
+		if errors.Is(err, reconcile.ErrGone) {
+			return false, nil
+		}
+		return slices.Contains(merged.Parents, p.Head), err
+	}
+	return run.Commit == p.Head, nil
+}
+
+// ref is a reference that GitLab keeps for a merge request: head, merge or train.
+func (p pull) ref(name string) string {
+	return fmt.Sprintf("refs/merge-requests/%d/%s", p.Number, name)
 }
 
 // checksOf reads the checks of a commit: the jobs of a pipeline, and what other programs have

@@ -98,6 +98,24 @@ func TestPipelineOfEarlierCommit(t *testing.T) {
 	test.Equal(t, "checks after another push", len(p.one(number).Checks.List), 0)
 }
 
+// A merge train tries a merge request together with others. Its pipelines say nothing about this one,
+// even if they are of the same commit: what counts is the newest pipeline before.
+func TestMergeTrain(t *testing.T) {
+	const train = "refs/merge-requests/1/train"
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	state := func() string { return p.one(number).Checks.State }
+	p.SetJob(commit, gitlabtest.Job{Name: "test", State: "failed"})
+	p.SetJob(commit, gitlabtest.Job{Name: "test", State: "success", Ref: train})
+	test.Equal(t, "of the same commit", state(), reconcile.CheckFailure)
+	merged := p.git("commit-tree", "main^{tree}", "-m", "merged", "-p", "main", "-p", "work")
+	p.SetJob(merged, gitlabtest.Job{Name: "test", State: "success", Ref: "refs/merge-requests/1/merge"})
+	together := p.git("commit-tree", "main^{tree}", "-m", "train", "-p", "main", "-p", "work")
+	p.SetJob(together, gitlabtest.Job{Name: "test", State: "failed", Ref: train})
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.PipelineOf = together }))
+	test.Equal(t, "of the train's commit", state(), reconcile.CheckSuccess)
+}
+
 // Of a commit with very many pipelines only the newest counts, and what other programs reported.
 func TestManyPipelines(t *testing.T) {
 	p := newPlace(t)

@@ -50,6 +50,7 @@ var mergeRoutes = []route{
 	{"POST", projectPath + "/merge_requests", (*call).createMerge},
 	{"GET", mergePath, func(c *call) answer { return ok(c.mergeObject(c.merge, true)) }},
 	{"GET", mergePath + "/commits", (*call).listMergeCommits},
+	{"GET", mergePath + "/pipelines", (*call).listMergePipelines},
 	{"GET", mergePath + "/versions", (*call).listVersions},
 	{"GET", mergePath + "/approvals", (*call).approvals},
 	{"GET", mergePath + "/reviewers", (*call).listReviewers},

@@ -135,6 +135,18 @@ func (c *call) listPipelines() answer {
 	return page(c, found, c.pipelineObject)
 }
 
+// listMergePipelines answers the pipelines of all commits of a merge request, the newest first: those
+// of its branch, and those of references that GitLab keeps for it.
+func (c *call) listMergePipelines() answer {
+	m := c.merge
+	found := text.Filter(c.pipelines, func(p *pipeline) bool {
+		ofVersion := slices.ContainsFunc(m.versions, func(v version) bool { return v.sha == p.sha })
+		return ofVersion && p.ref == "" || strings.HasPrefix(p.ref, fmt.Sprintf("refs/merge-requests/%d/", m.Number))
+	})
+	slices.Reverse(found)
+	return page(c, found, c.pipelineObject)
+}
+
 // findPipeline returns the pipeline that the path names.
 func (c *call) findPipeline() *pipeline {
 	for _, p := range c.pipelines {
