@@ -298,10 +298,13 @@ func List[T any](
 		}
 		query = next
 	}
-	return c.Fail(
-		c.Prefix+"_unknown_payload",
-		fmt.Sprintf("the list %s has more than %d pages of %d", path, maxPages, Page),
-	)
+	name, err := url.PathUnescape(path)
+	if err != nil {
+		name = path
+	}
+	const message = "GitLab has more than %d records of %s, which is more than symphony reads"
+	return c.Fail(c.Prefix+"_unknown_payload", fmt.Sprintf(message, maxPages*Page, name)).
+		WithHint("let there be fewer: close old ones, or move them to another project")
 }
 
 var nextLink = text.Pattern(`<([^>]*)>; *rel="next"`)
