@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,37 @@ func TestLostMembership(t *testing.T) {
 	if e == nil || e.Code != "tracker_project_not_found" || !strings.Contains(e.Message, "operator is none") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// An issue that GitLab does not show may be confidential, if the account has lost the role that sees
+// these.
+func TestLostRole(t *testing.T) {
+	s := start(t, nil)
+	secret := test.Must(s.AddIssue(gitlabtest.Issue{Title: "Leak", Author: gitlabtest.Writer, Confidential: true}))
+	open := test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
+	a := connectTo(s, new([]string), nil)
+	both := []string{strconv.Itoa(secret.Number), strconv.Itoa(open.Number)}
+	for _, level := range []int{10, -1} {
+		found, err := a.ByIDs(t.Context(), both)
+		test.OK(t, err)
+		test.Equal(t, "as a developer", len(found), 2)
+		s.Role = level // -1: no role
+		s.Outsider = level < 0
+		found, err = a.ByIDs(t.Context(), both[1:])
+		test.OK(t, err)
+		test.Equal(t, "an issue that all see", len(found), 1)
+		_, err = a.ByIDs(t.Context(), both)
+		e, _ := errors.AsType[*reconcile.Error](err)
+		if e == nil || e.Code != "tracker_project_not_found" || !strings.Contains(e.Message, "confidential") {
+			t.Errorf("with the role %d: error %v", level, err)
+		}
+		s.Role = 15
+		s.Outsider = false
+	}
+	test.OK(t, s.Delete(both[0]))
+	found, err := a.ByIDs(t.Context(), both)
+	test.OK(t, err)
+	test.Equal(t, "after one was deleted", len(found), 1)
 }
 
 // On the free tier issues neither block each other nor have weights.

@@ -94,16 +94,26 @@ func (c *client) project(ctx context.Context, name string) (gitlabapi.Project, e
 // checkMember returns an error unless the token's account is a member of a project whose issues are
 // for members only. GitLab hides these issues from others as if there were none.
 func (c *client) checkMember(ctx context.Context, name string, p gitlabapi.Project) error {
-	viewer, err := c.api.Me(ctx)
-	if err != nil {
-		return err
-	}
-	path := fmt.Sprintf("/projects/%d/members/all/%d", p.ID, viewer.ID)
-	_, err = gitlabapi.Get[gitlabapi.Access](ctx, c.api, path, nil)
-	if errors.Is(err, reconcile.ErrGone) {
+	viewer, level, err := c.role(ctx, p)
+	if err == nil && level == 0 && !viewer.IsAdmin {
 		return c.NoRepository(name, "only its members may see them, and "+viewer.Login+" is none")
 	}
 	return err
+}
+
+// role returns the token's account and the level of its role in a project, also of a role that it
+// has as a member of an invited group; 0 for none.
+func (c *client) role(ctx context.Context, p gitlabapi.Project) (gitlabapi.Account, int, error) {
+	viewer, err := c.api.Me(ctx)
+	if err != nil {
+		return viewer, 0, err
+	}
+	path := fmt.Sprintf("/projects/%d/members/all/%d", p.ID, viewer.ID)
+	access, err := gitlabapi.Get[gitlabapi.Access](ctx, c.api, path, nil)
+	if errors.Is(err, reconcile.ErrGone) {
+		return viewer, 0, nil
+	}
+	return viewer, access.Level, err
 }
 
 // wireLink is an issue that is linked with another, in GitLab's words.

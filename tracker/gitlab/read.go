@@ -104,14 +104,36 @@ func (c *client) batch(ctx context.Context, project string, refs []repoissue.Ref
 }
 
 // confirm returns an error unless issues that GitLab does not show are gone: it answers the same
-// if issues are disabled, or are for members only and the account is none any more.
+// if issues are disabled, or if the account does not see them any more.
 func (c *client) confirm(ctx context.Context, gone []repoissue.Ref) error {
 	for _, name := range text.Unique(text.Map(gone, func(at repoissue.Ref) string { return at.Repo })) {
-		if _, err := c.project(ctx, name); err != nil {
+		p, err := c.project(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := c.checkSeesAll(ctx, p); err != nil {
 			return err
 		}
 	}
 	return c.memory.Forget(ctx, gone)
+}
+
+// checkSeesAll returns an error unless the token's account sees confidential issues. GitLab hides
+// these from others as if they did not exist.
+func (c *client) checkSeesAll(ctx context.Context, p gitlabapi.Project) error {
+	if p.Level() >= gitlabapi.Planner {
+		return nil
+	}
+	viewer, level, err := c.role(ctx, p)
+	if err != nil || viewer.IsAdmin || level >= gitlabapi.Planner {
+		return err
+	}
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		c.api.Scrub(fmt.Sprintf("GitLab may hide issues of %s: who sees confidential ones needs the role Planner "+
+			"or a higher one, and %s has lost it or never had it", p.Name, viewer.Login)),
+		"give that account the role Developer there",
+	)
 }
 
 // existing reads an issue that a person or a claim names. The code of the error is

@@ -337,8 +337,9 @@ func Decode[T any](c *Client, raw []byte) (v T, err error) {
 
 // Account is an account, in GitLab's words.
 type Account struct {
-	ID    int64  `json:"id"`
-	Login string `json:"username"`
+	ID      int64  `json:"id"`
+	Login   string `json:"username"`
+	IsAdmin bool   `json:"is_admin"` // of the server, who sees everything; only GET /user says it
 }
 
 // Names returns the names by which operators are called.

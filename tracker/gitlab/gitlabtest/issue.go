@@ -31,7 +31,9 @@ type Issue struct {
 	UpdatedAt time.Time
 	ClosedAt  time.Time
 	Deleted   bool
-	Notes     []*Note
+	// Confidential: only its author and people with the role Planner or a higher one see it.
+	Confidential bool
+	Notes        []*Note
 
 	labelled []labelEvent
 }
@@ -253,7 +255,7 @@ func (c *call) issueObject(i *Issue) object {
 		"upvotes":                0,
 		"downvotes":              0,
 		"due_date":               nil,
-		"confidential":           false,
+		"confidential":           i.Confidential,
 		"discussion_locked":      nil,
 		"issue_type":             i.Type,
 		"web_url":                fmt.Sprint(c.URL(), "/", p.name, "/-/issues/", i.Number),
@@ -296,6 +298,12 @@ func (c *call) hidesIssues() bool {
 	return c.NoIssues || c.Private && c.Outsider && c.user == Operator
 }
 
+// hides reports whether the account does not see an issue.
+func (c *call) hides(i *Issue) bool {
+	const planner = 15
+	return c.hidesIssues() || i.Confidential && c.user != i.Author && c.level(c.user) < planner
+}
+
 func (c *call) listIssues() answer {
 	q := c.r.URL.Query()
 	state := cmp.Or(q.Get("state"), "all")
@@ -304,7 +312,7 @@ func (c *call) listIssues() answer {
 		return unfit("updated_after is invalid")
 	}
 	list := text.Filter(c.project.issues, func(i *Issue) bool {
-		return !i.Deleted && !c.hidesIssues() &&
+		return !i.Deleted && !c.hides(i) &&
 			(state == "all" || i.State == state) &&
 			(q.Get("issue_type") == "" || q.Get("issue_type") == i.Type) &&
 			(!q.Has("iids[]") || slices.Contains(q["iids[]"], strconv.Itoa(i.Number))) &&

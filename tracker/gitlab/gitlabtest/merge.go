@@ -388,12 +388,13 @@ func (c *call) createMergeNote() answer {
 	return made(o)
 }
 
+// member answers the role of an account.
 func (c *call) member() answer {
 	for _, login := range users {
-		isMember := login != Reader && (login != Operator || !c.Outsider)
-		if strconv.FormatInt(userID(login), 10) == c.named["user_id"] && isMember {
+		level := c.level(login)
+		if strconv.FormatInt(userID(login), 10) == c.named["user_id"] && level > 0 {
 			o := userObject(login)
-			o["access_level"] = levels[login]
+			o["access_level"] = level
 			o["membership_state"] = "active"
 			return ok(o)
 		}

@@ -85,8 +85,18 @@ func (c *call) ownToken() answer {
 	})
 }
 
-// levels are the roles of the accounts.
-var levels = map[string]int{Operator: 30, Writer: 30, Reader: 10}
+// level is the level of the role of an account; 0 for none.
+func (s *Server) level(login string) int {
+	switch {
+	case login == Writer:
+		return 30
+	case login == Reader:
+		return 10
+	case s.Outsider:
+		return 0
+	}
+	return cmp.Or(s.Role, 30)
+}
 
 func (c *call) projectObject(p *project) object {
 	access := "enabled"
@@ -115,7 +125,7 @@ func (c *call) projectObject(p *project) object {
 
 		"only_allow_merge_if_pipeline_succeeds": c.NeedsGreen,
 		"permissions": object{
-			"project_access": object{"access_level": levels[c.user], "notification_level": 3},
+			"project_access": object{"access_level": c.level(c.user), "notification_level": 3},
 			"group_access":   nil,
 		},
 	}

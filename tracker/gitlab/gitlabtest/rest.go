@@ -100,7 +100,7 @@ func (c *call) find() {
 		}
 		number, _ := strconv.Atoi(digits)
 		c.issue = c.project.find(number)
-		if c.issue == nil || c.hidesIssues() {
+		if c.issue == nil || c.hides(c.issue) {
 			panic(missing(""))
 		}
 	}

@@ -41,6 +41,7 @@ type Server struct {
 	NoIssues    bool             // the projects have no issues
 	Private     bool             // issues are for members only
 	Outsider    bool             // Operator is no member
+	Role        int              // the level of Operator's role; a developer's if 0
 	// NeedsGreen: a merge needs a pipeline that succeeds; NeedsApprovals: so many approvals.
 	NeedsGreen       bool
 	NeedsApprovals   int
