@@ -122,6 +122,9 @@ func (c *client) readCall(
 	for _, part := range rest {
 		below += "/" + url.PathEscape(part)
 	}
+	if err := checkQuery(in.Query); err != nil {
+		return "", "", nil, err
+	}
 	query, err = agenttool.Query("query", in.Query)
 	return at.Repo, below, query, err
 }

@@ -306,3 +306,27 @@ func TestAPIToolRefuses(t *testing.T) {
 		test.OK(t, read(path))
 	}
 }
+
+// A query neither leads to another project nor gives the request another account.
+func TestAPIToolRefusesQueries(t *testing.T) {
+	s := start(t, nil)
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
+	c := test.Must(connect(optionsFor(s)))
+	read := func(query map[string]any) error {
+		_, _, _, err := c.readCall(reconcile.Issue{ID: "1"}, test.Must(json.Marshal(map[string]any{
+			"path":  "/projects/acme%2Fweb%2Fshop/repository/compare",
+			"query": query,
+		})))
+		return err
+	}
+	test.OK(t, read(map[string]any{"from": "main", "to": "work"}))
+	for _, name := range []string{
+		"from_project_id", "from_project_id[]", "from_project_id[x]", " from_project_id", "FROM_PROJECT_ID", "id", "id[]",
+		"sudo", "private_token", "access_token", "job_token", "feed_token",
+	} {
+		err := read(map[string]any{"from": "main", "to": "work", name: 7})
+		if err == nil || !strings.Contains(err.Error(), "query_refused") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

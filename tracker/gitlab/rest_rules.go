@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -85,6 +86,27 @@ var readable = []string{
 	"repository/tags",
 	"repository/tags/*",
 	"repository/tree",
+}
+
+// elsewhere are the names in a query by which GitLab would read another project, or would answer
+// another account.
+var elsewhere = []string{
+	"access_token", "feed_token", "from_project_id", "id", "job_token", "private_token", "sudo",
+}
+
+// checkQuery returns an error, which is for the agent, unless a query stays in the project.
+func checkQuery(query map[string]any) error {
+	for name := range query {
+		field, _, _ := strings.Cut(name, "[") // GitLab reads id[] and id[x] as id, too
+		field = strings.ToLower(strings.TrimSpace(field))
+		if slices.Contains(elsewhere, field) {
+			return agenttool.Refusal(
+				"query_refused",
+				"query."+field+" is not allowed: this tool reads the project of this run's issue, as symphony's account",
+			)
+		}
+	}
+	return nil
 }
 
 // mayRead reports whether the tool reads the path with these decoded parts.
