@@ -304,7 +304,7 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"verb":"hold"}`, "", 400, `unknown field \"verb\"`},
 		{"/api/v1/pause", "", "", 400, "add ?project=NAME"},
 		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
-		{"/api/v1/pause?project=wep", "", "", 404, `there is no project \"wep\" here, did you mean \"web\"?","hint":"there are `},
+		{"/api/v1/pause?project=wep", "", "", 404, `there is no project \"wep\" here, did you mean \"web\"?","hint":"the projects are `},
 		{"/api/v1/pause?projekt=web", "", "", 400, `unknown parameter \"projekt\", did you mean \"project\"?`},
 		{
 			"/api/v1/requests/ABC-1.2/deny?project=web",

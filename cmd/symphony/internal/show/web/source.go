@@ -163,9 +163,12 @@ func projectsText(names []string) string {
 	}
 	shown := strings.Join(names[:min(len(names), most)], ", ")
 	if len(names) > most {
-		shown += " and others, which the page / and GET /api/v1/state list"
+		shown += "; the page / and GET /api/v1/state list all of them"
 	}
-	return "there are " + shown
+	if len(names) == 1 {
+		return "the only project is " + shown
+	}
+	return "the projects are " + shown
 }
 
 // projects opens the projects, each with the name by which addresses call it.
