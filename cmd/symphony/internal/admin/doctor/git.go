@@ -301,6 +301,8 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 	switch {
 	case foreign != "":
 		return foreign
+	case strings.Contains(answer, "bad config line"):
+		return "correct that file of git's settings"
 	case strings.Contains(answer, "could not read Username"):
 		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
 	case strings.Contains(answer, "Permission denied (publickey"):
