@@ -116,9 +116,6 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 	code = cmp.Or(code, run.Delivery.Code)
 	if code == "" && notHandedOver(run) {
 		code = reconcile.HoldVerifyFailed
-		if v.Unusable() {
-			code = "verify_unusable"
-		}
 	}
 	hint := words.Hint(code, run.Identifier)
 	if hint != "" {
