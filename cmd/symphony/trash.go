@@ -43,10 +43,11 @@ func tellElsewhere(w *term.Env, p *wiring.Project) {
 	fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+hosts)
 }
 
-// isBackup reports whether the argument of restore is a file that symphony backup has written, or
-// another file with a path.
+// isBackup reports whether the argument of restore is the name of an archive, or the path of
+// another file.
 func isBackup(w *term.Env, arg string) bool {
-	return isFile(w.Absolute(arg)) && (strings.Contains(arg, "/") || strings.HasSuffix(arg, "gz"))
+	return strings.HasSuffix(arg, ".tar.gz") || strings.HasSuffix(arg, ".tgz") ||
+		strings.Contains(arg, "/") && isFile(w.Absolute(arg))
 }
 
 func restoreCommand(w *term.Env) *cli.Command {
@@ -61,8 +62,8 @@ func restoreCommand(w *term.Env) *cli.Command {
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
 				if isBackup(w, args[0]) {
-					return exit.Usage("restore: %q is a file, and no issue: symphony restore-state %s makes the state "+
-						"from a backup", args[0], text.ShellQuote(args[0]))
+					return exit.Usage("restore: %q is no issue: symphony restore-state %s makes the state from a backup",
+						args[0], text.ShellQuote(args[0]))
 				}
 				restored, err := cleanup.Restore(c.Context, p, args[0])
 				if err != nil {
