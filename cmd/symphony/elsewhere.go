@@ -31,7 +31,12 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	}
 	hint := allHint(c, failed.Code, args)
 	if hint == "" {
-		hint = placeHint(ctx, w, c, args, lost)
+		named := args
+		if failed.Code == "issue_not_found" { // the others of the command line are in their place
+			missing, _, _ := strings.Cut(failed.Message, ", did you mean")
+			named = text.Filter(args, func(arg string) bool { return strings.Contains(missing, arg) })
+		}
+		hint = placeHint(ctx, w, c, args, named, lost)
 	}
 	if hint == "" {
 		return err
@@ -67,9 +72,9 @@ func allHint(c *cli.Command, code string, args []string) string {
 // makeOne tells a user without a WORKFLOW.md how to make one.
 const makeOne = "; symphony init writes a WORKFLOW.md here"
 
-// placeHint names the project whose issue the command line means, or else the projects of the
-// account if the command has found none.
-func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, lost bool) string {
+// placeHint names the project that has one of the named issues, which the command line means, or
+// else the projects of the account if the command has found none.
+func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args, named []string, lost bool) string {
 	projects, err := wiring.AllProjects(w.Environment())
 	if err != nil {
 		return "" // the command's own error is the one to read
@@ -77,8 +82,8 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	all := view.Name(ctx, projects)
 	looked := placesOf(w, args)
 	elsewhere := text.Filter(all, func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
-	for _, arg := range args[1:] {
-		if arg == "" || text.IsNumber(arg) || strings.HasPrefix(arg, "-") {
+	for _, arg := range named {
+		if arg == "" || arg == args[0] || text.IsNumber(arg) || strings.HasPrefix(arg, "-") {
 			continue
 		}
 		owners := text.Filter(elsewhere, func(p view.Named) bool { return knows(ctx, p, arg) })
