@@ -19,6 +19,7 @@ type rule struct {
 	reads    bool     // it changes nothing
 	comments bool     // it leaves the issue itself as it is
 	existing bool     // it changes a comment that exists
+	searches bool     // it lists issues
 	moves    bool     // it makes a transition
 	creates  string   // the kind of object that it creates
 	allowed  []string // the names in the body
@@ -46,7 +47,7 @@ var rules = []rule{
 	{methods: "GET", path: "issue/createmeta/PROJECT/issuetypes/*", reads: true},
 	{methods: "GET", path: "issueLinkType", reads: true},
 	{
-		methods: "POST", path: "search/jql", reads: true,
+		methods: "POST", path: "search/jql", reads: true, searches: true,
 		allowed: []string{"jql", "fields", "maxResults", "nextPageToken"}, prepare: searched,
 	},
 	{methods: "POST", path: "issue", creates: "issue", allowed: []string{"fields"}, prepare: newIssue},
@@ -65,12 +66,17 @@ var rules = []rule{
 		allowed: []string{"body", "visibility"}, prepare: commentOf,
 	},
 	{methods: "DELETE", path: "issue/ISSUE/comment/*", comments: true, existing: true},
-	{methods: "POST", path: "issue/ISSUE/remotelink", allowed: []string{"object", "globalId", "relationship"}},
+	// with a globalId it would change the link of somebody else that has the same one
+	{methods: "POST", path: "issue/ISSUE/remotelink", allowed: []string{"object", "relationship"}},
 	{
 		methods: "POST", path: "issueLink", linked: true,
 		allowed: []string{"type", "inwardIssue", "outwardIssue"},
 	},
 }
+
+// queryNames are what the query of a GET may have. Others change something, such as the history of
+// the account, or whose request it is.
+var queryNames = []string{"expand", "fields", "fieldsByKeys", "maxResults", "orderBy", "startAt", "status"}
 
 // ruleFor returns the rule that allows a request.
 func (c *client) ruleFor(method string, parts []string) (rule, error) {
@@ -138,6 +144,34 @@ func (c *client) issuesIn(in restCall) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// onlyOurs is the answer to a search without issues of other projects: the token of a page contains
+// a query, and an agent can write one.
+func (c *client) onlyOurs(body []byte) []byte {
+	var answer map[string]json.RawMessage
+	var list []json.RawMessage
+	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["issues"], &list) != nil {
+		return body // it has no issues
+	}
+	ours := []json.RawMessage{}
+	for _, raw := range list {
+		var named wireNamed
+		err := json.Unmarshal(raw, &named)
+		key, _, _ := strings.Cut(named.Key, "-")
+		isBare := named.Key == "" && named.Fields == nil // no more than an id
+		if err == nil && (isBare || c.isKey(key)) {
+			ours = append(ours, raw)
+		}
+	}
+	answer["issues"] = text.JSON(ours)
+	return text.JSON(answer)
+}
+
+// wireNamed is an issue of which only the key is read.
+type wireNamed struct {
+	Key    string          `json:"key"`
+	Fields json.RawMessage `json:"fields"`
 }
 
 // searched restricts a query to the project.

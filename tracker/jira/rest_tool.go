@@ -77,6 +77,12 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if err == nil {
 		err = t.checkIssues(ctx, issue, in)
 	}
+	if err == nil {
+		err = t.checkValues(ctx, in)
+	}
+	if err == nil && in.ofComment() {
+		err = t.checkComment(ctx, in)
+	}
 	if err == nil && in.existing {
 		err = t.checkAuthor(ctx, in)
 	}
@@ -99,6 +105,9 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 	if in.reads {
 		if err != nil {
 			return t.c.api.Refused(err)
+		}
+		if in.searches {
+			a.Body = t.c.onlyOurs(a.Body)
 		}
 		return t.c.api.Answered(a)
 	}
@@ -156,6 +165,9 @@ func (t restTool) read(args json.RawMessage) (restCall, error) {
 		}
 		call.query = url.Values{}
 		for name, value := range in.Query {
+			if !slices.Contains(queryNames, name) {
+				return call, agenttool.Refusal("invalid_input", "query may have "+strings.Join(queryNames, ", "))
+			}
 			call.query.Set(name, value)
 		}
 	}
@@ -241,6 +253,23 @@ func (t restTool) checkIssues(ctx context.Context, issue reconcile.Issue, in res
 		}
 	}
 	return nil
+}
+
+// ofComment reports whether a call is about a single comment.
+func (in restCall) ofComment() bool { return strings.HasSuffix(in.rule.path, "/comment/*") }
+
+// checkComment refuses a comment that is not one of the issue: Jira finds a comment by its id alone.
+func (t restTool) checkComment(ctx context.Context, in restCall) error {
+	id := in.parts[len(in.parts)-1]
+	isThere := false
+	_, err := t.c.newest(ctx, in.parts[1], func(w wireComment) bool {
+		isThere = w.ID == id
+		return !isThere
+	})
+	if err == nil && !isThere {
+		err = agenttool.Refusal("path_refused", "the issue "+in.parts[1]+" has no comment "+id)
+	}
+	return err
 }
 
 // checkAuthor refuses to change or delete a comment that no agent wrote: its author may be an
@@ -337,7 +366,11 @@ func (t restTool) settle(ctx context.Context, in restCall) error {
 func commentOf(_ *client, body map[string]json.RawMessage) error {
 	var markdown string
 	var doc any
+	tooLong := agenttool.Refusal("invalid_input", fmt.Sprintf("the comment is longer than %d bytes", maxComment))
 	if json.Unmarshal(body["body"], &markdown) == nil {
+		if len(markdown) > maxComment {
+			return tooLong
+		}
 		doc = adf.Document(markdown)
 	} else {
 		doc = adf.WithoutMentions(body["body"])
@@ -348,7 +381,7 @@ func commentOf(_ *client, body map[string]json.RawMessage) error {
 		return agenttool.Refusal("invalid_input", "body must be Markdown, or a document that is not empty")
 	}
 	if len(shown) > maxComment {
-		return agenttool.Refusal("invalid_input", fmt.Sprintf("the comment is longer than %d bytes", maxComment))
+		return tooLong
 	}
 	// symphony reads the comment as Markdown; Jira and other programs read every part of it
 	for _, words := range append(adf.Strings(sent), shown) {
@@ -365,8 +398,18 @@ func commentOf(_ *client, body map[string]json.RawMessage) error {
 	return nil
 }
 
-// fieldsOf checks the fields that a call sets. Comments have a path of their own, where they are
-// marked; an issue stays in its project; links are made where both issues are looked at.
+// settable are the fields of an issue that a call may set, beside the fields that a site has added.
+// Not among them are comments, which have a path of their own where they are marked; links, made
+// where both issues are looked at; and what takes an issue out of the project or out of people's
+// sight, or says that somebody else wrote it.
+var settable = []string{
+	"assignee", "components", "description", "duedate", "environment", "fixVersions", "issuetype",
+	"labels", "priority", "resolution", "summary", "timetracking", "versions",
+}
+
+var customField = text.Pattern(`^customfield_[0-9]+$`)
+
+// fieldsOf checks the fields that a call sets.
 func fieldsOf(_ *client, body map[string]json.RawMessage) error {
 	for _, name := range []string{"fields", "update"} {
 		if body[name] == nil {
@@ -377,11 +420,12 @@ func fieldsOf(_ *client, body map[string]json.RawMessage) error {
 			return agenttool.Refusal("invalid_input", name+" must be an object")
 		}
 		for field, value := range given {
-			switch strings.ToLower(field) {
-			case "comment", "project", "issuelinks", "worklog", "attachment":
-				return agenttool.Refusal("mutation_refused", fmt.Sprintf("%s.%s can't be set by this call", name, field))
-			case "parent":
-				return agenttool.Refusal("mutation_refused", "the parent of an issue is for people to choose")
+			if !slices.Contains(settable, field) && !customField().MatchString(field) {
+				return agenttool.Refusal(
+					"mutation_refused",
+					fmt.Sprintf("%s.%s can't be set by this call, which sets %s and custom fields",
+						name, field, strings.Join(settable, ", ")),
+				)
 			}
 			given[field] = text.JSON(adf.WithoutMentions(value))
 			var markdown string
@@ -390,6 +434,44 @@ func fieldsOf(_ *client, body map[string]json.RawMessage) error {
 			}
 		}
 		body[name] = text.JSON(given)
+	}
+	return nil
+}
+
+// issueKey is a text that may name an issue. Some custom fields, such as the one with the epic of
+// an issue, accept it with key: before it.
+var issueKey = text.Pattern(`^(?:(?i:key):)?([A-Za-z][A-Za-z0-9_]*-[0-9]+)$`)
+
+// checkValues refuses a custom field that names an issue of another project: it may make that one
+// the parent, of which Jira then shows the title.
+func (t restTool) checkValues(ctx context.Context, in restCall) error {
+	const most = 20 // requests
+	asked := 0
+	for _, name := range []string{"fields", "update"} {
+		var given map[string]json.RawMessage
+		_ = json.Unmarshal(in.body[name], &given) // fieldsOf has checked it
+		for field, value := range given {
+			if !customField().MatchString(field) {
+				continue
+			}
+			for _, words := range adf.Strings(value) {
+				key := issueKey().FindStringSubmatch(strings.TrimSpace(words))
+				if key == nil {
+					continue
+				}
+				asked++
+				if asked > most {
+					return agenttool.Refusal("invalid_input", fmt.Sprintf("the fields name more than %d issues", most))
+				}
+				isElsewhere, err := t.c.isElsewhere(ctx, key[1])
+				if err != nil {
+					return err
+				}
+				if isElsewhere {
+					return agenttool.Refusal("mutation_refused", name+"."+field+" names an issue of another project")
+				}
+			}
+		}
 	}
 	return nil
 }

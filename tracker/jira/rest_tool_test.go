@@ -3,10 +3,12 @@ package jira
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/faulttest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/jira/jiratest"
@@ -85,6 +87,11 @@ func TestRestTool(t *testing.T) {
 	test.Lacks(t, "the description", read, "mention")
 	test.Contains(t, "the description", read, "@kim")
 
+	// custom fields may name issues of the project, and what only looks like an issue
+	for _, value := range []string{"SHOP-2", "UTF-8", "see OTHER-1"} {
+		d.call("PUT", "issue/SHOP-1", `{"fields": {"customfield_10014": "`+value+`"}}`)
+	}
+
 	// an issue, and a link between two
 	created := d.call("POST", "issue", `{"fields": {"summary": "More", "issuetype": {"id": "10100"}}}`)
 	test.Equal(t, "created", created.Mutation.Created[0].Kind, "issue")
@@ -114,6 +121,9 @@ func TestRestToolRefuses(t *testing.T) {
 	test.OK(t, d.Comment("SHOP-1", jiratest.Person, "approve", time.Time{}))
 	person := test.Must(d.a.Comments(t.Context(), d.issue.ID, time.Time{}))[0].ID
 	own := test.Must(d.a.Post(t.Context(), d.issue.ID, "Q\n\n<!-- symphony:request RUN 1 -->")).ID
+	other := test.Must(d.a.ByIDs(t.Context(), []string{d.other}))[d.other]
+	posted := d.tool.Call(t.Context(), other, arguments("POST", "issue/SHOP-2/comment", `{"body": "Secret"}`))
+	elsewhere := posted.Mutation.Created[0].ID // of an agent, on another issue
 	before := test.Must(json.Marshal(test.Must(d.Texts("SHOP-1"))))
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "issue/" + d.other, ""},
@@ -137,6 +147,27 @@ func TestRestToolRefuses(t *testing.T) {
 		{"PUT", "issue/SHOP-1", `{"update": {"issuelinks": [{"add": {}}]}}`},
 		{"PUT", "issue/SHOP-1", `{"properties": []}`},
 		{"PUT", "issue/SHOP-1", `{"fields": {"parent": {"key": "OTHER-1"}}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"customfield_10014": "OTHER-1"}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"customfield_10014": " key:other-1"}}`},
+		{"PUT", "issue/SHOP-1", `{"update": {"customfield_10014": [{"set": {"key": "OTHER-1"}}]}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"security": {"id": "10000"}}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"issuerestriction": {"issuerestrictions": {}}}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"reporter": {"accountId": "` + jiratest.Person + `"}}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"Summary": "x"}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"summary": "x"}, "historyMetadata": {"actor": {"id": "kim"}}}`},
+		{"PUT", "issue/SHOP-1", `{"fields": {"summary": "x"}, "transition": {"id": "910005"}}`},
+		{"POST", "issue", `{"fields": {"summary": "x", "customfield_10014": "OTHER-1"}}`},
+		{"POST", "issue", `{"fields": {"summary": "x"}, "update": {}}`},
+		{"POST", "issue/SHOP-1/remotelink", `{"globalId": "system=wiki", "object": {"url": "https://example.com"}}`},
+		{"GET", "issue/SHOP-1/comment/" + elsewhere, ""},
+		{"PUT", "issue/SHOP-1/comment/" + elsewhere, `{"body": "x"}`},
+		{"DELETE", "issue/SHOP-1/comment/" + elsewhere, ""},
+		{"GET", "issue/SHOP-1;x=1", ""},
+		{"GET", "issue/SHOP-1%2fcomment", ""},
+		{"GET", "issue/SHOP-1/", ""},
+		{"POST", "issue/bulk", `{"issueUpdates": []}`},
+		{"POST", "bulk/issues/move", `{}`},
+		{"PUT", "issue/SHOP-1/notify", `{}`},
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "910005"}, "update": {"comment": []}}`},
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"ID": "11", "id": "910005"}}`},
 		{"POST", "issue/SHOP-1/transitions", `{"transition": {"id": "0910005"}}`},
@@ -184,6 +215,33 @@ func TestRestToolRefuses(t *testing.T) {
 	readOnly.call("POST", "search/jql", `{"jql": ""}`)
 	a := readOnly.tool.Call(t.Context(), readOnly.issue, arguments("POST", "issue/SHOP-1/comment", `{"body": "x"}`))
 	test.Contains(t, "a change", a.Text, "tool_scope: read")
+}
+
+// The query of a call has nothing that changes something, or whose request it is.
+func TestRestToolQuery(t *testing.T) {
+	d := newDesk(t, func(*Options) {})
+	for name, allowed := range map[string]bool{
+		"fields": true, "expand": true, "updateHistory": false, "os_authType": false, "Fields": false,
+	} {
+		args := test.Must(json.Marshal(map[string]any{
+			"method": "GET",
+			"path":   "/rest/api/3/issue/SHOP-1",
+			"query":  map[string]string{name: "summary"},
+		}))
+		test.Equal(t, name, d.tool.Call(t.Context(), d.issue, args).Success, allowed)
+	}
+}
+
+// A search that Jira answers with issues of other projects, for instance because of an agent's own
+// token of a page, shows none of them.
+func TestRestToolForeignAnswer(t *testing.T) {
+	d := newDesk(t, func(*Options) {})
+	d.Fail(faulttest.Answer(http.StatusOK, `{"isLast": true, "issues": [
+		{"id": "1", "key": "OTHER-1", "fields": {"summary": "Secret"}}, {"id": "2", "fields": {"summary": "Secret"}},
+		{"id": "3", "key": "SHOP-3", "fields": {"summary": "Ours"}}, {"id": "4"}]}`))
+	found := d.call("POST", "search/jql", `{"jql": "", "nextPageToken": "made-up"}`)
+	want := `{"isLast":true,"issues":[{"id":"3","key":"SHOP-3","fields":{"summary":"Ours"}},{"id":"4"}]}`
+	test.Equal(t, "answer", found.Text, `{"status":200,"body":`+want+`}`)
 }
 
 // A call moves its issue by the transition that was looked at, and by no other one.

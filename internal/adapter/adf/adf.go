@@ -82,29 +82,29 @@ func Strings(document json.RawMessage) []string {
 	if decode(document, &whole) != nil {
 		return nil
 	}
-	list := stringsIn(whole)
+	var list []string
+	collect(whole, &list)
 	if decode(document, &doc) == nil {
 		list = append(list, doc.plain())
 	}
 	return list
 }
 
-func stringsIn(v any) []string {
-	var list []string
+// collect adds the texts in a decoded value to a list.
+func collect(v any, list *[]string) {
 	switch v := v.(type) {
 	case string:
-		list = append(list, v)
+		*list = append(*list, v)
 	case map[string]any:
 		for name, inner := range v {
-			list = append(list, name)
-			list = append(list, stringsIn(inner)...)
+			*list = append(*list, name)
+			collect(inner, list)
 		}
 	case []any:
 		for _, inner := range v {
-			list = append(list, stringsIn(inner)...)
+			collect(inner, list)
 		}
 	}
-	return list
 }
 
 // WithoutMentions returns a document in which mentions are texts, so that nobody is notified. It

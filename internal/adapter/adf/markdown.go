@@ -527,15 +527,20 @@ func begun(line string) string {
 
 // plain is the text of a node without its marks.
 func (n Node) plain() string {
-	if n.Type == typeHardBreak {
-		return "\n"
-	}
 	var b strings.Builder
+	n.writePlain(&b)
+	return b.String()
+}
+
+func (n Node) writePlain(b *strings.Builder) {
+	if n.Type == typeHardBreak {
+		b.WriteByte('\n')
+		return
+	}
 	b.WriteString(n.Text)
 	for _, child := range n.Content {
-		b.WriteString(child.plain())
+		child.writePlain(b)
 	}
-	return b.String()
 }
 
 // string is an attribute as a text of one line; empty if there is none.

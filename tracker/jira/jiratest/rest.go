@@ -351,6 +351,7 @@ func (c *call) edit() answer {
 				return field("description", "Operation value must be an Atlassian Document")
 			}
 			i.description = doc
+		case "customfield_10014": // a text
 		default:
 			return field(name, "Field '"+name+"' cannot be set. It is not on the appropriate screen, or unknown.")
 		}
@@ -451,15 +452,17 @@ func (c *call) addComment() answer {
 	return answer{http.StatusCreated, c.wireComment(made, false)}
 }
 
-// ofPath finds the comment of the path, with the answer if there is none.
+// ofPath finds the comment of the path, with the answer if there is none. It may be one of another
+// issue: Jira's documentation does not say that it looks.
 func (c *call) ofPath() (*issue, *comment, *answer) {
-	i, missing := c.issue()
-	if missing != nil {
+	if _, missing := c.issue(); missing != nil {
 		return nil, nil, missing
 	}
-	for _, m := range i.comments {
-		if fmt.Sprint(m.id) == c.named["id"] {
-			return i, m, nil
+	for _, i := range c.issues {
+		for _, m := range i.comments {
+			if fmt.Sprint(m.id) == c.named["id"] {
+				return i, m, nil
+			}
 		}
 	}
 	a := problem(http.StatusNotFound, "Can not find a comment for the id: %s.", c.named["id"])
