@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -57,10 +56,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		logins = append(logins, text.Map(users, func(a giteaapi.Account) string { return a.Login })...)
 	}
-	// a label that does not exist is created when it is set; a label that resembles another is
-	// misspelt
-	isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
-	found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), isNew)
+	found.States = c.Misspelt(labels)
 	found.Labels = transport.Unknown(names.Labels, labels, labels)
 	unknown := transport.Unknown([]string{assignee}, logins, append(logins, found.User))
 	if len(unknown) > 0 {

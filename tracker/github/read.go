@@ -24,14 +24,7 @@ const (
 
 // ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	var refs []ref
-	for _, id := range ids {
-		at, err := c.IssueOf(id)
-		if err != nil {
-			continue // it is not of this project
-		}
-		refs = append(refs, at)
-	}
+	refs := c.IssuesOf(ids)
 	found := make(map[string]reconcile.Issue, len(refs))
 	var gone []ref
 	err := c.read(ctx, refs, c.branches(ctx, refs), func(at ref, r *record, me string) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -54,10 +53,7 @@ func (c *Client) Verify(
 		states := append(board.field.names(), "open", "closed")
 		found.States = transport.Unknown(names.States, states, states)
 	} else {
-		// a label that does not exist is created when it is set; a label that resembles
-		// another is misspelt
-		isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
-		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), isNew)
+		found.States = c.Misspelt(labels)
 	}
 	found.Labels = transport.Unknown(names.Labels, labels, labels)
 	if assignee != "" {

@@ -18,14 +18,7 @@ import (
 
 // ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
 func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	var refs []repoissue.Ref
-	for _, id := range text.Unique(ids) {
-		at, err := c.IssueOf(id)
-		if err != nil {
-			continue // it is not of this project
-		}
-		refs = append(refs, at)
-	}
+	refs := c.IssuesOf(ids)
 	found := make(map[string]reconcile.Issue, len(refs))
 	if len(refs) == 0 {
 		return found, nil

@@ -40,10 +40,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels = append(labels, there...)
 	}
-	// a label that does not exist is created when it is set; a label that resembles another is
-	// misspelt
-	isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
-	found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), isNew)
+	found.States = c.Misspelt(labels)
 	found.Labels = transport.Unknown(names.Labels, labels, labels)
 	if names.Assignee == "" || strings.EqualFold(names.Assignee, "me") {
 		return found, nil

@@ -110,6 +110,18 @@ func (n *Names) IssueOf(id string) (Ref, error) {
 	return Ref{n.o.Repositories[i], number}, nil
 }
 
+// IssuesOf returns those issues of the project that have these ids, each once.
+func (n *Names) IssuesOf(ids []string) []Ref {
+	var refs []Ref
+	for _, id := range text.Unique(ids) {
+		at, err := n.IssueOf(id)
+		if err == nil { // else it is not of this project
+			refs = append(refs, at)
+		}
+	}
+	return refs
+}
+
 // Missing returns the error of an issue that does not exist.
 func (n *Names) Missing(name string) error {
 	repos := strings.Join(n.o.Repositories, ", ")
@@ -318,6 +330,13 @@ func (n *Names) Ours(present string) (repo string, ours bool) {
 		return "", false
 	}
 	return n.o.Repositories[i], true
+}
+
+// Misspelt returns the StateLabels that do not exist, but resemble one of the labels that do. One
+// that resembles none is new: it is created when it is set.
+func (n *Names) Misspelt(labels []string) []reconcile.UnknownName {
+	isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
+	return slices.DeleteFunc(transport.Unknown(n.o.StateLabels, labels, labels), isNew)
 }
 
 // StateByLabels returns the state of an issue: closed, the first label that is a state, or
