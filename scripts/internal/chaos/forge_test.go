@@ -34,11 +34,12 @@ type forge struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	calm      bool
-	down      time.Time       // until then it answers nothing
-	conflicts map[int]string  // by pull request: the commit that conflicts
-	numbers   int             // of jobs and reviews
-	proven    map[string]bool // commits that were approved and green at the same time
-	merges    []mergeSeen     // that symphony has asked for, and got
+	down      time.Time         // until then it answers nothing
+	conflicts map[int]string    // by pull request: the commit that conflicts
+	numbers   int               // of jobs and reviews
+	rests     map[int]time.Time // until then nobody judges an approved pull request again
+	proven    map[string]bool   // commits that were approved and green at the same time
+	merges    []mergeSeen       // that symphony has asked for, and got
 }
 
 const (
@@ -56,7 +57,7 @@ func newForge(r *remote, random *rand.Rand) *forge {
 				panic(fmt.Sprintf(format, args...))
 			},
 		},
-		remote: r, random: random, conflicts: map[int]string{}, proven: map[string]bool{},
+		remote: r, random: random, conflicts: map[int]string{}, proven: map[string]bool{}, rests: map[int]time.Time{},
 	}
 	f.hub.Start()
 	f.front = httptest.NewServer(f)
@@ -253,7 +254,9 @@ func (c *checker) people(ctx context.Context) error {
 	random := c.random("people")
 	for pause(ctx, time.Duration(50+random.IntN(400))*time.Millisecond) {
 		if random.IntN(3) == 0 {
-			_ = c.write(ctx, forget) // a stopped process may have the database
+			// a stopped process may have the database
+			_ = c.write(ctx, tryAgain)
+			_ = c.write(ctx, forget)
 		}
 		if err := stage.Catch(func() { c.judgePull(ctx, random) }); err != nil && ctx.Err() == nil {
 			return err
@@ -266,7 +269,9 @@ func (c *checker) people(ctx context.Context) error {
 func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 	f := c.forge
 	c.checkPulls(ctx)
-	open := text.Filter(f.pulls(ctx), func(p githubtest.Pull) bool { return p.State == "open" })
+	open := text.Filter(f.pulls(ctx), func(p githubtest.Pull) bool {
+		return p.State == "open" && time.Now().After(f.rests[p.Number])
+	})
 	f.tend(open, func() string { return []string{"FAILURE", "SUCCESS", "FAILURE", "QUEUED"}[random.IntN(4)] })
 	f.noteProven(ctx)
 	defer f.noteProven(ctx)
@@ -322,6 +327,7 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 		f.edit(p.Number, func(p *githubtest.Pull) { p.Behind = !p.Behind })
 	case 20, 21, 22, 23:
 		f.approve(p)
+		f.rests[p.Number] = time.Now().Add(time.Duration(random.IntN(10)) * time.Second)
 	}
 }
 
