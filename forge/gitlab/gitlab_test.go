@@ -233,6 +233,8 @@ func TestMergeStatus(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	p.NeedsApprovals = 0
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.MergeError = "a hook refused it" }))
+	test.Contains(t, "a hook", p.Merge(t.Context(), m).Error(), "Branch cannot be merged (mergeable: a hook refused it)")
 	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = true }))
 	test.Equal(t, "with a conflict", p.one(number).Mergeable, "conflicting")
 }

@@ -156,7 +156,7 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 		}
 		e.Message += " (" + strings.TrimSuffix(p.Status+": "+text.Short(p.MergeError, maxName), ": ") + ")"
 		switch {
-		case p.isUnsure(), p.isOpen() && p.Head != m.Head:
+		case p.isUnsure():
 			e.Err = reconcile.ErrLater
 		case p.Status == "mergeable" && e.Status == http.StatusMethodNotAllowed:
 			e.Err = reconcile.ErrLater // what was missing is there since, or there is nothing to wait for

@@ -25,6 +25,8 @@ type MergeRequest struct {
 	Draft    bool
 	Conflict bool // it can't be merged
 	Foreign  bool // its branch is in a fork
+	// MergeError is why a merge fails that nothing is in the way of, such as a server's hook.
+	MergeError string
 	// PipelineOf is the commit whose pipeline GitLab takes for the newest; SHA if it is empty.
 	PipelineOf string
 	AutoMerge  bool // GitLab merges it once it can
@@ -187,6 +189,7 @@ func (c *call) mergeObject(m *MergeRequest, full bool) object {
 		"web_url":                       fmt.Sprint(c.URL(), "/", c.project.name, "/-/merge_requests/", m.Number),
 	}
 	if full {
+		o["merge_error"] = text.OrNull(m.MergeError)
 		o["head_pipeline"] = nil
 		if p := c.newestPipeline(cmp.Or(m.PipelineOf, m.SHA)); p != nil {
 			o["head_pipeline"] = c.pipelineObject(p)
@@ -332,6 +335,8 @@ func (c *call) mergeNow() answer {
 		return problem(http.StatusUnprocessableEntity, "Branch cannot be merged")
 	case asked.Auto && !isIdle, !canMerge:
 		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+	case m.MergeError != "":
+		return problem(http.StatusUnprocessableEntity, "Branch cannot be merged")
 	default:
 		c.mergeIt(m)
 	}
