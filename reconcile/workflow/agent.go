@@ -29,6 +29,8 @@ type agentKind struct {
 	countsNoTokens bool
 	// symphony knows how it sends its key
 	takesKey bool
+	// files of the repository start programs in it without a question, and no switch stops that
+	obeysRepository bool
 }
 
 var agentKinds = []agentKind{
@@ -48,7 +50,14 @@ var agentKinds = []agentKind{
 		countsNoTokens: true,
 		takesKey:       true,
 	},
-	{name: agentGemini, command: "gemini --acp", home: ".gemini", login: "oauth_creds.json", takesKey: true},
+	{
+		name:            agentGemini,
+		command:         "gemini --acp",
+		home:            ".gemini",
+		login:           "oauth_creds.json",
+		takesKey:        true,
+		obeysRepository: true,
+	},
 	{name: agentACP, home: ".config/acp"},
 }
 

@@ -37,10 +37,11 @@ func (r *reader) requireLinux(kind, without string) {
 		return
 	}
 	f := r.field("agent.sandbox")
+	what := sandboxBwrap
 	if f.node == nil {
 		f = r.field("agent.kind")
+		what = "agent.sandbox: bwrap"
 	}
-	what := "agent.sandbox: bwrap"
 	if kind != DefaultAgent {
 		what += ", the default of " + kind + ","
 	}
@@ -64,6 +65,7 @@ func (r *reader) checkSandbox(kinds []string) {
 		if !own.Trust {
 			r.invalid(f, "none needs agent.trust: true, because the agent can do whatever this account can", trust)
 		}
+		r.refuseObedient(f, kinds)
 	}
 	if !slices.Contains(own.kinds(), DefaultAgent) {
 		for _, key := range ofSandboxes {
@@ -76,6 +78,19 @@ func (r *reader) checkSandbox(kinds []string) {
 			"needs agent.sandbox: bwrap, because an agent without a sandbox can read it",
 			"remove agent.sandbox: none, or put the key into agent.env",
 		)
+	}
+}
+
+// refuseObedient refuses agents without a sandbox that start what files of the repository name.
+func (r *reader) refuseObedient(f field, kinds []string) {
+	for _, kind := range kinds {
+		if kindNamed(kind).obeysRepository {
+			r.invalid(
+				f,
+				"none does not work with agent.kind: "+kind+", in which files of the repository start programs without a question",
+				"remove agent.sandbox",
+			)
+		}
 	}
 }
 
