@@ -100,7 +100,7 @@ var runErrors = []RunError{
 	},
 	{
 		"response_error, turn_failed, turn_cancelled",
-		"`symphony logs ISSUE` shows what led to codex's message",
+		"`symphony logs ISSUE` shows what led to it",
 	},
 	{"approval_required, turn_input_required", "explain in the prompt what to do without an answer, " +
 		"or set `agent.on_approval` or `agent.on_question` to `ask`"},
