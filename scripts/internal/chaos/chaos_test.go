@@ -113,7 +113,10 @@ func (c *checker) print(out io.Writer) {
 		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
 		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
 		{"pull requests", counts(c.forge.states())},
-		{"merges by symphony, with a merge of the base", fmt.Sprintf("%d, %d", len(c.forge.merges), c.forge.updated())},
+		{
+			"merges, in the storm, with their base",
+			fmt.Sprintf("%d, %d, %d", c.forge.merged(), c.stormMerges, c.forge.updated()),
+		},
 		{
 			"returns of issues, answers, judged at the end",
 			fmt.Sprintf("%d, %d, %d", c.returns, c.answered, c.judgedAtEnd),

@@ -68,6 +68,7 @@ type checker struct {
 	agents, attempts, threads int
 	handedOver                int // after the storm
 	judgedAtEnd               int // pull requests after the storm
+	stormMerges               int // by symphony
 	returns, answered         int // of issues whose pull requests asked for it
 	commits, delivered        int
 	outcomes                  map[string]int
@@ -300,6 +301,7 @@ func sumDiffers(total, column, from string) string {
 // state.
 func (c *checker) judge(ctx context.Context) {
 	c.tracker.ClearFailures()
+	c.stormMerges = c.forge.merged()
 	c.remote.calm()
 	c.forge.endStorm()
 	c.removeForeign()

@@ -326,6 +326,7 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 	case 18, 19:
 		f.edit(p.Number, func(p *githubtest.Pull) { p.Behind = !p.Behind })
 	case 20, 21, 22, 23:
+		p = c.inReview(open, p)
 		f.approve(p)
 		f.rests[p.Number] = time.Now().Add(time.Duration(random.IntN(10)) * time.Second)
 	}

@@ -65,6 +65,18 @@ func (f *forge) approve(p githubtest.Pull) {
 	})
 }
 
+// inReview returns a pull request whose issue waits for a review; otherwise is for none.
+func (c *checker) inReview(open []githubtest.Pull, otherwise githubtest.Pull) githubtest.Pull {
+	for _, p := range open {
+		for _, i := range c.tracker.Issues() {
+			if strings.HasSuffix(p.Branch, "/"+i.Identifier) && i.State == "Human Review" {
+				return p
+			}
+		}
+	}
+	return otherwise
+}
+
 // noteProven notes the commits that are approved and green now. Only the goroutine that judges
 // changes that, and notes it after each change.
 func (f *forge) noteProven(ctx context.Context) {
@@ -111,6 +123,13 @@ func (f *forge) withoutUpdates(commit string) []string {
 
 // isUpdate reports whether a subject is that of a merge of the base by symphony.
 func isUpdate(subject string) bool { return strings.HasPrefix(subject, "Merge branch '") }
+
+// merged counts the merges by symphony.
+func (f *forge) merged() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.merges)
+}
 
 // updated counts the merges of commits into which symphony has merged the base before.
 func (f *forge) updated() (n int) {
