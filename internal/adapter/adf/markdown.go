@@ -318,7 +318,8 @@ func shownMarks(marks []Mark) []Mark {
 		switch m.Type {
 		case markLink:
 			href, _ := m.Attrs["href"].(string)
-			if href = oneLine(href); href != "" {
+			href = oneLine(href)
+			if href != "" {
 				shown = with(shown, Mark{Type: markLink, Attrs: map[string]any{"href": href}})
 			}
 		case markCode:
