@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -88,6 +89,9 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		return out, nil
 	}
 	out.Errors = append(out.Errors, scriptFaults(p, cfg)...)
+	if fault := metricsFault(p, cfg); fault != nil {
+		out.Errors = append(out.Errors, fault)
+	}
 	out.OK = len(out.Errors) == 0
 	return out, cfg
 }
@@ -99,6 +103,28 @@ func (p *Project) parseForCheck() (*workflow.Config, error) {
 		return nil, p.SourceErr
 	}
 	return p.parseWithoutKey(p.Source)
+}
+
+// MetricsBegin begins every file of metrics.
+const MetricsBegin = "# HELP symphony_"
+
+// metricsFault is the error of a monitor.metrics_file that a pass must not replace, such as
+// README.md; nil if there is none.
+func metricsFault(p *Project, cfg *workflow.Config) *reconcile.Error {
+	const key = "monitor.metrics_file"
+	path := cfg.Monitor.MetricsFile
+	if path == "" {
+		return nil
+	}
+	err := durable.Foreign(path, MetricsBegin)
+	if err == nil {
+		return nil
+	}
+	return reconcile.NewError(
+		workflow.CodeInvalid,
+		fmt.Sprintf("%s:%d: %s: %s", p.Path, cfg.Lines[key], key, err),
+		"each pass replaces the file: name another one, whose name ends with .prom",
+	)
 }
 
 // promptFaults returns an error for each branch of the prompt with which a run that renders it

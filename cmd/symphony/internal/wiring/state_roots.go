@@ -97,6 +97,9 @@ const (
 // rootFits returns why no run may start in the workspace root, and claims it if that is the
 // intent.
 func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) error {
+	if fault := metricsFault(p, cfg); fault != nil {
+		return fault
+	}
 	root := paths.Real(cfg.Workspace.Root)
 	folder, err := issueFolder(p, cfg, root)
 	if err != nil {

@@ -136,6 +136,9 @@ func (m *passMonitor) writeMetrics(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := durable.Foreign(path, wiring.MetricsBegin); err != nil {
+		return err
+	}
 	return durable.WriteFile(path, metrics.Text(all, wiring.Version()), metricsMode)
 }
 

@@ -296,9 +296,6 @@ func (e *environment) checkMetricsFile() []finding {
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return warn(key+dir+": "+err.Error(), "create the folder, and let this account write in it")
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return warn(key+path+" is not a file", "name a file in a folder of its own")
-	}
 	if !strings.HasSuffix(path, ".prom") {
 		return warn(key+"node_exporter reads only files that end with .prom", "rename it")
 	}
