@@ -146,8 +146,8 @@ func (c *client) issuesIn(in restCall) ([]string, error) {
 	return names, nil
 }
 
-// onlyOurs is the answer to a search without issues of other projects: the token of a page contains
-// a query, and an agent can write one.
+// onlyOurs is the answer to a search without issues of other projects: the token of a page may
+// contain a query, and an agent can write one.
 func (c *client) onlyOurs(body []byte) []byte {
 	var answer map[string]json.RawMessage
 	var list []json.RawMessage

@@ -258,7 +258,7 @@ func (t restTool) checkIssues(ctx context.Context, issue reconcile.Issue, in res
 // ofComment reports whether a call is about a single comment.
 func (in restCall) ofComment() bool { return strings.HasSuffix(in.rule.path, "/comment/*") }
 
-// checkComment refuses a comment that is not one of the issue: Jira finds a comment by its id alone.
+// checkComment refuses a comment that is not one of the issue: Jira may find it by the id alone.
 func (t restTool) checkComment(ctx context.Context, in restCall) error {
 	id := in.parts[len(in.parts)-1]
 	isThere := false

@@ -453,7 +453,7 @@ func (c *call) addComment() answer {
 }
 
 // ofPath finds the comment of the path, with the answer if there is none. It may be one of another
-// issue: Jira's documentation does not say that it looks.
+// issue: that Jira refuses this was not tried.
 func (c *call) ofPath() (*issue, *comment, *answer) {
 	if _, missing := c.issue(); missing != nil {
 		return nil, nil, missing
