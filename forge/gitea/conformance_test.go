@@ -17,7 +17,7 @@ import (
 // connect returns an adapter with a token.
 func (p *place) connect(token string) *reconcile.Forge {
 	p.t.Helper()
-	return test.Must(Adapter(Options{
+	return test.Must(Adapter(transport.ForgeOptions{
 		Options:    transport.Options{Endpoint: p.URL + "/api/v1", Key: token},
 		Repository: p.repository,
 		By:         "$TEAM_TOKEN",

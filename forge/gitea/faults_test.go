@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer s.Close()
-			f := test.Must(Adapter(Options{
+			f := test.Must(Adapter(transport.ForgeOptions{
 				Options:    transport.Options{Endpoint: s.URL + "/api/v1", Key: token},
 				Repository: "acme/shop",
 				By:         "$TEAM_TOKEN",

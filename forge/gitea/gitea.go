@@ -15,14 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Options describe the repository and how to reach it.
-type Options struct {
-	transport.Options        // Key is the token; Endpoint is https://HOST/api/v1
-	Repository        string // OWNER/NAME
-	By                string // the source of the token: $ and the name of a variable
-	Renew             string // the remedy if Gitea does not accept the token
-}
-
 var service = transport.Service{
 	Name:          "Gitea",
 	Prefix:        "forge",
@@ -40,7 +32,7 @@ var service = transport.Service{
 }
 
 // Adapter returns the pull requests of a repository. It sends nothing.
-func Adapter(o Options) (*reconcile.Forge, error) {
+func Adapter(o transport.ForgeOptions) (*reconcile.Forge, error) {
 	client, err := giteaapi.Connect(service, o.Options, transport.Words{
 		Token:     o.By,
 		Place:     o.Repository,

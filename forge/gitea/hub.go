@@ -23,7 +23,7 @@ const (
 // hub is the repository on Gitea.
 type hub struct {
 	*giteaapi.Client
-	o Options
+	o transport.ForgeOptions
 
 	version transport.Once[string] // of the server
 }

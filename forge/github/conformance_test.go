@@ -23,7 +23,7 @@ func newBackend(t *testing.T) *forgetest.Backend {
 		t.Helper()
 		test.OK(t, p.EditPull(t.Context(), number, change))
 	}
-	refused := test.Must(Adapter(Options{
+	refused := test.Must(Adapter(transport.ForgeOptions{
 		Options:    transport.Options{Endpoint: p.URL(), Key: token + "-ended"},
 		Repository: "team/repo",
 		By:         "$TEAM_TOKEN",

@@ -8,11 +8,12 @@ package github
 
 import (
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Adapter returns the pull requests of a repository. It sends nothing.
-func Adapter(o Options) (*reconcile.Forge, error) {
+func Adapter(o transport.ForgeOptions) (*reconcile.Forge, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	if err != nil {
 		return nil, err

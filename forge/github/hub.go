@@ -24,20 +24,6 @@ var queries embed.FS
 // document is a request with the fragments that it uses, from the folder query.
 func document(names ...string) string { return transport.Document(queries, names...) }
 
-// Options describe the repository and how to reach it.
-type Options struct {
-	transport.Options        // Key is the token
-	Repository        string // OWNER/NAME
-	By                string // the source of the token: gh, or $ and the name of a variable
-	Renew             string // the remedy if GitHub does not accept the token
-	// Memory keeps the end of a limit between processes. Nil: only this process remembers it.
-	Memory reconcile.TrackerMemory
-}
-
-// LimitKey is the key under which Memory stores the end of a limit, in milliseconds since
-// 1970.
-const LimitKey = "forge" + githubapi.LimitSuffix
-
 var service = transport.Service{
 	Name:          "GitHub",
 	Prefix:        "forge",
@@ -66,7 +52,7 @@ const (
 // hub is the repository on GitHub.
 type hub struct {
 	*githubapi.Client
-	o Options
+	o transport.ForgeOptions
 }
 
 // do sends a request to a path of the repository, for which the token needs a right. The

@@ -47,14 +47,14 @@ func placeAt(t *testing.T, remote string) *place {
 	}}
 	p.Start()
 	t.Cleanup(p.Close)
-	p.connect(func(*Options) {})
+	p.connect(func(*transport.ForgeOptions) {})
 	return p
 }
 
 // connect makes another adapter.
-func (p *place) connect(change func(*Options)) {
+func (p *place) connect(change func(*transport.ForgeOptions)) {
 	p.t.Helper()
-	o := Options{
+	o := transport.ForgeOptions{
 		Options:    transport.Options{Endpoint: p.URL(), Key: token},
 		Repository: "team/repo",
 		By:         "$TEAM_TOKEN",
@@ -168,7 +168,7 @@ func TestOpen(t *testing.T) {
 	request.Branch = "merged"
 	request.Base = ""
 	want(reconcile.OpenedPull{})
-	p.connect(func(o *Options) { o.Endpoint += "/api/v3/" }) // as that of GitHub Enterprise
+	p.connect(func(o *transport.ForgeOptions) { o.Endpoint += "/api/v3/" }) // as that of GitHub Enterprise
 	want(reconcile.OpenedPull{})
 	request.Branch = "unknown"
 	wantError(
@@ -245,7 +245,7 @@ func TestForgeFailures(t *testing.T) {
 				if kind == "html" && strings.Contains(name, "Actions") && name != "read the Actions" {
 					continue // whatever the body is, it was accepted
 				}
-				p.connect(func(*Options) {})
+				p.connect(func(*transport.ForgeOptions) {})
 				p.ClearFailures()
 				if kind != "renamed" {
 					p.fail(kind)
@@ -333,7 +333,7 @@ func TestNumberAtAnotherHost(t *testing.T) {
 		{"https://ghe.example.com/api/v3", "https://github.com/team/repo/pull/12", "12 false"},
 		{"https://github.com.proxy.example.com/", "https://github.com/team/repo/pull/12", "12 true"},
 	} {
-		forge := test.Must(Adapter(Options{
+		forge := test.Must(Adapter(transport.ForgeOptions{
 			Options:    transport.Options{Endpoint: c.api, Key: token},
 			Repository: "team/repo",
 		}))
@@ -346,7 +346,7 @@ func TestNumberAtAnotherHost(t *testing.T) {
 func TestNumberInRepositoryCalledPull(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.connect(func(o *Options) { o.Repository = "pull/pull" })
+	p.connect(func(o *transport.ForgeOptions) { o.Repository = "pull/pull" })
 	number, here := p.Number("https://github.com/pull/pull/pull/12")
 	test.Equal(t, "number", fmt.Sprint(number, here), "12 true")
 }
@@ -363,7 +363,7 @@ func TestOpenedWithoutAddress(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	p := newPlace(t)
-	p.connect(func(o *Options) { o.Endpoint = srv.URL })
+	p.connect(func(o *transport.ForgeOptions) { o.Endpoint = srv.URL })
 	opened, err := p.Open(t.Context(), reconcile.NewPull{Branch: "work", Base: "main", Title: "Work"})
 	wantError(t, err, "forge_unknown_payload", "no address")
 	test.Equal(t, "opened", opened.Opened, false)

@@ -47,9 +47,9 @@ func newPlace(t *testing.T) *place {
 
 // connect returns an adapter with a token.
 func connect(s *gitlabtest.Server, token string) *reconcile.Forge {
-	return test.Must(Adapter(Options{
+	return test.Must(Adapter(transport.ForgeOptions{
 		Options: transport.Options{Endpoint: s.API(), Key: token},
-		Project: testProject,
+		Repository: testProject,
 		By:      "$TEAM_TOKEN",
 		Renew:   "put a valid token into $TEAM_TOKEN",
 	}))

@@ -16,14 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Options describe the project and how to reach it.
-type Options struct {
-	transport.Options        // Key is the token; Endpoint is https://HOST/api/v4
-	Project           string // GROUP/PROJECT, or GROUP/SUBGROUP/PROJECT
-	By                string // the source of the token: $ and the name of a variable
-	Renew             string // the remedy if GitLab does not accept the token
-}
-
 var service = transport.Service{
 	Name:          "GitLab",
 	Prefix:        "forge",
@@ -41,10 +33,10 @@ var service = transport.Service{
 }
 
 // Adapter returns the merge requests of a project. It sends nothing.
-func Adapter(o Options) (*reconcile.Forge, error) {
+func Adapter(o transport.ForgeOptions) (*reconcile.Forge, error) {
 	client, err := gitlabapi.Connect(service, o.Options, transport.Words{
 		Token:     o.By,
-		Place:     o.Project,
+		Place:     o.Repository,
 		Renew:     o.Renew,
 		LimitCode: "forge_rate_limited",
 	})

@@ -23,7 +23,7 @@ const (
 // hub is the project on GitLab.
 type hub struct {
 	*gitlabapi.Client
-	o Options
+	o transport.ForgeOptions
 
 	mu     sync.Mutex
 	levels map[int64]int // of roles, by the ids of accounts
@@ -31,7 +31,7 @@ type hub struct {
 
 // path is a path of the project.
 func (h *hub) path(format string, args ...any) string {
-	return gitlabapi.ProjectPath(h.o.Project) + fmt.Sprintf(format, args...)
+	return gitlabapi.ProjectPath(h.o.Repository) + fmt.Sprintf(format, args...)
 }
 
 // named turns the error of a project that was renamed into an error for an operator.
@@ -39,13 +39,13 @@ func (h *hub) named(ctx context.Context, err error) error {
 	if _, is := errors.AsType[*gitlabapi.Moved](err); !is {
 		return err
 	}
-	found, err := h.Find(ctx, h.o.Project)
+	found, err := h.Find(ctx, h.o.Repository)
 	if err != nil {
 		found.Name = "another name"
 	}
 	return reconcile.NewError(
 		reconcile.CodeForgeMoved,
-		fmt.Sprintf("GitLab has renamed or moved %s to %s", h.o.Project, found.Name),
+		fmt.Sprintf("GitLab has renamed or moved %s to %s", h.o.Repository, found.Name),
 		"set repository.url to the present address of the project, if you mean that project",
 	)
 }
@@ -109,9 +109,9 @@ func (h *hub) number(address string) (number int, here bool) {
 	at, isAPI := strings.CutSuffix(h.Endpoint, "/api/v4")
 	site, err := url.Parse(at)
 	if err != nil || !isAPI { // the address of a proxy, which does not tell that of the pages
-		return n, strings.HasSuffix(strings.ToLower(u.Path), "/"+strings.ToLower(h.o.Project))
+		return n, strings.HasSuffix(strings.ToLower(u.Path), "/"+strings.ToLower(h.o.Repository))
 	}
-	isHere := strings.EqualFold(u.Host, site.Host) && strings.EqualFold(u.Path, site.Path+"/"+h.o.Project)
+	isHere := strings.EqualFold(u.Host, site.Host) && strings.EqualFold(u.Path, site.Path+"/"+h.o.Repository)
 	return n, isHere
 }
 

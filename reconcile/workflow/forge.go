@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"regexp"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,7 +21,11 @@ type ForgeKind struct {
 	hosts []string
 	// gitHosts are further hosts by which git reaches the hosts: ssh.github.com is github.com
 	gitHosts map[string]string
-	// api returns the address of the API at a host.
+	// aliases are other words that people write for it in repository.forge.
+	aliases []string
+	// apiPath is the path of the API at a host, such as /api/v1.
+	apiPath string
+	// api returns the address of the API at a host, if that is not always https://HOST and apiPath.
 	api func(host string) string
 	// groups: owners of repositories may have several parts: group/sub/project
 	groups bool
@@ -58,8 +63,28 @@ func ForgeTokenVars() map[string]ForgeKind {
 	return vars
 }
 
-// forgeNames are the allowed values of repository.forge.
-func forgeNames() []string { return text.Map(forges, func(k ForgeKind) string { return k.Name }) }
+// ForgeNames are the allowed values of repository.forge.
+func ForgeNames() []string { return text.Map(forges, func(k ForgeKind) string { return k.Name }) }
+
+// forgeHosts is a pattern of the hosts of the forges that people know, and of bitbucket.org. With
+// flat only those whose repositories are all OWNER/NAME.
+func forgeHosts(flat bool) string {
+	list := []string{"bitbucket.org"}
+	for _, kind := range forges {
+		for _, host := range kind.hosts {
+			if !strings.HasPrefix(host, ".") && !(flat && kind.groups) {
+				list = append(list, host)
+			}
+		}
+	}
+	return `(?:` + strings.Join(text.Map(list, regexp.QuoteMeta), "|") + `)`
+}
+
+// forgeAPIs are the addresses of the APIs of all kinds at a host of one's own, for a text.
+func forgeAPIs() string {
+	list := text.Map(forges, func(k ForgeKind) string { return k.apiAt("HOST") + " for " + k.Title })
+	return strings.Join(list, ", ")
+}
 
 // ForgeKind returns the kind of the forge: the kind that the workflow names, or else the kind
 // of the host in the repository's address.
@@ -101,7 +126,7 @@ func GuessedForge(address string) string {
 func (k ForgeKind) At(address string) (api, name string) {
 	host, path := splitAddress(address)
 	if host != "" {
-		api = k.api(host)
+		api = k.apiAt(host)
 	}
 	pattern := ownerName
 	if k.groups {
@@ -111,6 +136,13 @@ func (k ForgeKind) At(address string) (api, name string) {
 		name = m[1]
 	}
 	return api, name
+}
+
+func (k ForgeKind) apiAt(host string) string {
+	if k.api != nil {
+		return k.api(host)
+	}
+	return "https://" + host + k.apiPath
 }
 
 // IsElsewhere reports whether an address of git is on a host that is known to be of another kind.
@@ -127,7 +159,7 @@ func (k ForgeKind) Below(api, name string) string {
 	if err != nil || !k.groups {
 		return name
 	}
-	path := strings.Trim(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v4"), "/")
+	path := strings.Trim(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), k.apiPath), "/")
 	return strings.TrimPrefix(name, path+"/")
 }
 

@@ -12,5 +12,6 @@ var GiteaForge = ForgeKind{
 	TokenVars: []string{"GITEA_TOKEN", "FORGEJO_TOKEN"},
 	Rights:    "the scopes write:repository, write:issue and read:user",
 	MaxPulls:  20, // each takes four requests and more
-	api:       func(host string) string { return "https://" + host + "/api/v1" },
+	apiPath:   "/api/v1",
+	aliases:   []string{"codeberg", "forgejo"},
 }

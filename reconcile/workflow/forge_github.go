@@ -17,11 +17,12 @@ var GitHubForge = ForgeKind{
 	TokenVars: []string{"GITHUB_TOKEN", "GH_TOKEN"},
 	Gh:        true,
 	Labelled:  true,
+	apiPath:   "/api/v3",
 	api: func(host string) string {
 		if host == "github.com" || strings.HasSuffix(host, ".ghe.com") {
 			return "https://api." + host
 		}
-		return "https://" + host + "/api/v3"
+		return "https://" + host + "/api/v3" // of GitHub Enterprise
 	},
 }
 

@@ -13,5 +13,5 @@ var GitLabForge = ForgeKind{
 	Rights:    "the scope api and the role Developer",
 	MaxPulls:  10, // each takes nine requests and more
 	groups:    true,
-	api:       func(host string) string { return "https://" + host + "/api/v4" },
+	apiPath:   "/api/v4",
 }

@@ -290,8 +290,8 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.Forge,
 			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
-				"repository.url, gitea or gitlab for the host of tracker.endpoint with that kind, and github for others",
-		).oneOf(forgeNames()...).then((*reader).repositoryForge),
+				"repository.url, the kind of the tracker for the host of tracker.endpoint, and "+forges[0].Name+" for others",
+		).oneOf(ForgeNames()...).then((*reader).repositoryForge),
 		key(
 			"repository.token",
 			"$NAME",
@@ -306,7 +306,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			&c.Repository.API,
 			"address of the forge's API; default: by the host of repository.url, such as https://api.github.com, or "+
-				"https://HOST/api/v3 for GitHub Enterprise, https://HOST/api/v1 for Gitea and https://HOST/api/v4 for GitLab",
+				"at a host of your own "+forgeAPIs(),
 		).then((*reader).repositoryAPI),
 		key(
 			"repository.git_name",

@@ -520,7 +520,7 @@ func otherWords() map[string]string {
 		anyAgent  = "for another agent that speaks the Agent Client Protocol write kind: acp, with agent.command"
 		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
 	)
-	return map[string]string{
+	meant := map[string]string{
 		"agent.kind":                 anyAgent,
 		"agent.sandbox: bubblewrap":  "bwrap",
 		"agent.sandbox: docker":      "bwrap; symphony and its agents together can run in a container, too",
@@ -529,10 +529,14 @@ func otherWords() map[string]string {
 		"repository.deliver: mr":     DeliverPullRequest,
 		"repository.deliver: pr":     DeliverPullRequest,
 		"repository.deliver: push":   DeliverBranch,
-		"repository.forge: codeberg": GiteaForge.Name,
-		"repository.forge: forgejo":  GiteaForge.Name,
 		"worker.engine.kind":         anyEngine,
 	}
+	for _, kind := range forges {
+		for _, alias := range kind.aliases {
+			meant["repository.forge: "+alias] = kind.Name
+		}
+	}
+	return meant
 }
 
 // item returns the field with the line of an item of its list.

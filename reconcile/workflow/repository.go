@@ -74,7 +74,7 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 // https://github.com/acme/app/tree/main, and finds the repository's own address in it. GitLab
 // writes /-/ before the name of a page; GitHub has an owner and a repository before it.
 var browserPage = text.Pattern(`^(https?://[^/]+/.+?)/-/` +
-	`|^(https?://(?:github\.com|bitbucket\.org|codeberg\.org)/[^/]+/[^/]+?)(?:\.git)?/[^/]`)
+	`|^(https?://` + forgeHosts(true) + `/[^/]+/[^/]+?)(?:\.git)?/[^/]`)
 
 var (
 	// such as git@github.com/acme/app.git
@@ -82,7 +82,7 @@ var (
 	// such as github.com/acme/app
 	noScheme = text.Pattern(`^(?:[\w-]+\.)+[a-z]{2,}/[\w.-]+/[\w./-]+$`)
 	// such as https://github.com/acme
-	onlyOwner = text.Pattern(`^(?:https://|git@)(?:github\.com|gitlab\.com|bitbucket\.org|codeberg\.org)[/:][\w.-]+/?$`)
+	onlyOwner = text.Pattern(`^(?:https://|git@)` + forgeHosts(false) + `[/:][\w.-]+/?$`)
 )
 
 // gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
@@ -330,7 +330,7 @@ func (r *reader) completeRepository() {
 	}
 	f := r.field("repository.deliver")
 	ofForge := "the address of the repository on the forge, and repository.forge (" +
-		strings.Join(forgeNames(), ", ") + ") if that does not tell its kind"
+		strings.Join(ForgeNames(), ", ") + ") if that does not tell its kind"
 	switch {
 	case repository.API != "":
 	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):
@@ -375,7 +375,7 @@ func (r *reader) warnGuessed(kind ForgeKind) {
 	if isNamed || GuessedForge(repository.URL) == "" || r.besideIssues() {
 		return
 	}
-	others := text.Filter(forgeNames(), func(name string) bool { return name != kind.Name })
+	others := text.Filter(ForgeNames(), func(name string) bool { return name != kind.Name })
 	r.warn(r.field("repository.url"), fmt.Sprintf("%s is taken for %s: write repository.forge: %s, or %s",
 		host, kind.Title, kind.Name, strings.Join(others, " or ")))
 }

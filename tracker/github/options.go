@@ -38,7 +38,7 @@ const DefaultEndpoint = "https://api.github.com"
 
 // LimitKey is the key under which Memory stores the end of a limit, in milliseconds since
 // 1970.
-const LimitKey = "github" + githubapi.LimitSuffix
+var LimitKey = transport.LimitKey("github")
 
 var service = transport.Service{
 	Name:    "GitHub",

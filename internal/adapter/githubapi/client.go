@@ -24,10 +24,6 @@ var Header = map[string]string{
 	"X-GitHub-Api-Version": "2022-11-28",
 }
 
-// LimitSuffix follows the prefix of a service in the name under which its memory stores the
-// end of a limit, in milliseconds since 1970.
-const LimitSuffix = "_limit"
-
 const maxRedirects = 3
 
 // Client sends requests to GitHub. It is safe for concurrent use.

@@ -23,7 +23,7 @@ func (c *Client) checkLimit(ctx context.Context) error {
 	c.mu.Unlock()
 	now := c.Now()
 	if c.memory != nil {
-		stored, _, err := c.memory.Meta(ctx, c.Prefix+LimitSuffix)
+		stored, _, err := c.memory.Meta(ctx, transport.LimitKey(c.Prefix))
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 		// The answer may have used up the time of the request.
 		ctx = context.WithoutCancel(ctx)
 		text := strconv.FormatInt(until.UnixMilli(), 10)
-		if err := c.memory.SetMeta(ctx, c.Prefix+LimitSuffix, text); err != nil {
+		if err := c.memory.SetMeta(ctx, transport.LimitKey(c.Prefix), text); err != nil {
 			const warning = "the end of GitHub's limit is not stored, so that other processes may reach it again: "
 			c.WarnOnce(warning + err.Error())
 		}

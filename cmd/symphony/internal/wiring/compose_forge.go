@@ -14,25 +14,10 @@ import (
 
 // forgeAdapters builds the adapter to each kind of forge, by the name of its row in package
 // workflow.
-var forgeAdapters = map[string]func(github.Options) (*reconcile.Forge, error){
+var forgeAdapters = map[string]func(transport.ForgeOptions) (*reconcile.Forge, error){
 	workflow.GitHubForge.Name: github.Adapter,
-	workflow.GiteaForge.Name: func(o github.Options) (*reconcile.Forge, error) {
-		// Gitea has no limits of its own that a memory would have to keep.
-		return gitea.Adapter(gitea.Options{
-			Options:    o.Options,
-			Repository: o.Repository,
-			By:         o.By,
-			Renew:      o.Renew,
-		})
-	},
-	workflow.GitLabForge.Name: func(o github.Options) (*reconcile.Forge, error) {
-		return gitlab.Adapter(gitlab.Options{
-			Options: o.Options,
-			Project: o.Repository,
-			By:      o.By,
-			Renew:   o.Renew,
-		})
-	},
+	workflow.GiteaForge.Name:  gitea.Adapter,
+	workflow.GitLabForge.Name: gitlab.Adapter,
 }
 
 // NewForge returns a function that builds the adapter to the pull requests of a configuration;
@@ -53,7 +38,7 @@ func NewForge(
 		if err != nil {
 			return nil, err
 		}
-		return forgeAdapters[r.ForgeKind().Name](github.Options{
+		return forgeAdapters[r.ForgeKind().Name](transport.ForgeOptions{
 			Options:    transport.Options{Endpoint: r.API, Key: login.token, Now: p.Env.Now},
 			Repository: r.OwnerName,
 			By:         login.by,

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	forge "github.com/symphony-cron/symphony/forge/github"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -218,7 +218,7 @@ func ForgetLimits(ctx context.Context, db *state.DB) error {
 	return errors.Join(
 		db.SetMeta(ctx, LowKey, ""),
 		db.SetMeta(ctx, github.LimitKey, ""),
-		db.SetMeta(ctx, forge.LimitKey, ""),
+		db.SetMeta(ctx, transport.LimitKey("forge"), ""),
 	)
 }
 
@@ -228,7 +228,7 @@ func Limited(ctx context.Context, p *Project, db *state.DB) (bool, error) {
 	if err != nil || low.After(p.Env.Now()) {
 		return true, err
 	}
-	for _, key := range []string{github.LimitKey, forge.LimitKey} {
+	for _, key := range []string{github.LimitKey, transport.LimitKey("forge")} {
 		stored, _, err := db.Meta(ctx, key)
 		if err != nil {
 			return true, err

@@ -42,15 +42,24 @@ func checkGit(ctx context.Context, e *environment) []finding {
 		)
 	}
 	old = gitBefore(38, list[0].Message)
-	tries := e.config.Repository.ForgeKind().AsksGit && e.config.Feedback.Conflicts
-	if old != "" && (tries || e.config.Feedback.Merge.On()) {
-		return warn(
-			old+" is older than 2.38: symphony can neither merge the base of a pull request into its branch "+
-				"nor, on Gitea, find conflicts",
-			"upgrade git",
-		)
+	if old == "" {
+		return list
 	}
-	return list
+	var lacks []string
+	if e.config.Feedback.Merge.On() {
+		lacks = append(lacks, "merge the base of a pull request into its branch")
+	}
+	kind := e.config.Repository.ForgeKind()
+	if kind.AsksGit && e.config.Feedback.Conflicts {
+		lacks = append(lacks, "find the conflicts of pull requests on "+kind.Title)
+	}
+	if lacks == nil {
+		return list
+	}
+	return warn(
+		old+" is older than 2.38: symphony can't "+strings.Join(lacks, ", and can't "),
+		"upgrade git",
+	)
 }
 
 // gitBefore returns the version in a text, such as "git version 2.30", if it is older than

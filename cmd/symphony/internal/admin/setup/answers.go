@@ -67,14 +67,30 @@ type answers struct {
 	Stacks []Stack
 }
 
+func (a answers) forgeKind() workflow.ForgeKind {
+	return workflow.Repository{URL: a.Repository, Forge: a.Forge}.ForgeKind()
+}
+
+// TokenOfTracker reports whether the token of the tracker opens pull requests, too.
+func (a answers) TokenOfTracker() bool {
+	kind := a.forgeKind()
+	return kind.Name == a.Tracker && !kind.Gh
+}
+
 // ForgeToken returns the variable with the token that opens pull requests; empty if that is the token
 // of the tracker, or of gh.
 func (a answers) ForgeToken() string {
-	kind := workflow.Repository{URL: a.Repository, Forge: a.Forge}.ForgeKind()
-	if kind.Gh || kind.Name == a.Tracker {
+	kind := a.forgeKind()
+	if kind.Gh || a.TokenOfTracker() {
 		return ""
 	}
 	return kind.TokenVars[0]
+}
+
+// OtherForges returns the values of repository.forge beside Forge.
+func (a answers) OtherForges() string {
+	isOther := func(name string) bool { return name != a.Forge }
+	return strings.Join(text.Filter(workflow.ForgeNames(), isOther), ", ")
 }
 
 // findStates finds the active states, the states that end an issue, and the state in which an
@@ -318,7 +334,8 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		)
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage(
-			"init: --example pull-request needs the address of the repository on GitHub, Gitea or GitLab, and %q is a directory",
+			"init: --example pull-request needs the address of the repository on a forge (%s), and %q is a directory",
+			strings.Join(workflow.ForgeNames(), ", "),
 			address,
 		)
 	case foreign != "":
