@@ -191,9 +191,6 @@ func ask[T any](ctx context.Context, c *Client, query string, variables map[stri
 	if len(env.Errors) > 0 {
 		return nil, c.refusal(a, env.Errors)
 	}
-	if env.Data == nil {
-		return nil, c.Fail("linear_unknown_payload", "the answer contains neither data nor errors")
-	}
 	return env.Data, nil
 }
 

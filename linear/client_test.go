@@ -207,7 +207,7 @@ func TestErrors(t *testing.T) {
 		},
 		"key in the error":        {200, graphql("X", "bad "+testKey), "linear_graphql_errors", "bad [key]", ""},
 		"no JSON":                 {200, "<html>login</html>", "linear_unknown_payload", "<html>login</html>", "proxy"},
-		"no data":                 {200, `{}`, "linear_unknown_payload", "neither data nor errors", ""},
+		"no data":                 {200, `{}`, "linear_unknown_payload", "the answer is not GraphQL: {}", ""},
 		"no issues":               {200, `{"data":{}}`, "linear_unknown_payload", "no list", ""},
 		"issues of another shape": {200, `{"data":{"issues":[1]}}`, "linear_unknown_payload", "shape", ""},
 		"no cursor": {

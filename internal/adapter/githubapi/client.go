@@ -173,8 +173,6 @@ func GraphQL[T any](
 		return nil, nil, wrong
 	case len(env.Errors) > 0 && (env.Data == nil || slices.ContainsFunc(env.Errors, refused)):
 		return nil, nil, c.Refusal(a, env.Errors)
-	case env.Data == nil:
-		return nil, nil, c.Fail(c.Prefix+"_unknown_payload", "the answer contains neither data nor errors")
 	}
 	return env.Data, env.Errors, nil
 }

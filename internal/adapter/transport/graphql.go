@@ -51,9 +51,12 @@ func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 			*received = c.Scrub(*received)
 		}
 	}
-	if _, is := errors.AsType[*json.UnmarshalTypeError](err); is {
-		return env, c.Fail(c.Prefix+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
-	} else if err != nil {
+	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+	if isType && strings.HasPrefix(wrong.Field, "data.") { // the text of the error has Go's types
+		message := fmt.Sprintf("the answer has an unexpected shape: %s is of the type %s", wrong.Field, wrong.Value)
+		return env, c.Fail(c.Prefix+"_unknown_payload", message)
+	}
+	if err != nil || env.Data == nil && len(env.Errors) == 0 {
 		return env, c.Unreadable("not GraphQL", a.Body, err)
 	}
 	return env, nil
