@@ -552,6 +552,7 @@ var kindsInJSON = map[string]string{
 	"array":  "a list",
 	"bool":   "true or false",
 	"int":    "a number",
+	"map":    "a JSON object",
 	"number": "a number",
 	"object": "an object",
 	"slice":  "a list",

@@ -63,6 +63,14 @@ func TestJSONSentAsForm(t *testing.T) {
 	test.Contains(t, "the answer", answer.Body.String(), "send the header Content-Type: application/json")
 }
 
+// A body that is no object is refused in the words of JSON.
+func TestBodyIsList(t *testing.T) {
+	s := acting(t, nil, "one")
+	answer := visit(s, "POST", "/api/v1/ABC-1/hold", `[]`,
+		"Authorization", "Bearer "+string(s.token), "Content-Type", "application/json")
+	test.Contains(t, "the answer", answer.Body.String(), "the body must be a JSON object, not a list")
+}
+
 // A body whose type and length are not known is refused: it could be the reason of a denial.
 func TestBodyOfUnknownType(t *testing.T) {
 	r := httptest.NewRequest("POST", "/api/v1/requests/ABC-1.2/deny", strings.NewReader(`{"reason":"no"}`))
