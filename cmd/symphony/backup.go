@@ -24,6 +24,9 @@ func backupCommand(w *term.Env) *cli.Command {
 			Usage: "also the environment files, which contain keys",
 		}),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
+			if err := refuseStream(c, args[0]); err != nil {
+				return err
+			}
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
 			if err != nil {
 				return err
@@ -34,6 +37,14 @@ func backupCommand(w *term.Env) *cli.Command {
 			return nil
 		}),
 	}
+}
+
+// refuseStream refuses the name of the standard input or output in the place of a file.
+func refuseStream(c *cli.Context, file string) error {
+	if file == "-" {
+		return exit.Usage("%s: - is not a file: name one, such as symphony.tar.gz", c.Command.Name)
+	}
+	return nil
 }
 
 func restoreStateCommand(w *term.Env) *cli.Command {
@@ -49,6 +60,9 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 		),
 		Flags: workflowFlags(),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
+			if err := refuseStream(c, args[0]); err != nil {
+				return err
+			}
 			out, err := backup.Restore(c.Context, p, args[0])
 			if err != nil {
 				return err
@@ -83,6 +97,9 @@ func supportCommand(w *term.Env) *cli.Command {
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return exit.Usage("support: unexpected argument %q", c.Args().Get(1))
+			}
+			if err := refuseStream(c, c.Args().First()); err != nil {
+				return err
 			}
 			p, err := openProject(w, c, "")
 			if err != nil {
