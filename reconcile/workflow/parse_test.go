@@ -409,3 +409,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Jira has no usual site, so that symphony check requires one, as a pass does.
+func TestJiraNeedsSite(t *testing.T) {
+	env := testEnv()
+	env.KeyOptional = true
+	_, err := Parse(source(t, "---\ntracker: {kind: jira, provider: {project_key: SHOP}}\n---\n"), env)
+	wantCode(t, err, CodeInvalid, "tracker.provider.base_url: missing")
+}

@@ -33,14 +33,21 @@ func (r trackerReader) endpoint(f field) {
 	if f.node == nil && r.cfg.Tracker.Endpoint == r.tracker.endpoint || r.cfg.Tracker.Endpoint == "" {
 		return
 	}
+	hint := "leave it out for " + r.tracker.title + "'s own"
+	if r.tracker.endpoint == "" { // each server has its own
+		hint = "write it as https://HOST"
+	}
 	r.api(
 		f,
 		r.cfg.Tracker.Endpoint,
-		"leave it out for "+r.tracker.title+"'s own",
+		hint,
 		"tracker.api_key",
 		"the tracker's key",
 	)
 }
+
+// lacksScheme matches an address such as git.example.com:3000/api/v1.
+var lacksScheme = text.Pattern(`^[\w-]+(\.[\w-]+)+(:\d+)?(/[^@\s]*)?$`)
 
 // api checks the address of an API, to which secret is sent, if any. key is where the file may
 // contain it.
@@ -48,6 +55,9 @@ func (r *values) api(f field, address, hint, key, secret string) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		if lacksScheme().MatchString(address) {
+			hint = "write https://" + address
+		}
 		r.invalid(f, "must be an http or https URL", hint)
 	case u.User != nil:
 		r.invalid(f, "must not contain a user or password", "write the key in "+key)

@@ -118,7 +118,7 @@ func (r trackerReader) jiraSettings() {
 	f := r.field("tracker.endpoint")
 	u, err := url.Parse(r.cfg.Tracker.Endpoint)
 	switch {
-	case r.cfg.Tracker.Endpoint == "" && f.node == nil && !r.env.KeyOptional:
+	case r.cfg.Tracker.Endpoint == "" && f.node == nil:
 		f.key = "tracker.provider.base_url"
 		r.invalid(f, "missing", "write the address of the site: https://NAME.atlassian.net")
 	case err == nil && u.Host != "" && strings.Trim(u.Path, "/") != "":
