@@ -283,6 +283,18 @@ func TestFindFileWithoutFrontMatter(t *testing.T) {
 		` contains no issue "Footer": footer.md is none, because it has no front matter`)
 }
 
+// A file with another ending is named only where it fits the name.
+func TestFindFileWithAnotherEnding(t *testing.T) {
+	a, _ := folder(t, map[string]string{"A-17.txt": "To do.\n", "a.md": issueFile("A-9")})
+	for ref, hint := range map[string]string{
+		"A-17": "A-17.txt is not an issue, because its name does not end with .md: rename it",
+		"A-99": "check the id; the folder contains A-9",
+	} {
+		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), ref)))
+		test.Equal(t, "the hint for "+ref, known.Hint, hint)
+	}
+}
+
 // The files beside finished issues are not meant as issues of the folder.
 func TestFindBesideFinishedIssues(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})

@@ -184,6 +184,9 @@ func (t *tracker) notRead(e fs.DirEntry) string {
 	return "the folder " + name + " is not read: move its issues into " + t.Path
 }
 
+// stem returns the name of a file without its extension: A-17 for A-17.txt.
+func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
+
 // readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer
 // of a pipe.
 func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
@@ -262,7 +265,8 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	hint := "check the id; " + contents(ids, ref)
 	var overlooked []string
 	for _, e := range all.others {
-		if why := t.notRead(e); why != "" {
+		fits := e.IsDir() || namesFile(filepath.Base(ref), stem(e.Name()))
+		if why := t.notRead(e); why != "" && fits {
 			overlooked = append(overlooked, why)
 		}
 	}
