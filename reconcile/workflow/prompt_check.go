@@ -99,11 +99,16 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 	if prefix == "" {
 		near = cmp.Or(otherNames(what)[name], near)
 	}
+	if what == "variable" && prefix == "" && variables()["issue"].fields[name] != nil {
+		near = "issue." + name
+	}
 	switch {
 	case name == "blank" || name == "empty":
 		message += "; write {% if x %}, {% if x == nil %} or {% if x == \"\" %} instead"
 	case near != "":
 		message += "; did you mean " + prefix + near + "?"
+	case what == "variable" && prefix == "":
+		message += "; there are only issue, attempt and what the prompt assigns"
 	}
 	c.report(c.line, "%s", message)
 }

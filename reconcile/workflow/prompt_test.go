@@ -181,6 +181,18 @@ func TestRender(t *testing.T) {
 			fails:    "unknown variable isue; did you mean issue?",
 		},
 		{
+			name:     "field without its issue",
+			issue:    full,
+			template: "{{ identifier }}",
+			fails:    "unknown variable identifier; did you mean issue.identifier?",
+		},
+		{
+			name:     "variable of another program",
+			issue:    full,
+			template: "{{ workspace.path }}",
+			fails:    "unknown variable workspace; there are only issue, attempt and what the prompt assigns",
+		},
+		{
 			name:     "unknown field",
 			issue:    full,
 			template: "{{ issue.titel }}",

@@ -132,6 +132,10 @@ func textHint(k Key, f field) string {
 // 2GB.
 func numberHint(k Key, f field) string {
 	lasts, err := time.ParseDuration(strings.TrimSpace(f.node.Value))
+	if days := daysPattern().FindStringSubmatch(f.node.Value); days != nil {
+		lasts, err = time.ParseDuration(days[1] + "h")
+		lasts *= 24
+	}
 	if k.Type == typeMS && err == nil {
 		return fmt.Sprintf("write %d", lasts.Milliseconds())
 	}
@@ -146,6 +150,9 @@ func numberHint(k Key, f field) string {
 	factor := map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[strings.ToUpper(size[2])]
 	return fmt.Sprintf("write the number of bytes: %.0f", n*factor)
 }
+
+// daysPattern matches a number of days, such as 7d, which Go's durations lack.
+var daysPattern = text.Pattern(`^\s*([0-9]{1,4})\s*d(?:ays?)?\s*$`)
 
 var sizePattern = text.Pattern(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKMGT])(?:i?B)?\s*$`)
 
