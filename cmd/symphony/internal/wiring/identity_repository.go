@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -22,16 +24,16 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 	if !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") { // which git tries, too
 		return nil
 	}
+	fault := misplacedRepository(p, cfg)
+	if fault != nil {
+		return []*reconcile.Error{fault}
+	}
 	message := ""
 	hint := "run git init and git commit in it, or correct the path"
-	top := RepositoryAbove(dir)
 	switch {
 	case !Exists(dir):
 		message = "does not exist"
 		hint = cmp.Or(didYouMean(dir), "make the repository, or correct the path")
-	case !isRepository(dir) && top != "":
-		message = "is a folder in the repository " + top
-		hint = "write " + top
 	case !isRepository(dir):
 		message = "is no git repository"
 	case lacksCommit(ctx, dir, p.Environ()):
@@ -43,16 +45,60 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 	default:
 		return nil
 	}
-	const key = "repository.url"
-	message = fmt.Sprintf("%s:%d: %s: %s %s", p.Path, cfg.Lines[key], key, dir, message)
-	return []*reconcile.Error{reconcile.NewError(workflow.CodeInvalid, message, hint)}
+	return []*reconcile.Error{repositoryFault(p, cfg, message, hint)}
 }
 
-// isRepository reports whether git could clone from the path: it is the top of a repository, a bare
-// repository, or a file, such as a bundle.
+// misplacedRepository returns an error if repository.url names a folder inside of a repository,
+// or a file that is none. Other faults may pass by themselves, such as a missing mount: these
+// don't, so that a pass refuses them as check does.
+func misplacedRepository(p *Project, cfg *workflow.Config) *reconcile.Error {
+	dir := cfg.Repository.URL
+	isElsewhere := len(cfg.Policy.Hosts) > 0
+	info, err := os.Stat(dir)
+	if err != nil || !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") || isRepository(dir) {
+		return nil
+	}
+	top := RepositoryAbove(dir)
+	switch {
+	case !info.IsDir() && top != "":
+		return repositoryFault(p, cfg, "is a file, not a repository", "write "+top)
+	case !info.IsDir():
+		return repositoryFault(p, cfg, "is a file, not a repository", "write the path of a repository")
+	case top != "":
+		return repositoryFault(p, cfg, "is a folder in the repository "+top, "write "+top)
+	}
+	return nil
+}
+
+// repositoryFault is the error of a repository.url that is a path of this machine.
+func repositoryFault(p *Project, cfg *workflow.Config, message, hint string) *reconcile.Error {
+	const key = "repository.url"
+	message = fmt.Sprintf("%s:%d: %s: %s %s", p.Path, cfg.Lines[key], key, cfg.Repository.URL, message)
+	return reconcile.NewError(workflow.CodeInvalid, message, hint)
+}
+
+// isRepository reports whether git could clone from the path: it is the top of a repository, a
+// bare repository, or a file that git reads as one.
 func isRepository(path string) bool {
+	return isGitFile(path) || existsAt(filepath.Join(path, ".git")) || existsAt(filepath.Join(path, "HEAD"))
+}
+
+// isGitFile reports whether git clones from a file: a bundle, or the .git file of a linked
+// worktree.
+func isGitFile(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && !info.IsDir() || existsAt(filepath.Join(path, ".git")) || existsAt(filepath.Join(path, "HEAD"))
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return true // git says why it can't be read
+	}
+	defer file.Close()
+	first := make([]byte, 16)
+	n, _ := io.ReadFull(file, first)
+	begins := func(words string) bool { return strings.HasPrefix(string(first[:n]), words) }
+	return begins("gitdir: ") || begins("# v") && strings.Contains(string(first[:n]), "git bundle")
 }
 
 // lacksCommit reports whether git finds no branch and no tag in a repository. If git can't read

@@ -100,6 +100,9 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 	if fault := metricsFault(p, cfg); fault != nil {
 		return fault
 	}
+	if fault := misplacedRepository(p, cfg); fault != nil {
+		return fault
+	}
 	root := paths.Real(cfg.Workspace.Root)
 	folder, err := issueFolder(p, cfg, root)
 	if err != nil {
