@@ -46,6 +46,9 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 			o.Listen,
 		)
 	}
+	if _, err := strconv.ParseUint(o.Listen, 10, 16); err == nil {
+		return nil, exit.Usage("--listen names a host, and %s is a port: --port %[1]s", o.Listen)
+	}
 	address, err := tcpAddress(o)
 	if err != nil {
 		return nil, err
