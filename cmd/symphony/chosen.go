@@ -79,6 +79,9 @@ func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
 	if err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
+	if strings.HasSuffix(path, "/") {
+		return nil, exit.Usage("%s is not a folder that exists: make it, and name the file in it: %[1]sWORKFLOW.md", path)
+	}
 	p := wiring.NewProject(w.Environment(), path, stateDir)
 	if p.Foreign() != nil {
 		return nil, p.Nested() // which also knows whether an agent calls
