@@ -1,6 +1,12 @@
 package workflow
 
-import "github.com/symphony-cron/symphony/internal/paths"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+)
 
 var fileTracker = tracker{
 	name:     "file",
@@ -35,6 +41,8 @@ func (r trackerReader) folder(f field) {
 	case dir == "" && f.node != nil: // reported
 	case dir == "":
 		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
+	case slices.Contains(strings.Split(dir, string(filepath.Separator)), ".git"):
+		r.invalid(f, dir+" belongs to git", "name a folder of its own, such as issues")
 	default:
 		r.place(f, dir, "file "+dir)
 	}

@@ -502,6 +502,9 @@ func (s *starter) render() ([]byte, error) {
 	s.written = &written
 	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
 	report, _ := wiring.CheckResult(&written)
+	if err := refusedFlag(report.Errors); err != nil {
+		return nil, err
+	}
 	wrong := report.Warnings
 	for _, e := range report.Errors {
 		wrong = append(wrong, e.Message)
@@ -514,6 +517,28 @@ func (s *starter) render() ([]byte, error) {
 		)
 	}
 	return out.Bytes(), nil
+}
+
+// refusedFlag is the error of a flag whose value check refuses, such as a root that is the
+// project's own folder. One reason is enough: the root comes first, because the folder of the
+// issues may only be refused for its sake.
+func refusedFlag(faults []*reconcile.Error) error {
+	for _, of := range []struct{ key, flag string }{
+		{"workspace.root", "--root"},
+		{"tracker.provider.path", "--path"},
+	} {
+		for _, e := range faults {
+			_, reason, isOf := strings.Cut(e.Message, ": "+of.key+": ")
+			if isOf {
+				return reconcile.NewError(
+					e.Code,
+					of.flag+": "+reason,
+					"nothing was written; give another "+of.flag+": "+e.Hint,
+				)
+			}
+		}
+	}
+	return nil
 }
 
 // yamlScalar writes a text as YAML in a single line, with quotes where it needs them.
