@@ -88,7 +88,7 @@ func (v *Verification) String() string {
 	switch {
 	case v.Late:
 		words = "not verified"
-		end = ", ended at its time limit"
+		end = ", ended at its time limit, verify.timeout_ms"
 	case v.Exit != 0:
 		words = "not verified"
 		end = fmt.Sprintf(", exit code %d", v.Exit)
