@@ -129,7 +129,10 @@ func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 		what += ": " + line
 	}
 	word := bashOnly(output)
+	asks := len(output) == 0 && readsInput().MatchString(h.Script)
 	switch {
+	case asks:
+		what += "; it printed nothing, and can't ask: a hook has no terminal and no input"
 	case word != "":
 		what += "; hooks run in sh, not bash, and sh has no " + word + ": " + bashWords[word]
 	case exit.ExitCode() == notFound:
@@ -138,6 +141,9 @@ func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	return reconcile.NewError(CodeHookFailed, h.title()+": "+what,
 		"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(exit)
 }
+
+// readsInput matches the commands with which a script asks its user.
+var readsInput = text.Pattern(`(?m)(?:^|[;&|({]|\b(?:then|do|while|if))\s*(?:read|select)\b`)
 
 // bashWords are commands of bash that other shells lack, each with what to write instead.
 var bashWords = map[string]string{
