@@ -197,6 +197,7 @@ func (l *launcher) launch(
 	o.Unheard = l.site.unsettled
 	o.ReadTimeout = config.ReadTimeout
 	o.InitializeTimeout = config.InitializeTimeout
+	o.TrustRepository = config.TrustRepository
 	g.session = config.Agent.Start(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
 	go func() {

@@ -92,6 +92,9 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 	if kind.Env != nil {
 		env = confine.WithVariables(env, kind.Env(s.site.Config.Model))
 	}
+	if !s.site.Config.TrustRepository {
+		env = confine.WithVariables(env, kind.Untrusting.Env)
+	}
 	own := confine.CleanEnv(s.site.Config.AgentEnv, withheld, s.site.Config.SecretValues, nil)
 	env = confine.WithVariables(env, own)
 	if box := s.site.Config.Sandbox; box != nil { // where ~ is another home

@@ -57,6 +57,9 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 	if terminal := h.Here.Config.Agent.Terminal; terminal != nil {
 		words := terminal(thread, h.Here.Config.Model)
+		if !h.Here.Config.TrustRepository {
+			words = append(words, h.Here.Config.Agent.Untrusting.Words...)
+		}
 		return strings.Join(text.Map(words, text.ShellWord), " "), nil
 	}
 	before, after, err := cutServer(h.Here.Config.Agent, h.program())

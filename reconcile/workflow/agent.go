@@ -31,15 +31,18 @@ type agentKind struct {
 	takesKey bool
 	// files of the repository start programs in it without a question, and no switch stops that
 	obeysRepository bool
+	// a switch keeps it from obeying files of the repository
+	hasTrustSwitch bool
 }
 
 var agentKinds = []agentKind{
 	{
-		name:     agentClaude,
-		command:  "claude-agent-acp",
-		home:     ".claude",
-		login:    ".credentials.json",
-		takesKey: true,
+		name:           agentClaude,
+		command:        "claude-agent-acp",
+		home:           ".claude",
+		login:          ".credentials.json",
+		takesKey:       true,
+		hasTrustSwitch: true,
 	},
 	{
 		name:           agentOpenCode,
@@ -49,6 +52,7 @@ var agentKinds = []agentKind{
 		needsModel:     true,
 		countsNoTokens: true,
 		takesKey:       true,
+		hasTrustSwitch: true,
 	},
 	{
 		name:            agentGemini,

@@ -44,6 +44,10 @@ func (r *reader) checkAgents() {
 		return
 	}
 	for _, kind := range others {
+		if !kindNamed(kind).hasTrustSwitch {
+			r.warnKey("agent.trust_repository", "no effect with agent.kind: "+kind+
+				", which symphony can't keep from obeying the repository's files")
+		}
 		if !kindNamed(kind).countsNoTokens {
 			continue
 		}

@@ -52,12 +52,13 @@ func (c *Config) withAgent(a AgentChoice) *Config {
 // repository must not replace the agent.
 func (c *Config) chosenOther(isBoxed bool) Chosen {
 	chosen := Chosen{
-		Inherit:        true,
-		ApprovalPolicy: json.RawMessage(`"never"`), // nothing that it asks leads out of the sandbox
-		OnApproval:     cmp.Or(c.Agent.OnApproval, Approve),
-		OnQuestion:     Fail,
-		Env:            c.Agent.Env,
-		Key:            c.Agent.Key,
+		Inherit:         true,
+		TrustRepository: c.Agent.TrustRepository,
+		ApprovalPolicy:  json.RawMessage(`"never"`), // nothing that it asks leads out of the sandbox
+		OnApproval:      cmp.Or(c.Agent.OnApproval, Approve),
+		OnQuestion:      Fail,
+		Env:             c.Agent.Env,
+		Key:             c.Agent.Key,
 	}
 	if !isBoxed {
 		chosen.TurnSandboxPolicy = noSandboxPolicy

@@ -43,8 +43,9 @@ const (
 
 // Sentences of other files that name them.
 const (
-	trustRepositoryText = "let codex obey the repository's .codex/config.toml; needs codex.thread_sandbox"
-	asksNothingText     = "no effect: with codex.approval_policy never, codex asks for no approval; " +
+	trustRepositoryText = "let the agent obey what the repository has for it: .codex/config.toml (needs " +
+		"codex.thread_sandbox), .claude and .mcp.json, opencode.json and .opencode"
+	asksNothingText = "no effect: with codex.approval_policy never, codex asks for no approval; " +
 		"with on-request it does"
 	homeOfHosts    = "set CODEX_HOME in the environment of the account on each host"
 	ownSandboxOnly = "codex's sandbox is only for agent.kind: codex"
@@ -142,7 +143,7 @@ func sessionKeys(c *Config) []Key {
 // ofDefault are the keys that only codex has.
 var ofDefault = []string{
 	"codex.command", "codex.trust_launcher", "codex.home", "codex.model", "codex.effort", "codex.inherit",
-	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy", "agent.trust_repository",
+	"codex.approval_policy", "codex.thread_sandbox", "codex.turn_sandbox_policy",
 	"agent.on_question",
 }
 
@@ -392,7 +393,7 @@ func (r *reader) completeSession() {
 	if !slices.Contains(agent.kinds(), DefaultAgent) || agent.Sandbox == sandboxBwrap {
 		return
 	}
-	if own.ThreadSandbox == "" {
+	if own.ThreadSandbox == "" && len(agent.others()) == 0 {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
 	if own.TurnSandboxPolicy != nil {

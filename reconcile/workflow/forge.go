@@ -1,8 +1,8 @@
 package workflow
 
 import (
-	"regexp"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 

@@ -521,15 +521,15 @@ func otherWords() map[string]string {
 		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
 	)
 	meant := map[string]string{
-		"agent.kind":                 anyAgent,
-		"agent.sandbox: bubblewrap":  "bwrap",
-		"agent.sandbox: docker":      "bwrap; symphony and its agents together can run in a container, too",
-		"merge.when: always":         "green",
-		"merge.method: ff":           "rebase",
-		"repository.deliver: mr":     DeliverPullRequest,
-		"repository.deliver: pr":     DeliverPullRequest,
-		"repository.deliver: push":   DeliverBranch,
-		"worker.engine.kind":         anyEngine,
+		"agent.kind":                anyAgent,
+		"agent.sandbox: bubblewrap": "bwrap",
+		"agent.sandbox: docker":     "bwrap; symphony and its agents together can run in a container, too",
+		"merge.when: always":        "green",
+		"merge.method: ff":          "rebase",
+		"repository.deliver: mr":    DeliverPullRequest,
+		"repository.deliver: pr":    DeliverPullRequest,
+		"repository.deliver: push":  DeliverBranch,
+		"worker.engine.kind":        anyEngine,
 	}
 	for _, kind := range forges {
 		for _, alias := range kind.aliases {

@@ -34,12 +34,16 @@ type kind struct {
 	needsModel bool
 	// a rejected permission ends the turn without a word
 	endsAtReject bool
-	// _meta of session/new, session/resume and session/load; nil for none
-	meta map[string]any
+	// _meta of session/new, session/resume and session/load that keeps out the settings, hooks and
+	// servers of the repository; nil for none
+	untrusting map[string]any
+	// the same for the environment, and for the words of the command of its terminal
+	untrustingEnv   []string
+	untrustingWords []string
 	// the command of its own terminal on a session, or with "" on a new one; nil with a reason
 	terminal   func(session, model string) []string
 	noTerminal string
-	// the environment in which it neither updates itself nor obeys files of the repository
+	// the environment, in which it does not update itself
 	env func(model string) []string
 	// where its model is; nil if that is not known
 	service func(model string) agent.Service
@@ -125,17 +129,18 @@ var kinds = []*kind{
 		agentName: "@agentclientprotocol/claude-agent-acp",
 		oldest:    "0.101.0",
 		mode:      "default", // it starts in auto, in which it decides itself
-		// without hooks, servers and helpers of the repository
-		meta: map[string]any{
+		untrusting: map[string]any{
 			"claudeCode": map[string]any{"options": map[string]any{"settingSources": []string{"user"}}},
 		},
-		terminal:   claudeTerminal,
-		env:        claudeEnv,
-		service:    claudeService,
-		loginFiles: []string{".claude/.credentials.json"},
-		homeVars:   []string{"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR"},
-		tool:       toolName{in: inName, pattern: claudeTool},
-		usage:      reported,
+		// the adapter has a claude of its own, which is not in PATH
+		untrustingWords: []string{"--setting-sources", "user"},
+		terminal:        claudeTerminal,
+		env:             claudeEnv,
+		service:         claudeService,
+		loginFiles:      []string{".claude/.credentials.json"},
+		homeVars:        []string{"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR"},
+		tool:            toolName{in: inName, pattern: claudeTool},
+		usage:           reported,
 		faults: []fault{
 			{class: agent.CodeAgentAuth, kinds: []string{"authentication_failed", "oauth_org_not_allowed"}},
 			{class: agent.CodeAgentQuota, kinds: []string{"billing_error", "rate_limit"}},
@@ -146,19 +151,20 @@ var kinds = []*kind{
 		},
 	},
 	{
-		name:         "opencode",
-		title:        "OpenCode",
-		install:      "npm install -g opencode-ai",
-		logIn:        "opencode auth login, or set the key of the provider",
-		agentName:    "OpenCode",
-		oldest:       "1.18.33",
-		mode:         "build",
-		needsModel:   true, // else it takes a hosted one of a third party
-		endsAtReject: true,
-		terminal:     opencodeTerminal,
-		env:          opencodeEnv,
-		service:      opencodeService,
-		loginFiles:   []string{".local/share/opencode/auth.json"},
+		name:          "opencode",
+		title:         "OpenCode",
+		install:       "npm install -g opencode-ai",
+		logIn:         "opencode auth login, or set the key of the provider",
+		agentName:     "OpenCode",
+		oldest:        "1.18.33",
+		mode:          "build",
+		needsModel:    true, // else it takes a hosted one of a third party
+		endsAtReject:  true,
+		terminal:      opencodeTerminal,
+		env:           opencodeEnv,
+		untrustingEnv: []string{"OPENCODE_DISABLE_PROJECT_CONFIG=1"},
+		service:       opencodeService,
+		loginFiles:    []string{".local/share/opencode/auth.json"},
 		// else it asks npm's registry for a package that its plugins may need, in each start
 		homeFiles: map[string]string{
 			".config/opencode/package-lock.json":               `{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}`,
@@ -227,6 +233,7 @@ func Kinds() []agent.Kind {
 			NotFound:     "agent_not_found",
 			Incompatible: agent.CodeAgentIncompatible,
 			Env:          k.env,
+			Untrusting:   agent.Untrusting{Env: k.untrustingEnv, Words: k.untrustingWords},
 			Service:      k.service,
 			LoginFiles:   k.loginFiles,
 			HomeVars:     k.homeVars,
@@ -254,10 +261,8 @@ func claudeEnv(string) []string {
 	return env
 }
 
-// claudeTerminal obeys no settings of the repository, as a run does. The adapter has a claude of
-// its own, which is not in PATH.
 func claudeTerminal(session, model string) []string {
-	words := []string{"claude", "--setting-sources", "user"}
+	words := []string{"claude"}
 	if session != "" {
 		words = append(words, "--resume", session)
 	}
@@ -278,7 +283,6 @@ func opencodeTerminal(session, _ string) []string {
 func opencodeEnv(model string) []string {
 	return []string{
 		opencodeConfig(model, nil),
-		"OPENCODE_DISABLE_PROJECT_CONFIG=1",
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",

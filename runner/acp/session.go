@@ -400,8 +400,8 @@ func (s *Session) sessionParams(p agent.ThreadParams) (wire.Object, error) {
 		servers = append(servers, tools.server())
 	}
 	params := wire.Object{"cwd": p.Cwd, "mcpServers": servers}
-	if s.kind.meta != nil {
-		params["_meta"] = s.kind.meta
+	if s.kind.untrusting != nil && !s.o.TrustRepository {
+		params["_meta"] = s.kind.untrusting
 	}
 	return params, nil
 }

@@ -29,6 +29,8 @@ type Kind struct {
 	Start Starter
 	// Env returns the variables that it gets for a model. The workflow may replace them.
 	Env func(model string) []string
+	// Untrusting keeps it from obeying files of the repository, such as hooks and MCP servers.
+	Untrusting Untrusting
 	// Terminal returns the command of its own terminal, on a session or with "" on a new one,
 	// such as claude --resume SESSION.
 	Terminal func(session, model string) []string
@@ -73,3 +75,10 @@ type Service struct {
 
 // Key returns the name of a key in the section of the kind, such as "agent.model".
 func (k Kind) Key(name string) string { return k.Section + "." + name }
+
+// Untrusting is how an agent is told to obey no files of the repository. It is empty for an
+// agent that has no switch for that, or to which a session says it.
+type Untrusting struct {
+	Env   []string // variables, such as OPENCODE_DISABLE_PROJECT_CONFIG=1
+	Words []string // at the end of the command of its terminal
+}

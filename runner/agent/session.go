@@ -97,6 +97,8 @@ type Options struct {
 	OnApproval Approval
 	OnQuestion QuestionPolicy
 	Ask        Asker
+	// TrustRepository lets the agent obey files of the repository (agent.trust_repository).
+	TrustRepository bool
 	// Tools are offered to the model; CallTool runs a call. Calls run concurrently, and their
 	// context ends with the turn, the request or the session.
 	Tools    []Tool
