@@ -48,10 +48,10 @@ func newPlace(t *testing.T) *place {
 // connect returns an adapter with a token.
 func connect(s *gitlabtest.Server, token string) *reconcile.Forge {
 	return test.Must(Adapter(transport.ForgeOptions{
-		Options: transport.Options{Endpoint: s.API(), Key: token},
+		Options:    transport.Options{Endpoint: s.API(), Key: token},
 		Repository: testProject,
-		By:      "$TEAM_TOKEN",
-		Renew:   "put a valid token into $TEAM_TOKEN",
+		By:         "$TEAM_TOKEN",
+		Renew:      "put a valid token into $TEAM_TOKEN",
 	}))
 }
 
