@@ -32,6 +32,7 @@ type Prompt struct {
 	template *liquid.Template
 	problems []Warning // see Check
 	warnings []Warning // about lists without separators, and variables in single braces
+	same     []Warning // see Same
 }
 
 // ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
@@ -72,7 +73,11 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
-	return &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings}, nil
+	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings}
+	if !c.readsIssue && len(c.problems) == 0 && len(c.warnings) == 0 {
+		p.same = []Warning{{File: file, Line: firstLine, Message: sameText}}
+	}
+	return p, nil
 }
 
 // prepareTemplate returns a template with a tag in each loop that counts its passes, and with
@@ -246,6 +251,13 @@ func renderHint(failed any) string {
 // Check lists unknown variables, fields and filters, and tags that are not closed, even in
 // branches that are never taken, sorted by line.
 func (p *Prompt) Check() []Warning { return p.problems }
+
+const sameText = "the prompt names nothing of the issue, so that every agent gets the same text: " +
+	"write {{ issue.identifier }}, {{ issue.title }} and {{ issue.description }}"
+
+// Same is a warning if the prompt is the same for every issue, unless another warning or Check
+// says why: a name is misspelled, or in single braces.
+func (p *Prompt) Same() []Warning { return p.same }
 
 // explain returns a message that names the variable, which the library's message does not.
 func (p *Prompt) explain(err liquid.SourceError) string {

@@ -22,6 +22,8 @@ type checker struct {
 	problems []Warning
 	warnings []Warning // about lists without separators, and variables in single braces
 
+	readsIssue bool // a tag names the issue
+
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
 }
@@ -320,6 +322,9 @@ func (c *checker) filter(name string, in *shape) *shape {
 // variable follows the fields and brackets after a variable's name, and returns the shape of
 // the value.
 func (c *checker) variable(path string) *shape {
+	if path == "issue" {
+		c.readsIssue = true
+	}
 	s := c.vars[path]
 	if s == nil {
 		c.unknown("variable", "", path, slices.Collect(maps.Keys(c.vars)))

@@ -84,6 +84,9 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	if cfg != nil {
 		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
 		out.Errors = append(out.Errors, promptFaults(cfg)...)
+		if cfg.Prompt != nil {
+			out.Warnings = append(out.Warnings, text.Map(cfg.Prompt.Same(), workflow.Warning.String)...)
+		}
 	}
 	if err != nil {
 		return out, nil

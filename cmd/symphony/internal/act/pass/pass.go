@@ -590,7 +590,7 @@ type emptyStore struct{ reconcile.Store }
 func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
 
 func workflowWarnings(cfg *workflow.Config) []string {
-	list := text.Map(cfg.Warnings, workflow.Warning.String)
+	list := text.Map(slices.Concat(cfg.Warnings, cfg.Prompt.Same()), workflow.Warning.String)
 	for _, problem := range cfg.Prompt.Check() {
 		list = append(list, problem.String()+" (a run that renders it fails)")
 	}
