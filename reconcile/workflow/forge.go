@@ -71,11 +71,11 @@ func ForgeNames() []string { return text.Map(forges, func(k ForgeKind) string { 
 func forgeHosts(flat bool) string {
 	list := []string{"bitbucket.org"}
 	for _, kind := range forges {
-		for _, host := range kind.hosts {
-			if !strings.HasPrefix(host, ".") && !(flat && kind.groups) {
-				list = append(list, host)
-			}
+		if flat && kind.groups {
+			continue
 		}
+		isName := func(host string) bool { return !strings.HasPrefix(host, ".") }
+		list = append(list, text.Filter(kind.hosts, isName)...)
 	}
 	return `(?:` + strings.Join(text.Map(list, regexp.QuoteMeta), "|") + `)`
 }

@@ -54,9 +54,12 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 func misplacedRepository(p *Project, cfg *workflow.Config) *reconcile.Error {
 	dir := cfg.Repository.URL
 	isElsewhere := len(cfg.Policy.Hosts) > 0
-	info, err := os.Stat(dir)
-	if err != nil || !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") || isRepository(dir) {
+	if !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") || isRepository(dir) {
 		return nil
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil //nolint:nilerr // such as a mount that is missing now
 	}
 	top := RepositoryAbove(dir)
 	switch {
