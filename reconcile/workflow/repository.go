@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"fmt"
+	"net/mail"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -92,7 +93,7 @@ func (r *reader) repositoryURL(f field) {
 	address := r.cfg.Repository.URL
 	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git, /a/path, " +
 		"or ./a/path from WORKFLOW.md's folder"
-	if top, _, _ := strings.Cut(address, "/"); top == "." || top == ".." {
+	if top, _, _ := strings.Cut(address, "/"); top == "." || top == ".." || top == "~" {
 		address = r.path(f, address)
 		r.cfg.Repository.URL = address
 	}
@@ -156,6 +157,11 @@ const leftOut = ` .,:;<>"\'`
 // gitEmail warns about an author's address that is none: forges recognise people by it.
 func (r *reader) gitEmail(f field) {
 	email := r.cfg.Repository.Email
+	found, err := mail.ParseAddress(email)
+	if err == nil && found.Name != "" {
+		r.warn(f, "contains a name, too; did you mean "+found.Address+"? The name belongs into repository.git_name")
+		return
+	}
 	if email != "" && !strings.Contains(email, "@") {
 		r.warn(f, strconv.Quote(email)+" is no email address, by which a forge would know the author")
 	}

@@ -33,6 +33,10 @@ func (r trackerReader) endpoint(f field) {
 	if f.node == nil && r.cfg.Tracker.Endpoint == r.tracker.endpoint || r.cfg.Tracker.Endpoint == "" {
 		return
 	}
+	if r.tracker.site != "" && strings.TrimRight(r.cfg.Tracker.Endpoint, "/") == r.tracker.site {
+		r.invalid(f, "is the address of "+r.tracker.title+" in the browser, not of its API", "leave it out")
+		return
+	}
 	hint := "leave it out for " + r.tracker.title + "'s own"
 	if r.tracker.endpoint == "" { // each server has its own
 		hint = "write it as https://HOST"
@@ -275,6 +279,9 @@ func (r trackerReader) assignee(f field) {
 				"the environment variable "+name+" is not set, or empty: issues of any assignee are taken",
 			)
 		}
+	}
+	if r.cfg.Policy.Assignee == "@me" { // as gh writes it
+		r.warn(f, "no user has this name; did you mean me?")
 	}
 }
 
