@@ -66,6 +66,9 @@ func (c *Client) Refusal(
 		e.Message = c.Scrub("HTTP " + strconv.Itoa(a.Status) + ": " + said)
 	}
 	switch {
+	case a.Status == http.StatusProxyAuthRequired:
+		e.Message = "a proxy before " + c.Name + " wants a login (HTTP 407)"
+		e.Hint = "write its user and password into the address in HTTPS_PROXY, or except the host with NO_PROXY"
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
 		e.Hint = c.CheckKey
 		e.Err = ErrKey
