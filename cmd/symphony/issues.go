@@ -269,6 +269,12 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 				w.Stdout,
 				text.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])),
 			)
+			if lacks := cfg.Policy.MissingLabels(*issue); len(lacks) > 0 {
+				w.Note(
+					slog.LevelWarn,
+					"no agent starts: it lacks a label of tracker.required_labels: "+strings.Join(lacks, ", "),
+				)
+			}
 			if !cfg.Policy.Active(issue.State) {
 				active := strings.Join(cfg.Policy.ActiveStates, ", ")
 				w.Note(

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -61,6 +62,16 @@ func (s *starter) checkFile() error {
 	s.folder = s.answers.Path
 	if !filepath.IsAbs(s.folder) {
 		s.folder = filepath.Join(dir, s.folder)
+	}
+	info, err := os.Stat(s.folder)
+	if err == nil && !info.IsDir() {
+		return exit.Usage("init: --path: %s is a file: give a folder of its own for the issues, such as issues", s.folder)
+	}
+	if paths.SameDir(s.folder, dir) {
+		return exit.Usage(
+			"init: --path: %s would be read as an issue there: give a folder of its own for the issues, such as issues",
+			filepath.Base(s.p.Path),
+		)
 	}
 	return nil
 }
@@ -202,9 +213,10 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 	// A reviewer could not do what the first issue asks for: it writes nothing.
 	if len(files) == 0 && s.answers.Example != reviewExample {
 		issue, err := tracker.Create(ctx, reconcile.NewIssue{
-			Title: firstTitle,
-			Body:  firstText,
-			State: s.answers.Active[0],
+			Title:  firstTitle,
+			Body:   firstText,
+			State:  s.answers.Active[0],
+			Labels: s.answers.Labels,
 		})
 		if err != nil {
 			return undo, err
