@@ -91,6 +91,13 @@ func Exited(err error) bool {
 	return ended && exit.Exited()
 }
 
+// IsTooOld reports whether git ended because it does not know an option or a command.
+func IsTooOld(err error) bool {
+	const usageError = 129
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	return ended && exit.ExitCode() == usageError
+}
+
 // noMemory matches git's message when it gets no more memory.
 var noMemory = text.Pattern(
 	`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`,

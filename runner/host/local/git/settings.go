@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// usageError is the exit code of git after an option that it does not know.
-const usageError = 129
-
 // Settings are those of the account's git that matter before an agent starts.
 type Settings struct {
 	// HooksPath is core.hooksPath as git sees it in the workspace, where the repository's own
@@ -40,7 +37,7 @@ func ReadSettings(ctx context.Context, tree string, env []string) (Settings, err
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return Settings{}, nil
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == usageError {
+	if IsTooOld(err) {
 		return Settings{}, errors.New("read core.hooksPath with git config --show-scope: " +
 			"this git does not know that option: install git 2.31 or newer")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // TryMerge implements host.Merges.
@@ -74,7 +75,7 @@ func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, e
 	out, err := m.output(merge)
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
-	case exited && exit.ExitCode() == usageError:
+	case git.IsTooOld(err):
 		return "", nil, errOldGit
 	case err != nil && (!exited || exit.ExitCode() != 1):
 		return "", nil, err
@@ -89,9 +90,6 @@ func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, e
 	}
 	return tree, strings.Split(names, "\x00"), nil
 }
-
-// usageError is the exit code of a git that does not know an option.
-const usageError = 129
 
 var errOldGit = reconcile.NewError(
 	host.CodeRepositoryUnavailable,
