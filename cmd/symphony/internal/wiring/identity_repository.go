@@ -19,9 +19,8 @@ import (
 // repositoryFaults returns an error if repository.url is a directory of this machine from which
 // no workspace can be cloned, such as one without a commit.
 func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*reconcile.Error {
-	dir := cfg.Repository.URL
-	isElsewhere := len(cfg.Policy.Hosts) > 0
-	if !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") { // which git tries, too
+	dir := localRepository(cfg)
+	if dir == "" {
 		return nil
 	}
 	fault := misplacedRepository(p, cfg)
@@ -48,13 +47,23 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 	return []*reconcile.Error{repositoryFault(p, cfg, message, hint)}
 }
 
+// localRepository returns the path of repository.url if workspaces are cloned from a path of this
+// machine; empty if not, and if git finds the repository under that name with .git behind it.
+func localRepository(cfg *workflow.Config) string {
+	dir := cfg.Repository.URL
+	isElsewhere := len(cfg.Policy.Hosts) > 0
+	if !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") {
+		return ""
+	}
+	return dir
+}
+
 // misplacedRepository returns an error if repository.url names a folder inside of a repository,
 // or a file that is none. Other faults may pass by themselves, such as a missing mount: these
 // don't, so that a pass refuses them as check does.
 func misplacedRepository(p *Project, cfg *workflow.Config) *reconcile.Error {
-	dir := cfg.Repository.URL
-	isElsewhere := len(cfg.Policy.Hosts) > 0
-	if !filepath.IsAbs(dir) || isElsewhere || Exists(dir+".git") || isRepository(dir) {
+	dir := localRepository(cfg)
+	if dir == "" || isRepository(dir) {
 		return nil
 	}
 	info, err := os.Stat(dir)
