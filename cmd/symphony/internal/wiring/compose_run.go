@@ -73,6 +73,11 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 // RunnerConfig returns the configuration of a worker.
 func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	kind, _ := AgentOf(cfg.Chosen.Kind) // a run is refused without it
+	// Only a delivery asks for them, and each worker would look them up.
+	var obeyed []string
+	if cfg.Repository.Delivers() {
+		obeyed = obeyedInRepository(p, cfg)
+	}
 	c := runner.Config{
 		Policy:   Policy(cfg),
 		MaxTurns: cfg.Chosen.MaxTurns,
@@ -94,7 +99,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
 				Submodules:     cfg.Repository.Submodules,
 				Sign:           cfg.Repository.Sign,
-				Obeyed:         obeyedInRepository(p, cfg),
+				Obeyed:         obeyed,
 			},
 			Words:    cfg.Repository.ForgeKind().Words,
 			Branch:   cfg.Repository,
