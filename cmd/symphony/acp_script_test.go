@@ -62,13 +62,16 @@ func TestRealAgents(t *testing.T) {
 
 // onACP are scripts of TestScript about runs that name nothing which only codex has.
 var onACP = []string{
-	"script/run", "script/attempts", "script/selection", "script/slots", "script/limited", "script/team", "script/tick_wait",
-	"script/tick_loop_stop", "script/hooks", "script/hooks_fail", "script/secrets", "script/writable_roots", "script/diff",
-	"script/stop", "script/stop_deaf", "script/stop_unseen", "script/stop_removal", "script/terminal_removal", "script/needs_help",
-	"script/send_back", "script/reviews", "script/hand_over_file", "script/guard_restored", "all/guard_hooks", "all/answers",
-	"all/delivery", "all/delivery_first_look", "all/pull_request_checks", "all/feedback_checks", "all/hand_over_faults",
-	"all/hand_over_refused", "all/verify", "all/verify_alone", "all/outage", "all/pause", "all/stop_wait", "all/second_machine",
-	"all/repository_changed", "all/workspace_adopted", "all/workspace_unsaved",
+	"script/run", "script/attempts", "script/selection", "script/slots", "script/limited",
+	"script/team", "script/tick_wait", "script/tick_loop_stop", "script/hooks", "script/hooks_fail",
+	"script/secrets", "script/writable_roots", "script/diff", "script/stop", "script/stop_deaf",
+	"script/stop_unseen", "script/stop_removal", "script/terminal_removal", "script/needs_help",
+	"script/send_back", "script/reviews", "script/hand_over_file", "script/guard_restored",
+	"all/guard_hooks", "all/answers", "all/delivery", "all/delivery_first_look",
+	"all/pull_request_checks", "all/feedback_checks", "all/hand_over_faults",
+	"all/hand_over_refused", "all/verify", "all/verify_alone", "all/outage", "all/pause",
+	"all/stop_wait", "all/second_machine", "all/repository_changed", "all/workspace_adopted",
+	"all/workspace_unsaved",
 }
 
 // TestScriptOnACP runs scripts about runs, whose agent otherwise is a scripted codex, with a

@@ -185,7 +185,7 @@ func releaseMoment(release state.Release) Moment {
 	}
 }
 
-// releaseWords says why an issue was released that nobody handed over.
+// releaseWords explains the release of an issue that was not handed over.
 func releaseWords(release state.Release) string {
 	why := words.Releases[release.Reason]
 	return cmp.Or(why, "it is in "+release.From+", and no longer among the active issues")

@@ -63,7 +63,7 @@ func TestJSONSentAsForm(t *testing.T) {
 	test.Contains(t, "the answer", answer.Body.String(), "send the header Content-Type: application/json")
 }
 
-// A body that is no object is refused in the words of JSON.
+// A body must be an object of JSON; a list is refused as such.
 func TestBodyIsList(t *testing.T) {
 	s := acting(t, nil, "one")
 	answer := visit(s, "POST", "/api/v1/ABC-1/hold", `[]`,
