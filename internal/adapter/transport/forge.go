@@ -8,8 +8,8 @@ type ForgeOptions struct {
 	Repository string // OWNER/NAME, on GitLab also GROUP/SUBGROUP/NAME
 	By         string // the source of the token: gh, or $ and the name of a variable
 	Renew      string // the remedy if the forge does not accept the token
-	// Memory keeps the end of a limit between processes, for GitHub, whose limits last an hour. Nil:
-	// only this process remembers it.
+	// Memory keeps the end of a limit between processes, because a limit may last an hour. Nil: only
+	// this process remembers it.
 	Memory reconcile.TrackerMemory
 }
 
