@@ -1,0 +1,146 @@
+package team
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Status is what the holder of a claim does with its issue.
+type Status string
+
+const (
+	// Working: agents work on the issue, or will.
+	Working Status = "working"
+	// Watching: the issue was handed over, and its holder watches the pull request.
+	Watching Status = "watching"
+)
+
+// Claim is the content of a claim in the remote.
+type Claim struct {
+	// Token is random. Whoever knows it holds the claim.
+	Token string `json:"token"`
+	// Machine is the name of the holder for people, such as buildhost-2; Account the name of its
+	// user there, such as ann.
+	Machine string `json:"machine"`
+	Account string `json:"account"`
+	// Project is the project of the tracker (reconcile.Policy.Project), with the id and the
+	// identifier of the issue there.
+	Project    string `json:"project"`
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"identifier"`
+	Status     Status `json:"status"`
+	// Since is when the holder took the issue, Renewed when it last said that it goes on, both by
+	// its own clock: for people, never to decide anything.
+	Since   time.Time `json:"since"`
+	Renewed time.Time `json:"renewed"`
+	// TermMS is for how many milliseconds the claim holds after each renewal.
+	TermMS int64 `json:"term_ms"`
+	// Branch and Commit are what the holder pushed last for the issue, PullRequest the address of
+	// its pull request: what another machine needs to go on. Empty for none.
+	Branch      string `json:"branch,omitempty"`
+	Commit      string `json:"commit,omitempty"`
+	PullRequest string `json:"pull_request,omitempty"`
+}
+
+// Term is for how long the claim holds after each renewal.
+func (c Claim) Term() time.Duration { return time.Duration(c.TermMS) * time.Millisecond }
+
+// Holder names the machine that holds the claim, with its account: "ann on buildhost-2".
+func (c Claim) Holder() string {
+	if c.Account == "" {
+		return c.Machine
+	}
+	return c.Account + " on " + c.Machine
+}
+
+// contentLimit is the most bytes that a claim may have. Ours have about 600.
+const contentLimit = 16 << 10
+
+// errContent is the error of a content that is no claim.
+var errContent = errors.New("it is no claim of symphony")
+
+// Parse reads the content of a claim. A claim that another program wrote, or a person by hand, is
+// an error.
+func Parse(content string) (c Claim, err error) {
+	if len(content) > contentLimit {
+		return c, fmt.Errorf("%w: it has %d bytes", errContent, len(content))
+	}
+	if err := json.Unmarshal([]byte(content), &c); err != nil {
+		return Claim{}, fmt.Errorf("%w: %w", errContent, err)
+	}
+	if c.Token == "" || c.IssueID == "" || c.Machine == "" || c.Term() < MinTerm {
+		return Claim{}, fmt.Errorf("%w: a field is missing", errContent)
+	}
+	return c, nil
+}
+
+// Content writes the claim as Parse reads it.
+func (c Claim) Content() string {
+	line, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // a struct of texts, times and a number
+	}
+	return string(line) + "\n"
+}
+
+// keyHash is how many hexadecimal digits of the hash a key has.
+const keyHash = 12
+
+// nameLimit is the most characters of an identifier in a key.
+const nameLimit = 60
+
+// Key names the claim of an issue in the remote, such as WEB-12-3f2a9c1b04de: the identifier for
+// people, and a hash of the tracker's project with the issue's id, because two projects that share a
+// remote may have the same identifiers. It is valid as a part of a reference and as a file name.
+func Key(project, issueID, identifier string) string {
+	sum := sha256.Sum256([]byte(project + "\x00" + issueID))
+	safe := func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}
+	name := strings.Map(safe, identifier)
+	name = strings.TrimLeft(name[:min(len(name), nameLimit)], "-")
+	return name + "-" + hex.EncodeToString(sum[:])[:keyHash]
+}
+
+// Entry is a claim as the remote has it.
+type Entry struct {
+	Key     string // as Key returns it
+	Object  string // the id of the object in git, which changes with each content
+	Content string // as Parse reads it, or anything else that someone has put there
+}
+
+// Change is a compare-and-swap of one claim.
+type Change struct {
+	Key string
+	// Old is the object that the remote must have; empty if it must have none.
+	Old string
+	// New is the new content; empty deletes the claim.
+	New string
+}
+
+// Changed is the result of a Change.
+type Changed struct {
+	Object string // of the new content; empty if the claim was deleted
+	// Refused is why the remote did not carry the change out, in its words, such as "stale info".
+	// Empty if it did.
+	Refused string
+}
+
+// Remote is the git remote as a store of claims.
+type Remote interface {
+	// Look returns all claims, with one request.
+	Look(ctx context.Context) ([]Entry, error)
+	// Change carries changes out with one push, each for itself, and returns the results by key. After
+	// an error nothing is known of any of them.
+	Change(ctx context.Context, changes []Change) (map[string]Changed, error)
+}

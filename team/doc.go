@@ -1,0 +1,23 @@
+// Package team lets several machines work on one project. Each issue belongs to one machine at a
+// time, by a claim in the git remote that all of them share: the remote is the only thing that they
+// have in common, and git's push replaces a reference only if it is what the pusher expects.
+//
+//	machine A ── create refs/symphony/claims/WEB-12-3f2a9c1b ──► remote: taken
+//	machine B ── create refs/symphony/claims/WEB-12-3f2a9c1b ──► remote: refused, A has it
+//	machine A ── claim and branch in one atomic push ──────────► remote: delivered
+//
+// # Rules
+//
+//  1. A claim is created, replaced and deleted by compare-and-swap: a [Change] names the object that
+//     must be there. Each content differs from every other, because it has a random token and the
+//     time of its renewal, so that two machines never push the same object.
+//  2. Whoever knows the token of a claim holds it. The token is stored on this machine before it is
+//     pushed, so that a machine that dies in between finds out afterwards that the claim is its own.
+//  3. A holder renews its claim when half its term is over. It counts from the time before the push,
+//     on a clock that goes on while the machine is suspended. When the term less [Terms.Margin] is
+//     over, it stops to work.
+//  4. Another machine may take the claim when it has seen the same object for the term and
+//     [Terms.Grace], on its own clock. No machine compares its time with the time of another.
+//  5. A delivery replaces the claim in the same atomic push. A machine that lost its claim can't
+//     deliver, whatever its clocks say.
+package team
