@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -291,7 +292,8 @@ func (f fields) missing(key string) fault {
 				name, name, node.LineComment)
 		}
 	}
-	for name, node := range f.values {
+	for _, name := range f.names() {
+		node := f.values[name]
 		if meantKey(name) == key {
 			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)
 		}
@@ -408,33 +410,76 @@ var keysRead = []string{
 	"id", "title", "status", "priority", "created_date", "updated_date", "labels", "dependencies", "assignee",
 }
 
-// foreignKeys are keys of other programs that mean dependencies, and are not read here.
-var foreignKeys = []string{"depends_on", "dependency", "blockers"}
+// keysOfBacklog are the other keys of Backlog.md, which mean nothing here and are no misspelt ones.
+var keysOfBacklog = []string{
+	"reporter", "due_date", "milestone", "references", "documentation", "modified_files", "parent_task_id",
+	"subtasks", "type", "project", "ordinal", "onStatusChange",
+}
 
-// meantKey returns the key that is meant with a key that is not read, such as priority for
-// Priority and dependencies for depends-on; empty if none is, or the key is read.
-func meantKey(name string) string {
-	letters := func(s string) string { return strings.Map(onlyLetters, strings.ToLower(s)) }
-	isMeant := func(known string) bool { return letters(known) == letters(name) }
+// foreignKeys are keys of other programs that are not read here, by what to write instead.
+var foreignKeys = map[string][]string{
+	"title":                           {"summary"},
+	"priority":                        {"prio"},
+	"labels":                          {"tags"},
+	"dependencies":                    {"depends", "depends_on", "dependency", "blocked", "blockers"},
+	"the text below the front matter": {"body", "description"},
+}
+
+// meanings are the words for keys, in small letters alone, and what is meant with each; nothing
+// with the other keys of Backlog.md.
+var meanings = sync.OnceValue(func() map[string]string {
+	meant := map[string]string{}
+	for _, word := range keysOfBacklog {
+		meant[letters(word)] = ""
+	}
 	for _, key := range keysRead {
-		names := append([]string{key}, otherNames[key]...)
-		if slices.Contains(names, name) {
-			return ""
-		}
-		if slices.ContainsFunc(names, isMeant) {
-			return key
+		for _, word := range append([]string{key}, otherNames[key]...) {
+			meant[letters(word)] = key
 		}
 	}
-	if slices.ContainsFunc(foreignKeys, isMeant) {
-		return "dependencies"
+	for key, words := range foreignKeys {
+		for _, word := range words {
+			meant[letters(word)] = key
+		}
 	}
-	return ""
+	return meant
+})
+
+// letters returns the letters of a word, in lower case.
+func letters(word string) string { return strings.Map(onlyLetters, strings.ToLower(word)) }
+
+// isRead reports whether a key is read.
+func isRead(name string) bool {
+	isName := func(key string) bool { return key == name || slices.Contains(otherNames[key], name) }
+	return slices.ContainsFunc(keysRead, isName)
+}
+
+// meantKey returns what is meant with a key that is not read: priority with Priority, labels
+// with label, and dependencies with depends-on. It is empty if nothing is, or the key is read.
+func meantKey(name string) string {
+	if isRead(name) {
+		return ""
+	}
+	word := letters(name)
+	if key, known := meanings()[word]; known {
+		return key
+	}
+	isLong := func(word string) bool { return len(word) > len("id") } // many short words are like it
+	known := text.Filter(slices.Sorted(maps.Keys(meanings())), isLong)
+	return meanings()[text.Misspelt(word, known)]
+}
+
+// names returns the keys in the order of the file.
+func (f fields) names() []string {
+	byLine := func(a, b string) int { return cmp.Compare(f.values[a].Line, f.values[b].Line) }
+	return slices.SortedFunc(maps.Keys(f.values), byLine)
 }
 
 // warnOfKeys warns of keys that are not read and mean one that is. Of a title and a status the
 // issue says so itself: see missing.
 func (f fields) warnOfKeys() {
-	for name, node := range f.values {
+	for _, name := range f.names() {
+		node := f.values[name]
 		key := meantKey(name)
 		if key != "" && key != "title" && key != "status" {
 			f.t.Warn(fmt.Sprintf("%s:%d: %s is not read: write %s", f.name, node.Line+1, name, key))
