@@ -314,13 +314,14 @@ func settings() map[string]string {
 	const tells = "hooks.on_attention is a script that runs when you are needed"
 	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
 	return map[string]string{
-		"env":                 inFile,
-		"environment":         inFile,
-		"hooks.before_create": before,
-		"notifications":       tells,
-		"notify":              tells,
-		"slack":               tells,
-		"webhook":             tells,
+		"env":                          inFile,
+		"environment":                  inFile,
+		"hooks.before_create":          before,
+		"notifications":                tells,
+		"notify":                       tells,
+		"slack":                        tells,
+		"webhook":                      tells,
+		"tracker.provider.project_gid": "examples/trackers/asana.py reads it from ASANA_PROJECT_GID",
 	}
 }
 

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -116,6 +117,14 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
+// programs are services that a program of examples/trackers makes a tracker, with what to write
+// instead of a kind of that name.
+var programs = map[string]string{
+	"asana": "use the program examples/trackers/asana.py: write `kind: command`, and below provider " +
+		"`command: [python3, asana.py]` and `verbs: [tool, comment, move]`; project_gid and endpoint become " +
+		"ASANA_PROJECT_GID and ASANA_ENDPOINT in the environment file, api_key stays",
+}
+
 // otherServices are services without a kind whose names are spelled like a kind by chance.
 var otherServices = []string{"gitee"}
 
@@ -153,7 +162,10 @@ func (r trackerReader) kind(f field) {
 			"write `kind: file` or another of them below `tracker:`",
 		)
 	default:
-		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
+		hint := cmp.Or(
+			programs[*kind],
+			"for any other tracker write a small program: kind: command, see docs/trackers.md",
+		)
 		if near := NearestKind(*kind, kinds); near != "" {
 			hint = "write `kind: " + near + "`"
 		}

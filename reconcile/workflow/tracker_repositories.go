@@ -57,8 +57,8 @@ const gitHubRepoVar = "GITHUB_REPO"
 
 var (
 	repositoryName = text.Pattern(`^[\w-]+/[\w.-]+$`)
-	// such as group/sub/project
-	projectPath = text.Pattern(`^[\w.-]+(?:/[\w.-]+)+$`)
+	// such as group/sub/project, or the number of a project
+	projectPath = text.Pattern(`^(?:[\w.-]+(?:/[\w.-]+)+|[1-9][0-9]{0,17})$`)
 )
 
 // names reports whether a text is the name of a repository.

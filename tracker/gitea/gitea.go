@@ -129,6 +129,7 @@ func connect(o Options) (*client, error) {
 		Now:      api.Now,
 		Me:       c.me,
 		List:     c.list,
+		Show:     c.issue,
 		Blockers: c.blockers,
 	}
 	return c, nil

@@ -29,7 +29,7 @@ import (
 // Options configure the adapter.
 type Options struct {
 	transport.Options          // Endpoint is https://HOST/api/v4
-	Projects          []string // GROUP/PROJECT, or GROUP/SUBGROUP/PROJECT
+	Projects          []string // GROUP/PROJECT, GROUP/SUBGROUP/PROJECT, or the number of a project
 	// StateLabels are the labels that are states; empty if issues are only opened or closed.
 	StateLabels []string
 	// PriorityLabels are the labels of the priorities 1, 2 and so on.
@@ -132,6 +132,7 @@ func connect(o Options) (*client, error) {
 		Now:      api.Now,
 		Me:       c.me,
 		List:     c.list,
+		Show:     c.issue,
 		Blockers: c.blockers,
 	}
 	return c, nil

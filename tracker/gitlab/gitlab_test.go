@@ -330,3 +330,37 @@ func TestAPIToolRefusesQueries(t *testing.T) {
 		}
 	}
 }
+
+// A workflow may name its project by the number, as the reference implementation allows. Then issues
+// are found by their address, too, a blocker has its name in the project, and no name is wrong.
+func TestProjectByNumber(t *testing.T) {
+	s := start(t, nil)
+	first := test.Must(s.AddIssue(gitlabtest.Issue{Title: "First"}))
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Second"}))
+	test.OK(t, s.Block("2", "1"))
+	number := fmt.Sprint(test.Must(connectTo(s, new([]string), nil).Find(t.Context(), "1")).NativeRef["project_id"])
+	var warned []string
+	connected := func() *reconcile.TrackerAdapter {
+		return connectTo(s, &warned, func(o *Options) { o.Projects = []string{number} })
+	}
+	found := test.Must(connected().Find(t.Context(), s.URL()+"/"+testProject+"/-/issues/1"))
+	test.Equal(t, "by its address", found.Identifier, "GL-1")
+	test.Equal(t, "native_ref", found.NativeRef, map[string]any{
+		"id":           first.ID,
+		"iid":          1,
+		"number":       1,
+		"project_id":   test.Must(strconv.ParseInt(number, 10, 64)),
+		"project_path": testProject,
+		"repo":         testProject,
+		"references":   map[string]any{"short": "#1", "relative": "#1", "full": testProject + "#1"},
+	})
+	a := connected()
+	second := test.Must(a.Candidates(t.Context(), []string{"opened"}))[0]
+	test.Equal(t, "blocker", *second.BlockedBy[0].Identifier, "GL-1")
+	test.OK(t, a.Move(t.Context(), "1", "Todo"))
+	test.Must(a.Verify(t.Context(), reconcile.TrackerNames{}))
+	s.Rename(testProject, "acme/shops/web")
+	renamed := test.Must(connected().Find(t.Context(), s.URL()+"/acme/shops/web/-/issues/1"))
+	test.Equal(t, "after a rename", renamed.State, "Todo")
+	test.Equal(t, "warnings", len(warned), 0)
+}

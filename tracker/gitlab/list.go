@@ -1,17 +1,18 @@
 package gitlab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -23,8 +24,26 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return c.candidates.Read(ctx, states)
 }
 
+// issue returns a record as an issue. Its native_ref has the names of the reference implementation,
+// too, so that its prompts find them here.
 func (c *client) issue(r record, me string) reconcile.Issue {
-	return c.Issue(r, c.StateByLabels(r), me)
+	if text.IsNumber(r.Repo) { // a project that the workflow names by its number
+		c.Rename(r.Repo, r.Path)
+	}
+	issue := c.Issue(r, c.StateByLabels(r), me)
+	if r.Malformed == "" {
+		path := cmp.Or(r.Path, c.Present(r.Repo))
+		number := fmt.Sprint("#", r.Number)
+		issue.NativeRef["iid"] = r.Number
+		issue.NativeRef["project_id"] = r.Project
+		issue.NativeRef["project_path"] = path
+		issue.NativeRef["references"] = map[string]any{
+			"short":    number,
+			"relative": number,
+			"full":     path + number,
+		}
+	}
+	return issue
 }
 
 // issueType leaves out incidents, tasks and tickets, which are in GitLab's lists of issues, too.
@@ -118,12 +137,10 @@ func (c *client) role(ctx context.Context, p gitlabapi.Project) (gitlabapi.Accou
 
 // wireLink is an issue that is linked with another, in GitLab's words.
 type wireLink struct {
-	Number int    `json:"iid"`
-	State  string `json:"state"`
-	Kind   string `json:"link_type"`
-	Names  struct {
-		Full string `json:"full"` // group/project#12
-	} `json:"references"`
+	Number int      `json:"iid"`
+	State  string   `json:"state"`
+	Kind   string   `json:"link_type"`
+	Names  fullName `json:"references"`
 }
 
 // blockers reads the issues that block an open issue.
@@ -138,9 +155,8 @@ func (c *client) blockers(ctx context.Context, r record) ([]repoissue.Blocker, e
 		if l.Kind != "is_blocked_by" {
 			continue
 		}
-		project, _, _ := strings.Cut(l.Names.Full, "#")
 		blockers = append(blockers, repoissue.Blocker{
-			Repo:   project,
+			Repo:   l.Names.project(),
 			Number: l.Number,
 			Closed: l.State == "closed",
 		})

@@ -177,6 +177,13 @@ func (c *client) gone(ctx context.Context, id string) error {
 // address. The code of the error is issue_not_found if there is none.
 func (c *client) find(ctx context.Context, name string) (*reconcile.Issue, error) {
 	id, ok := c.IDOf(name)
+	if !ok && len(c.o.Projects) == 1 && text.IsNumber(c.o.Projects[0]) {
+		// it may be an address, which has the name of the project
+		if _, err := c.project(ctx, c.o.Projects[0]); err != nil {
+			return nil, err
+		}
+		id, ok = c.IDOf(name)
+	}
 	if !ok {
 		return nil, c.Missing(name)
 	}

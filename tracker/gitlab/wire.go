@@ -2,12 +2,24 @@ package gitlab
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/text"
 )
+
+// fullName is the name of an issue for all projects.
+type fullName struct {
+	Full string `json:"full"` // group/project#12
+}
+
+// project is the name of the project of the issue.
+func (n fullName) project() string {
+	name, _, _ := strings.Cut(n.Full, "#")
+	return name
+}
 
 // wireIssue is an issue in GitLab's words.
 type wireIssue struct {
@@ -23,6 +35,8 @@ type wireIssue struct {
 	CreatedAt time.Time           `json:"created_at"`
 	UpdatedAt time.Time           `json:"updated_at"`
 	MovedTo   int64               `json:"moved_to_id"` // another issue, which continues this one; 0 for none
+	Project   int64               `json:"project_id"`
+	Names     fullName            `json:"references"`
 }
 
 // read decodes an issue of a project. It is false for an issue that was moved to another one.
@@ -48,6 +62,8 @@ func (w wireIssue) record(project string) repoissue.Record {
 		Body:    w.Body,
 		URL:     w.URL,
 		Weight:  w.Weight,
+		Project: w.Project,
+		Path:    w.Names.project(),
 		Created: w.CreatedAt.UTC(),
 		Updated: w.UpdatedAt.UTC(),
 	}

@@ -24,6 +24,8 @@ type Candidates struct {
 	// List reads a list of issues of a repository, each once. mark is the time since which a
 	// later list has to contain what has changed meanwhile.
 	List func(ctx context.Context, repo string, which Which) (found []Record, mark time.Time, err error)
+	// Show returns a record as an issue. me is the answer of Me.
+	Show func(r Record, me string) reconcile.Issue
 	// Blockers reads the issues that block an open issue.
 	Blockers func(ctx context.Context, r Record) ([]Blocker, error)
 }
@@ -87,7 +89,7 @@ func (c *Candidates) Read(ctx context.Context, states []string) ([]reconcile.Iss
 	}
 	NewestFirst(records)
 	return text.Map(records, func(r Record) reconcile.Issue {
-		return c.Issue(r, c.StateByLabels(r), me)
+		return c.Show(r, me)
 	}), nil
 }
 

@@ -21,7 +21,7 @@ import (
 // Options are the settings of a workflow on which names and states depend.
 type Options struct {
 	Prefix       string   // of identifiers: GH for GH-12
-	Repositories []string // OWNER/NAME
+	Repositories []string // OWNER/NAME; with Groups also the number of a project
 	// Groups: owners are groups that may be in other groups, as in group/sub/project.
 	Groups bool
 	// Open is the state of an open issue without a label that is a state; "open" if empty.
@@ -61,6 +61,9 @@ func (o Options) Check(code, hint string) error {
 		parts := strings.Split(repo, "/")
 		isOdd := func(part string) bool {
 			return url.PathEscape(part) != part || strings.Trim(part, ".") == ""
+		}
+		if o.Groups && text.IsNumber(repo) {
+			continue
 		}
 		if len(parts) < 2 || len(parts) > 2 && !o.Groups || slices.ContainsFunc(parts, isOdd) {
 			return reconcile.NewError(code, fmt.Sprintf("%q is not the name of a repository", repo), hint)
@@ -207,7 +210,7 @@ func (n *Names) Present(repo string) string {
 }
 
 // Rename records the present name of a repository, and warns once if the workflow uses another
-// name.
+// name. A number stays right, whatever the name.
 func (n *Names) Rename(repo, name string) {
 	if name == "" {
 		return
@@ -219,7 +222,7 @@ func (n *Names) Rename(repo, name string) {
 		delete(n.renamed, former)
 	}
 	n.mu.Unlock()
-	if strings.EqualFold(repo, name) {
+	if strings.EqualFold(repo, name) || text.IsNumber(repo) {
 		return
 	}
 	n.api.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))

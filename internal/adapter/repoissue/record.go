@@ -30,6 +30,10 @@ type Record struct {
 	Updated   time.Time `json:"updated"`
 	Weight    int       `json:"weight,omitempty"` // 0 for none
 	Blockers  []Blocker `json:"blockers,omitempty"`
+	// Project and Path are the number and the present name of the repository, where a tracker tells
+	// both with an issue.
+	Project int64  `json:"project,omitempty"`
+	Path    string `json:"path,omitempty"`
 	// why the record is no issue; empty if it is an issue
 	Malformed string `json:"malformed,omitempty"`
 }
