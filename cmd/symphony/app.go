@@ -566,7 +566,9 @@ func unknownFlag(c *cli.Command, name string) error {
 	for _, f := range c.Flags {
 		names := f.Names()
 		long := names[0]
-		if len(name) == 1 && name != "o" && len(long) > 1 && long[0] == strings.ToLower(name)[0] { // -a for --all
+		// -f of a command that changes something is the --force of others
+		isForce := name == "f" && long == "filter" && flagOf(c, "yes") != nil
+		if len(name) == 1 && name != "o" && !isForce && len(long) > 1 && long[0] == strings.ToLower(name)[0] { // -a for --all
 			meant := long
 			if name == "A" && flagOf(c, allProjects) != nil { // of kubectl and docker, for everything
 				meant += ", or --project all"
@@ -576,6 +578,9 @@ func unknownFlag(c *cli.Command, name string) error {
 		known = append(known, long)
 	}
 	instead := cmp.Or(otherFlags[c.Name+" "+name], otherFlags["* "+name])
+	if slices.Contains(timeFlags, name) {
+		instead = cmp.Or(instead, otherFlags[c.Name+" TIME"])
+	}
 	isFilter := slices.Contains(view.FilterKeys, name) || name == "state" || name == "assignee"
 	switch {
 	case name == "all" && flagOf(c, "filter") != nil:
@@ -587,6 +592,8 @@ func unknownFlag(c *cli.Command, name string) error {
 		return exit.Usage(message, c.Name, example)
 	case instead != "":
 		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), instead)
+	case name == "all" && flagOf(c, allProjects) != nil:
+		return exit.Usage("%s: unknown flag --all: --project all is for every project of your account", c.Name)
 	case name == "project":
 		const message = "%s: --project all works with ps, status, report and what changes issues, such as hold; " +
 			"-w FILE names one project"
@@ -619,6 +626,7 @@ var flagSynonyms = map[string]string{
 	"address":  "listen",
 	"bind":     "listen",
 	"format":   "json",
+	"for":      "timeout",
 	"host":     "listen",
 	"kind":     "tracker",
 	"lines":    "tail",
@@ -633,38 +641,45 @@ var flagSynonyms = map[string]string{
 }
 
 // otherFlags tells how a command does what users expect of a flag that it does not have, by the
-// names of both. A * stands for all commands.
+// names of both. A * stands for all commands, TIME for the flags of timeFlags and for a time among
+// the arguments.
 var otherFlags = map[string]string{
 	"* background": stays,
 	"* d":          stays,
 	"* detach":     stays,
+	"* f":          "leave it out",
 	"* force":      "leave it out",
 	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
 	"init repo":    "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
+	"hold TIME":    "a hold has no end by itself: symphony retry ISSUE ends it",
 	"hold reason":  "a hold has no reason: tell why in a comment on the issue",
 	"issues close": "close the issue in the tracker",
 	"issues title": "symphony issues new TITLE takes the title without a flag",
 	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",
 	"logs json":    "--raw prints the events as JSON, one a line",
-	"pause all":    "--project all is for every project of your account",
+	"issues all":   "it lists the issues in active states; --state NAME lists those in another one",
+	"pause TIME":   "a pause has no end by itself: symphony resume ends it",
 	"prune all":    "without ISSUE it is about all finished issues",
-	"resume all":   "--project all is for every project of your account",
+	"resume TIME":  "it resumes at once: let cron or at run it later",
+	"retry TIME":   "the issue may run at once: let cron or at run the command later",
 	"report label": "--by label sums it up by labels",
 	"run agent":    "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
+	"run TIME":     "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; symphony stop ISSUE ends it now",
 	"run follow":   "it follows the run without a flag",
 	"run wait":     "it waits without a flag",
-	"schedule every": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
-		"one every minute",
-	"schedule interval": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
+	"schedule TIME": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
 		"one every minute",
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
 	"send-back state":  "it moves the issue back by itself, to a state in which agents work",
+	"stop TIME":        "the agent has ten seconds to end; --no-wait does not wait for that",
 	"stop force":       "leave it out: a run that does not end soon is killed",
-	"tick every":       "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
-	"tick interval":    "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
+	"tick TIME":        "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
 	"tick issue":       "symphony run ISSUE is about one issue",
 	"tick once":        "without --loop a tick is one pass, and ends",
 }
+
+// timeFlags are flags with which other programs take a time, or the end of one.
+var timeFlags = []string{"after", "at", "delay", "duration", "every", "for", "in", "interval", "timeout", "until"}
 
 const stays = "Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them"
 

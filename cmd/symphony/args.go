@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -273,6 +274,8 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 			workflow,
 			aboutIssue[c.Command.Name],
 		)
+	case report.IsTime(workflow, w.Now()) && timeMeant(c.Command, workflow) != "":
+		return nil, "", timeAmong(c, workflow)
 	case isProse(names):
 		return nil, "", unquoted(c, names, workflow)
 	case fieldMeant(c, workflow) != "":
@@ -292,6 +295,26 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// timeAmong is the error for a time among the arguments of a command that has words for it.
+func timeAmong(c *cli.Context, word string) error {
+	return exit.Usage("%s: unexpected argument %q%s", c.Command.Name, word, timeMeant(c.Command, word))
+}
+
+// timeMeant tells what a time is for the command, as the end of an error: the value of a flag, or
+// something that takes none. It is empty if there is no such sentence.
+func timeMeant(c *cli.Command, value string) string {
+	for _, flag := range []string{"since", "timeout", "older-than"} {
+		if flagOf(c, flag) != nil {
+			return ", did you mean --" + flag + " " + value + "?"
+		}
+	}
+	instead := otherFlags[c.Name+" TIME"]
+	if instead == "" {
+		return ""
+	}
+	return ": " + instead
 }
 
 // fieldMeant names the fields of --json for an argument that may be meant as a field of it; empty if

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -159,8 +160,8 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
-		if len(projects) == 1 && command.Name() == reconcile.VerbHold {
-			if err := refuseReason(c, projects[0].Project, issues); err != nil {
+		if len(projects) == 1 {
+			if err := refuseReason(c, w, projects[0].Project, issues); err != nil {
 				return err
 			}
 		}
@@ -179,15 +180,20 @@ func onIssues[C operate.Command](
 	}
 }
 
-// refuseReason refuses words behind the issue to hold that are no issues, such as a reason.
-func refuseReason(c *cli.Context, p *wiring.Project, issues []string) error {
+// refuseReason refuses words behind the issue that are no issues: a time, and what may be the
+// reason of a hold.
+func refuseReason(c *cli.Context, w *term.Env, p *wiring.Project, issues []string) error {
 	for i, word := range issues[min(len(issues), 1):] {
-		if issueShaped(word) || text.IsNumber(word) {
+		isTime := report.IsTime(word, w.Now()) && timeMeant(c.Command, word) != ""
+		if issueShaped(word) || text.IsNumber(word) || !isTime && c.Command.Name != "hold" {
 			continue
 		}
 		isIssue, err := isTracked(c.Context, p, word)
 		if err != nil || isIssue {
 			return nil //nolint:nilerr // the command reports the error
+		}
+		if isTime {
+			return timeAmong(c, word)
 		}
 		return exit.Usage("hold: %q is no issue, and a hold has no reason: symphony hold %s, and tell why in a "+
 			"comment on the issue", strings.Join(issues[i+1:], " "), strings.Join(issues[:i+1], " "))
@@ -407,8 +413,7 @@ func (o *choice) add(p view.Named, refs []string) error {
 func (o *choice) addTarget(p view.Named, ref string, rows []view.Row) error {
 	decision, decides := o.command.(operate.Decision)
 	if decides {
-		o.addRequest(p, ref, decision)
-		return nil
+		return o.addRequest(p, ref, decision)
 	}
 	_, isAgent := agents.ProjectOf(o.c.Context, p.Project, ref)
 	if isAgent {
@@ -433,18 +438,22 @@ func (o *choice) addTarget(p view.Named, ref string, rows []view.Row) error {
 }
 
 // addRequest adds a request, and prints it in full if the operator is asked.
-func (o *choice) addRequest(p view.Named, ref string, decision operate.Decision) {
+func (o *choice) addRequest(p view.Named, ref string, decision operate.Decision) error {
 	owner, _ := agents.ProjectOf(o.c.Context, p.Project, ref)
 	found, err := requests.Named(o.c.Context, owner, ref, decision.How)
-	if err != nil { // the command reports it
+	if err != nil && !o.agreed {
+		return exit.About(o.c.Command.Name+": nothing was decided", err)
+	}
+	if err != nil {
 		o.addOnce(operate.Target{Project: owner, Of: p.Name, Name: ref}, "", "")
-		return
+		return nil //nolint:nilerr // the command reports it
 	}
 	isNew := o.addOnce(operate.Target{Project: owner, Of: p.Name, Name: found.ID()}, "", "")
 	if isNew && o.asks {
 		render.RequestHead(o.w, found)
 		render.Request(o.w, found)
 	}
+	return nil
 }
 
 // addOnce adds a target, with its status and title for the table. It returns false if the

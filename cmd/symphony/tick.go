@@ -1,10 +1,9 @@
 package main
 
 import (
-	"time"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/tick"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -92,8 +91,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	if o.Loop {
-		if isTime(w, c.Args().First()) {
-			return exit.Usage("tick: --loop takes no time: polling.interval_ms in WORKFLOW.md is the time between passes")
+		word := c.Args().First()
+		isTime := report.IsTime(word, w.Now()) || text.IsNumber(word)
+		if isTime && !wiring.Exists(w.Absolute(word)) {
+			return timeAmong(c, word)
 		}
 		projects, err := openProjects(w, c)
 		if err != nil {
@@ -119,15 +120,6 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	return tick.Tick(c.Context, w, p, o)
-}
-
-// isTime reports whether an argument is a time such as 5m or 30, and not the name of a file.
-func isTime(w *term.Env, arg string) bool {
-	if arg == "" || wiring.Exists(w.Absolute(arg)) {
-		return false
-	}
-	_, err := time.ParseDuration(arg)
-	return err == nil || text.IsNumber(arg)
 }
 
 // fieldsFlag is -v of the commands that run a pass.

@@ -69,6 +69,13 @@ func ParseTime(command, flag, value string, now time.Time, daysAfter int) (time.
 	return t, nil
 }
 
+// IsTime reports whether a word is a time as ParseTime reads it, or as other programs write it. A
+// number alone is none.
+func IsTime(word string, now time.Time) bool {
+	_, err := ParseTime("", "", word, now, 0)
+	return !bareNumber().MatchString(word) && (err == nil || meantTime(word, now) != "")
+}
+
 var (
 	bareNumber = text.Pattern(`^\d+$`)
 	agePattern = text.Pattern(`^-?(\d+)\s*(mo|m|h|d|w)[a-z]*(?:\s+ago)?$`)
