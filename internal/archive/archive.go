@@ -45,15 +45,28 @@ type File struct {
 	Data   []byte `json:"-"`
 }
 
-// Write writes an archive to path, which must not exist. There is no file at path until the
-// archive is complete and on the disk.
-func Write(path string, m Manifest) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		inside := text.ShellQuote(filepath.Join(path, m.Kind+".tar.gz"))
+// Refuse refuses a path at which Write can write no archive of that kind, for a command that first
+// collects what belongs into it.
+func Refuse(path, kind string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		inside := text.ShellQuote(filepath.Join(path, kind+".tar.gz"))
 		return reconcile.NewError("file_exists", path+" is a directory", "name a file in it, such as "+inside)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return notWritten(path, err)
+	}
+	return nil
+}
+
+// Write writes an archive to path, which must not exist. There is no file at path until the
+// archive is complete and on the disk.
+func Write(path string, m Manifest) error {
+	if err := Refuse(path, m.Kind); err != nil {
+		return err
 	}
 	size := 0
 	for _, f := range m.Files {

@@ -53,6 +53,11 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 			MadeAt:  w.Now().UTC(),
 		},
 	}
+	name := b.manifest.MadeAt.Format("symphony-support-20060102-150405.tar.gz")
+	path := w.Absolute(cmp.Or(o.File, name))
+	if err := archive.Refuse(path, b.manifest.Kind); err != nil {
+		return err
+	}
 	var issue detail.Issue
 	var issueErr error
 	if o.Issue != "" {
@@ -65,8 +70,6 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 	if o.Issue != "" {
 		b.addIssue(ctx, issue, issueErr)
 	}
-	name := b.manifest.MadeAt.Format("symphony-support-20060102-150405.tar.gz")
-	path := w.Absolute(cmp.Or(o.File, name))
 	if w.OnTerminal() {
 		if err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil {
 			return err

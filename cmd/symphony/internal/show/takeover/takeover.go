@@ -107,6 +107,20 @@ func refuseKind(p *wiring.Project) error {
 	return refused
 }
 
+// refuseAgentOf refuses an issue whose agent has no terminal of its own, before its run is
+// stopped. If the workflow can't be read, that is said later.
+func refuseAgentOf(p *wiring.Project, c reconcile.Claim) error {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	kind, err := wiring.AgentOf(wiring.ConfigOf(p, cfg, c.Issue, c.Agent).Chosen.Kind)
+	if err != nil {
+		return err
+	}
+	return refuseWithoutTerminal(kind)
+}
+
 // refuseWithoutTerminal refuses a kind of agent whose own terminal can't be opened.
 func refuseWithoutTerminal(kind agent.Kind) error {
 	if kind.NoTerminal == "" {
@@ -142,6 +156,11 @@ func holdIssue(
 	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
 	if err != nil {
 		return c, err
+	}
+	if claimed {
+		if err := refuseAgentOf(p, c); err != nil {
+			return c, err
+		}
 	}
 	if claimed && c.Status == reconcile.Running && !o.Stop {
 		const running = "%s is running (run %s) and has to be stopped first"
