@@ -37,6 +37,20 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 	}
 }
 
+// The usual variable of a forge reaches hooks, but not the agent's program, which would give it to
+// its commands: GITLAB_PAT has none of the words by which it knows secrets.
+func TestHiddenVariablesAreWithheld(t *testing.T) {
+	r := newRig(t, "say hm")
+	r.Here.Env = append(r.Here.Env, "GITLAB_PAT=as-it-was")
+	r.Here.Config.Hidden = []string{"GITLAB_PAT"}
+	r.profile("export GITLAB_PAT=of-the-profile\n")
+	r.Here.Config.Hooks.BeforeRun = "env > hook.txt"
+	r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
+	r.ends(reconcile.Succeeded, "")
+	test.Contains(t, "the environment of the hook", test.Read(t, r.space("hook.txt")), "GITLAB_PAT=")
+	test.Lacks(t, "the environment of the agent", test.Read(t, r.space("agent.txt")), "GITLAB_PAT")
+}
+
 // An agent has the mark by which processes are found that are left of a run, and the variables
 // of agent.env.
 func TestMarkOfAgent(t *testing.T) {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -21,5 +22,16 @@ func TestGitHubAt(t *testing.T) {
 	} {
 		api, name := GitHubForge.At(address)
 		test.Equal(t, address+": API and name", []any{api, name}, []any{want[0], want[1]})
+	}
+}
+
+// A free run has no workflow, so its agent gets the token of no forge, also of one that is no
+// tracker.
+func TestEveryKeyVarOfForgeOnly(t *testing.T) {
+	known := forges
+	t.Cleanup(func() { forges = known })
+	forges = append(slices.Clone(known), ForgeKind{Name: "forgeonly", TokenVars: []string{"FORGEONLY_PAT"}})
+	if !slices.Contains(EveryKeyVar(), "FORGEONLY_PAT") {
+		t.Errorf("the variables are %v", EveryKeyVar())
 	}
 }

@@ -106,12 +106,17 @@ func UsualStates(kind string) []string {
 	return slices.Concat(linearTracker.active, linearTracker.terminal)
 }
 
-// EveryKeyVar returns the variables that may contain a tracker's key, of any kind.
+// EveryKeyVar returns the variables that may contain a tracker's key or a forge's token, of any
+// kind.
 func EveryKeyVar() (names []string) {
 	for _, t := range trackers {
 		names = append(names, t.keyVars...)
 	}
-	return names
+	for _, kind := range forges {
+		names = append(names, kind.TokenVars...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // TrackerKinds are the allowed values of tracker.kind.

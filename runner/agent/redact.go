@@ -257,14 +257,14 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD,
+// EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_PAT, *_SECRET or *_PASSWORD,
 // except paths of existing files (SSH_KEY=/home/ann/.ssh/id).
 func EnvSecrets(env []string) []string {
 	var found []string
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
 		endsIn := func(word string) bool { return strings.HasSuffix(strings.ToUpper(name), word) }
-		if slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, endsIn) &&
+		if slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_PAT", "_SECRET", "_PASSWORD"}, endsIn) &&
 			SecretValue(value) {
 			found = append(found, value)
 		}

@@ -64,6 +64,10 @@ type Config struct {
 	// agent under any name.
 	Secrets      []string
 	SecretValues []string
+	// Hidden are the names of variables with secrets that hooks may see, but the agent may not,
+	// because it would give them to its commands: their names do not look like secrets, such as
+	// GITLAB_PAT.
+	Hidden []string
 }
 
 // RunHookEnv returns the environment of a run's hooks: the worker's own without the tracker's
@@ -76,15 +80,21 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 // StartEnv returns the environment that the agent is started with. Its directories are its own:
 // The command may be a launcher, such as npx, that executes files in them.
 func (c Config) StartEnv(env []string, runID string, w host.Workspace) []string {
-	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
-	return slices.DeleteFunc(c.env(env, runID, w.Agent), isSecret)
+	return c.withoutHidden(c.env(env, runID, w.Agent))
 }
 
 // BoxEnv returns the environment with which an agent is started in a sandbox of symphony: as
 // StartEnv, with the directories of the agent's commands. /tmp is its own there.
 func (c Config) BoxEnv(env []string, runID string, w host.Workspace) []string {
-	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
-	return slices.DeleteFunc(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}), isSecret)
+	return c.withoutHidden(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}))
+}
+
+// withoutHidden removes from the environment of hooks what only hooks may see.
+func (c Config) withoutHidden(env []string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool {
+		name := nameOf(entry)
+		return ownSecret(name) || slices.Contains(c.Hidden, name)
+	})
 }
 
 // tmpInBox is the directory for temporary files in a sandbox of symphony.
@@ -165,11 +175,12 @@ func (c Config) ownHome() []string {
 	return []string{c.HomeVar + "=" + c.NamedHome}
 }
 
-// Withheld returns the names of the variables that the agent does not get: the tracker's and
-// symphony's own secrets. Its shell must unset them, because a login profile may set them
-// again.
+// Withheld returns the names of the variables that the agent does not get: the secrets of the
+// tracker and of forges, and symphony's own. Its shell must unset them, because a login profile
+// may set them again.
 func (c Config) Withheld(env []string) []string {
-	names := append(text.Filter(text.Map(env, nameOf), ownSecret), c.Secrets...)
+	own := text.Filter(text.Map(env, nameOf), ownSecret)
+	names := slices.Concat(own, c.Secrets, c.Hidden)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

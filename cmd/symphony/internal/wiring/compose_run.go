@@ -126,6 +126,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			PassEnv:           cfg.Chosen.PassEnv,
 			Secrets:           cfg.SecretVars,
 			SecretValues:      Secrets(p, cfg),
+			Hidden:            hiddenTokens(cfg),
 		},
 		Agent:             kind,
 		AgentEnv:          agentEnv(cfg),
@@ -201,6 +202,16 @@ func LimitsOf(cfg *workflow.Config) proc.Limits {
 		Tasks:  cfg.Agent.MaxProcesses,
 		Memory: cmp.Or(cfg.Agent.MaxMemory, proc.MachineMemory()/4*3),
 	}
+}
+
+// hiddenTokens returns the usual variables of forges that agents would not take for secrets by
+// their names, and that the workflow does not give to agents.
+func hiddenTokens(cfg *workflow.Config) []string {
+	given := slices.Concat(cfg.Chosen.PassEnv, slices.Collect(maps.Keys(cfg.Chosen.Env)))
+	vars := slices.Sorted(maps.Keys(workflow.ForgeTokenVars()))
+	return text.Filter(vars, func(name string) bool {
+		return !confine.LooksSecret(name) && !slices.Contains(given, name)
+	})
 }
 
 // agentEnv returns the variables of agent.env, such as "FOO=bar".

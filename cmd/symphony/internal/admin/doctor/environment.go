@@ -107,7 +107,7 @@ func (e *environment) has(n need) bool {
 	return true
 }
 
-// secrets returns the values of the tracker's key.
+// secrets returns the values of the keys of trackers and the tokens of forges.
 func (e *environment) secrets() (values []string) {
 	names := workflow.EveryKeyVar()
 	if e.config != nil {
