@@ -26,7 +26,7 @@ var filterWords = map[string]string{
 	"filter":    "",
 	"filters":   "",
 	"query":     "",
-	"jql":       "",
+	"jql":       "tracker.provider.jql",
 	"exclude":   "",
 	"include":   "",
 	"milestone": "",
@@ -52,13 +52,15 @@ var choosingSections = []string{"orchestrator", "scheduler", "symphony", "agent"
 var narrowingWords = []string{"include", "exclude", "filter", "filters", "required", "ignore"}
 
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
-const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels " +
-	"and tracker.assignee"
+var filterKeys = []string{
+	"tracker.project_slug", "tracker.team", "tracker.provider.jql", "tracker.active_states", "tracker.required_labels",
+	"tracker.assignee",
+}
 
 // refuseFilter reports an unknown key that chooses issues in another program, or misspells a
 // key of symphony. It reports false for other keys. Below an unknown section it looks at all
 // keys.
-func (r *frontMatter) refuseFilter(f field) bool {
+func (r *reader) refuseFilter(f field) bool {
 	section, _, inSection := cutLast(f.key)
 	ofTracker := section == "tracker" || section == "tracker.provider"
 	if inSection && slices.Contains(r.parents, section) && !ofTracker {
@@ -114,15 +116,17 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 
 // filterHint is what to do about a key that chooses issues in another program. use is the key
 // of symphony that does the same, empty for none.
-func (r *frontMatter) filterHint(key, use string) string {
+func (r *reader) filterHint(key, use string) string {
 	near := r.suggest(key)
 	if near != "" && (use == "" || strings.HasPrefix(key, "tracker.")) {
 		use = near
 	}
-	if use == "" {
-		return "remove it: symphony chooses issues by " + filterKeys
+	if r.offer(use) != "" {
+		return "use " + use + ", or remove it"
 	}
-	return "use " + use + ", or remove it"
+	keys := text.Filter(filterKeys, func(key string) bool { return r.offer(key) != "" })
+	last := len(keys) - 1
+	return "remove it: symphony chooses issues by " + strings.Join(keys[:last], ", ") + " and " + keys[last]
 }
 
 // filterOf reports whether a key contains a word of a filter, such as labels in pickup_labels,

@@ -26,6 +26,7 @@ type frontMatter struct {
 	parents []string         // the keys whose values are maps of keys
 	fields  map[string]field // every value that is not null, by its dotted key
 	lines   map[string]int   // the lines of sections and keys, for messages about missing keys
+	unknown []field          // the keys that are none of symphony's
 }
 
 // readFrontMatter parses the front matter and finds the values of the keys. It returns false
@@ -205,9 +206,8 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		switch {
 		case name.Tag == "!!merge":
 			r.invalid(f, "merge keys are not supported", "write the keys out")
-		case known < 0 && !section && !unbuilt && r.refuseFilter(f):
 		case known < 0 && !section && !unbuilt:
-			r.warn(f, "unknown key, ignored"+r.instead(f))
+			r.unknown = append(r.unknown, f)
 		case null(value) && value.Anchor == "":
 			if known >= 0 {
 				r.warnNull(f, r.keys[known])
@@ -275,101 +275,6 @@ func (r *frontMatter) warnNull(f field, k Key) {
 	case f.node.Value == "" && k.Name != "workspace.root": // root says which directory is used
 		r.warn(f, "empty, so that the key counts as absent; write a value, or remove the line")
 	}
-}
-
-// instead is the end of a message about an unknown key: what to write instead, if that is
-// known.
-func (r *frontMatter) instead(f field) string {
-	if advice, known := settings()[f.key]; known {
-		return "; " + advice
-	}
-	if section := r.misplacedSection(f); section != "" {
-		return "; did you mean " + section + ", at the left margin?"
-	}
-	near := r.suggest(f.key)
-	if near == "" {
-		return ""
-	}
-	return "; did you mean " + near + "?"
-}
-
-// misplacedSection returns the section that was written below another one, such as verify for
-// agent.verify; empty for another key. For a single value it returns the first key of the
-// section, such as verify.command.
-func (r *frontMatter) misplacedSection(f field) string {
-	word := f.key[strings.LastIndexByte(f.key, '.')+1:]
-	if word == f.key || !slices.Contains(r.parents, word) {
-		return ""
-	}
-	if f.node.Kind != yaml.ScalarNode || null(f.node) {
-		return word
-	}
-	isIn := func(name string) bool { return strings.HasPrefix(name, word+".") }
-	return text.First(r.names, isIn)
-}
-
-// settings tells how to set what other programs set by a key of that name.
-func settings() map[string]string {
-	const inFile = "variables of hooks and agents belong into the environment file, which symphony doctor names"
-	const tells = "hooks.on_attention is a script that runs when you are needed"
-	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
-	return map[string]string{
-		"env":                          inFile,
-		"environment":                  inFile,
-		"hooks.before_create":          before,
-		"notifications":                tells,
-		"notify":                       tells,
-		"slack":                        tells,
-		"webhook":                      tells,
-		"tracker.provider.project_gid": "examples/trackers/asana.py reads it from ASANA_PROJECT_GID",
-	}
-}
-
-// suggest returns the key that an unknown key may stand for; empty if there is none.
-func (r *frontMatter) suggest(key string) string {
-	dot := strings.LastIndexByte(key, '.')
-	if dot < 0 {
-		return r.suggestTopLevel(key)
-	}
-	return r.suggestIn(key[:dot+1], key[dot+1:])
-}
-
-// suggestTopLevel returns the only key of a section with this last word, or else a similar name
-// at the top level. The word interval_ms means
-// polling.interval_ms; kind, which several sections have, may mean any of them.
-func (r *frontMatter) suggestTopLevel(word string) string {
-	var same, topLevel []string
-	for _, name := range slices.Concat(r.parents, r.names) {
-		if strings.HasSuffix(name, "."+word) && !slices.Contains(same, name) {
-			same = append(same, name)
-		}
-		if !strings.Contains(name, ".") {
-			topLevel = append(topLevel, name)
-		}
-	}
-	if len(same) == 1 {
-		return same[0]
-	}
-	return cmp.Or(text.Nearest(word, topLevel)...)
-}
-
-// suggestIn returns a similar key of the same section, such as "agent.", or else the first key
-// of another section with the same last word.
-func (r *frontMatter) suggestIn(section, word string) string {
-	elsewhere := ""
-	var here []string
-	for _, name := range slices.Concat(r.parents, r.names) {
-		rest, inSection := strings.CutPrefix(name, section)
-		if inSection {
-			here = append(here, rest)
-		} else if strings.HasSuffix(name, "."+word) {
-			elsewhere = cmp.Or(elsewhere, name)
-		}
-	}
-	if near := cmp.Or(text.Nearest(word, here)...); near != "" {
-		return section + near
-	}
-	return elsewhere
 }
 
 // mergeProvider copies the value of each key that is another name of a key, such as

@@ -344,6 +344,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 			}
 		}
 		r.together()
+		r.reportUnknown()
 		cfg.Lines = r.lines
 	}
 	r.warnSectionInPrompt()
