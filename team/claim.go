@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -23,7 +22,8 @@ const (
 
 // Claim is the content of a claim in the remote.
 type Claim struct {
-	// Token is random. Whoever knows it holds the claim.
+	// Token is random, and another in each content: no two machines ever push the same content, and
+	// whoever stored it before it was pushed holds the claim.
 	Token string `json:"token"`
 	// Machine is the name of the holder for people, such as buildhost-2; Account the name of its
 	// user there, such as ann.
@@ -89,27 +89,15 @@ func (c Claim) Content() string {
 	return string(line) + "\n"
 }
 
-// keyHash is how many hexadecimal digits of the hash a key has.
-const keyHash = 12
+// keyLength is how many hexadecimal digits a key has.
+const keyLength = 20
 
-// nameLimit is the most characters of an identifier in a key.
-const nameLimit = 60
-
-// Key names the claim of an issue in the remote, such as WEB-12-3f2a9c1b04de: the identifier for
-// people, and a hash of the tracker's project with the issue's id, because two projects that share a
-// remote may have the same identifiers. It is valid as a part of a reference and as a file name.
-func Key(project, issueID, identifier string) string {
+// Key names the claim of an issue in the remote, such as 3f2a9c1b04de55aa10c7. It is a hash of the
+// tracker's project and the issue's id, because two projects that share a remote may have the same
+// ids, and because an issue may get another identifier. It is valid in a reference and as a file name.
+func Key(project, issueID string) string {
 	sum := sha256.Sum256([]byte(project + "\x00" + issueID))
-	safe := func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		}
-		return '_'
-	}
-	name := strings.Map(safe, identifier)
-	name = strings.TrimLeft(name[:min(len(name), nameLimit)], "-")
-	return name + "-" + hex.EncodeToString(sum[:])[:keyHash]
+	return hex.EncodeToString(sum[:])[:keyLength]
 }
 
 // Entry is a claim as the remote has it.

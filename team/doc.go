@@ -2,17 +2,18 @@
 // time, by a claim in the git remote that all of them share: the remote is the only thing that they
 // have in common, and git's push replaces a reference only if it is what the pusher expects.
 //
-//	machine A ── create refs/symphony/claims/WEB-12-3f2a9c1b ──► remote: taken
-//	machine B ── create refs/symphony/claims/WEB-12-3f2a9c1b ──► remote: refused, A has it
-//	machine A ── claim and branch in one atomic push ──────────► remote: delivered
+//	machine A ── create refs/symphony/claims/KEY ────────► remote: taken
+//	machine B ── create refs/symphony/claims/KEY ────────► remote: refused, A has it
+//	machine A ── claim and branch in one atomic push ────► remote: delivered
 //
 // # Rules
 //
 //  1. A claim is created, replaced and deleted by compare-and-swap: a [Change] names the object that
-//     must be there. Each content differs from every other, because it has a random token and the
-//     time of its renewal, so that two machines never push the same object.
-//  2. Whoever knows the token of a claim holds it. The token is stored on this machine before it is
-//     pushed, so that a machine that dies in between finds out afterwards that the claim is its own.
+//     must be there. Each content has a random token of its own, so that two machines never push the
+//     same object.
+//  2. Whoever wrote a claim's content holds it. A machine stores each content before it pushes it, so
+//     that one that dies in between finds out afterwards that the claim is its own. A copy of its
+//     state on a second machine does not know the contents that the first one writes from then on.
 //  3. A holder renews its claim when half its term is over. It counts from the time before the push,
 //     on a clock that goes on while the machine is suspended. When the term less [Terms.Margin] is
 //     over, it stops to work.

@@ -1,0 +1,388 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// book is what the database of this machine says of claims during one operation of a Member.
+type book struct {
+	*Member
+	own  map[string]Own  // by the id of the issue
+	seen map[string]Seen // by key
+}
+
+// open reads the book.
+func (m *Member) open(ctx context.Context) (*book, error) {
+	b := &book{Member: m, seen: map[string]Seen{}}
+	if err := b.readOwn(ctx); err != nil {
+		return nil, err
+	}
+	seen, err := m.Journal.SeenClaims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range seen {
+		b.seen[s.Key] = s
+	}
+	return b, nil
+}
+
+func (b *book) readOwn(ctx context.Context) error {
+	own, err := b.Journal.OwnClaims(ctx)
+	if err != nil {
+		return err
+	}
+	b.own = map[string]Own{}
+	for _, o := range own {
+		b.own[o.ID] = o
+	}
+	return nil
+}
+
+// save stores claims of this machine, and reads them back.
+func (b *book) save(ctx context.Context, claims []Own) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	stored, err := b.Journal.SaveOwnClaims(ctx, claims)
+	for _, o := range stored {
+		b.own[o.ID] = o
+	}
+	return err
+}
+
+// drop forgets claims of this machine.
+func (b *book) drop(ctx context.Context, issueIDs []string) error {
+	if len(issueIDs) == 0 {
+		return nil
+	}
+	for _, id := range issueIDs {
+		delete(b.own, id)
+	}
+	return b.Journal.DropOwnClaims(ctx, issueIDs)
+}
+
+// isUnsure reports whether only a look tells who has the claim of an issue: if the result of a push is
+// not known, the claim of this machine has ended, or that of another one.
+func (b *book) isUnsure(i Issue) bool {
+	own, isOwn := b.own[i.ID]
+	if isOwn {
+		return own.LostTo == "" && (len(own.Tried) > 0 || !b.holds(own))
+	}
+	seen, isSeen := b.seen[b.key(i)]
+	return isSeen && !b.isCurrent(seen)
+}
+
+// elsewhere returns who has an issue instead of this machine; nil for nobody.
+func (b *book) elsewhere(i Issue) *Elsewhere {
+	own, isOwn := b.own[i.ID]
+	if isOwn && own.LostTo == "" {
+		return nil
+	}
+	seen, isSeen := b.seen[b.key(i)]
+	if isSeen && b.isCurrent(seen) {
+		e := b.Member.elsewhere(seen)
+		return &e
+	}
+	if isOwn {
+		return &Elsewhere{Holder: own.LostTo, Status: Working}
+	}
+	return nil
+}
+
+// push creates, replaces and takes claims, and returns the reasons of those that the remote refused,
+// by the id of the issue. Each content is stored before the push, its result after it.
+func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	changes, err := b.try(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	results, err := b.Remote.Change(ctx, changes)
+	if err != nil {
+		return nil, err
+	}
+	refused = map[string]string{}
+	var done []Own
+	for at, k := range list {
+		result, isKnown := results[changes[at].Key]
+		switch {
+		case !isKnown:
+			refused[k.ID] = "it did not say why"
+		case result.Refused != "":
+			refused[k.ID] = result.Refused
+		default:
+			done = append(done, b.pushed(k.ID, result.Object))
+		}
+	}
+	return refused, b.save(ctx, done)
+}
+
+// try stores new contents, and returns the changes that push them.
+func (b *book) try(ctx context.Context, list []Keep) ([]Change, error) {
+	at := b.Clock()
+	var trying []Own
+	var changes []Change
+	for _, k := range list {
+		own, isOwn := b.own[k.ID]
+		old := own.Object
+		if !isOwn {
+			own = Own{Issue: k.Issue, Key: b.key(k.Issue)}
+			old = b.seen[own.Key].Object // a claim that has ended; empty for none
+		}
+		content := b.claimOf(own, k).Content()
+		own.Tried = append(slices.Clone(own.Tried), content)
+		own.TriedAt = at
+		trying = append(trying, own)
+		changes = append(changes, Change{Key: own.Key, Old: old, New: content})
+	}
+	return changes, b.save(ctx, trying)
+}
+
+// pushed is the claim after the push of the content that was tried last.
+func (b *book) pushed(issueID, object string) Own {
+	own := b.own[issueID]
+	own.Content = own.Tried[len(own.Tried)-1]
+	own.Object = object
+	own.Renewed = own.TriedAt
+	own.Tried = nil
+	return own
+}
+
+// renew renews claims. A claim that the remote refuses is lost, unless a look finds that it is still of
+// this machine; then it is renewed with what the look found.
+func (b *book) renew(ctx context.Context, list []Keep) error {
+	refused, err := b.push(ctx, list)
+	if err != nil || len(refused) == 0 {
+		return err
+	}
+	if err := b.look(ctx); err != nil {
+		return err
+	}
+	isOther := func(k Keep) bool { return refused[k.ID] == "" || b.own[k.ID].LostTo != "" }
+	again := slices.DeleteFunc(slices.Clone(list), isOther)
+	refused, err = b.push(ctx, again)
+	if err != nil || len(refused) == 0 {
+		return err
+	}
+	return notTaken(again[0].Issue, refused[again[0].ID])
+}
+
+// delete deletes claims, and forgets those that are gone or lost. One that the remote refuses to delete
+// stays in the book, for the next time.
+func (b *book) delete(ctx context.Context, list []Own) error {
+	isUnsure := func(o Own) bool { return o.LostTo == "" && o.Object == "" && len(o.Tried) > 0 }
+	if slices.ContainsFunc(list, isUnsure) {
+		if err := b.look(ctx); err != nil {
+			return err
+		}
+	}
+	var changes []Change
+	issueOf := map[string]string{}
+	var gone []string
+	for _, old := range list {
+		own, isOwn := b.own[old.ID]
+		switch {
+		case !isOwn:
+		case own.LostTo != "" || own.Object == "":
+			gone = append(gone, own.ID)
+		default:
+			issueOf[own.Key] = own.ID
+			changes = append(changes, Change{Key: own.Key, Old: own.Object})
+		}
+	}
+	if err := b.drop(ctx, gone); err != nil || len(changes) == 0 {
+		return err
+	}
+	results, err := b.Remote.Change(ctx, changes)
+	if err != nil {
+		return err
+	}
+	gone = nil
+	for key, result := range results {
+		if result.Refused == "" {
+			gone = append(gone, issueOf[key])
+		}
+	}
+	if err := b.drop(ctx, gone); err != nil || len(gone) == len(changes) {
+		return err
+	}
+	return b.look(ctx) // the next time deletes what it finds
+}
+
+// check looks for the claim of an issue. It returns an error if another machine has it, or if nobody
+// has it and it can't be created again.
+func (b *book) check(ctx context.Context, i Issue) error {
+	if err := b.look(ctx); err != nil {
+		return err
+	}
+	own, isOwn := b.own[i.ID]
+	if !isOwn || own.LostTo != "" {
+		return lost(i, own.LostTo)
+	}
+	return nil
+}
+
+// fence makes one push with the change of a claim.
+func (b *book) fence(ctx context.Context, k Keep, push func(Change) (string, error)) error {
+	changes, err := b.try(ctx, []Keep{k})
+	if err != nil {
+		return err
+	}
+	object, err := push(changes[0])
+	if err != nil {
+		return err
+	}
+	own := b.pushed(k.ID, object)
+	if object == "" { // nothing was pushed, and the remote has what it had
+		own = b.own[k.ID]
+		own.Tried = slices.Delete(slices.Clone(own.Tried), len(own.Tried)-1, len(own.Tried))
+	}
+	return b.save(ctx, []Own{own})
+}
+
+// look reads all claims of the remote, and brings the book up to date.
+func (b *book) look(ctx context.Context) error {
+	before := b.own
+	entries, err := b.Remote.Look(ctx)
+	if err != nil {
+		return err
+	}
+	at := b.Clock()
+	// another process of this machine may have pushed in between
+	if err := b.readOwn(ctx); err != nil {
+		return err
+	}
+	found := map[string]Entry{}
+	for _, e := range entries {
+		found[e.Key] = e
+	}
+	var changed []Own
+	var refused []string
+	for id, own := range b.own {
+		if own.LostTo != "" {
+			continue
+		}
+		isSame := reflect.DeepEqual(before[id], own)
+		e, isThere := found[own.Key]
+		switch {
+		case isThere && own.wrote(e.Content):
+			if next := own.found(e); !reflect.DeepEqual(next, own) {
+				changed = append(changed, next)
+			}
+		case !isSame:
+		case isThere && own.Content == "": // this machine never had it
+			refused = append(refused, id)
+		case isThere:
+			own.LostTo = b.read(e).Holder()
+			changed = append(changed, own)
+		case own.Content != "" && b.left(own) == 0: // another machine may have taken and ended it
+			own.LostTo = unknownHolder
+			changed = append(changed, own)
+		case own.Object != "": // a person has deleted it; a renewal creates it again
+			own.Object = ""
+			changed = append(changed, own)
+		}
+	}
+	if err := b.save(ctx, changed); err != nil {
+		return err
+	}
+	if err := b.drop(ctx, refused); err != nil {
+		return err
+	}
+	return b.see(ctx, entries, at)
+}
+
+// see stores the claims of other machines.
+func (b *book) see(ctx context.Context, entries []Entry, at Instant) error {
+	ours := map[string]bool{}
+	for _, own := range b.own {
+		if own.LostTo == "" {
+			ours[own.Key] = true
+		}
+	}
+	seen := map[string]Seen{}
+	var all []Seen
+	for _, e := range entries {
+		if ours[e.Key] {
+			continue
+		}
+		s, isKnown := b.seen[e.Key]
+		_, sameBoot := at.Sub(s.First)
+		if !isKnown || s.Object != e.Object || !sameBoot {
+			s = Seen{Entry: e, First: at, FirstAt: b.Now()}
+		}
+		seen[e.Key] = s
+		all = append(all, s)
+	}
+	b.seen = seen
+	return b.Journal.SaveSeenClaims(ctx, all)
+}
+
+// wrote reports whether this machine may have written a content.
+func (o Own) wrote(content string) bool {
+	return content == o.Content || slices.Contains(o.Tried, content)
+}
+
+// found is the claim after a look that found it in the remote. A push whose content is not there may
+// still be on its way, so that its content is not forgotten.
+func (o Own) found(e Entry) Own {
+	o.Object = e.Object
+	if e.Content == o.Content {
+		return o
+	}
+	o.Content = e.Content
+	o.Renewed = o.TriedAt
+	o.Tried = slices.DeleteFunc(slices.Clone(o.Tried), func(c string) bool { return c == e.Content })
+	if len(o.Tried) == 0 {
+		o.Tried = nil
+	}
+	return o
+}
+
+// CodeLost is the code of an error if another machine has the claim of an issue.
+const CodeLost = "claim_lost"
+
+// CodeRefused is the code of an error if the remote takes no claims.
+const CodeRefused = "claims_refused"
+
+// unknownHolder stands for the holder of a claim that is not there any more.
+const unknownHolder = "another machine"
+
+func lost(i Issue, to string) error {
+	if to == "" {
+		to = unknownHolder
+	}
+	return reconcile.NewError(
+		CodeLost,
+		to+" has the claim of "+i.Identifier+" now",
+		"nothing is delivered from here any more; symphony claims lists who works on what",
+	)
+}
+
+func isLost(err error) bool {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	return ok && known.Code == CodeLost
+}
+
+// notTaken is the error of a claim that nobody has, and that the remote refused all the same.
+func notTaken(i Issue, why string) error {
+	return reconcile.NewError(
+		CodeRefused,
+		"the remote did not take the claim of "+i.Identifier+": "+why,
+		"the next pass tries again; if that does not help, symphony doctor tries a claim, and "+
+			"repository.claims: {branch: symphony-claims} keeps claims on a branch",
+	)
+}
+
+// longest is the longest term that the claim of another machine can have here: nobody can keep an
+// issue for ever.
+const longest = 30 * 24 * time.Hour

@@ -1,0 +1,265 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Member is this machine as one of a team.
+type Member struct {
+	Remote  Remote
+	Journal Journal
+	Terms   Terms
+	// Machine and Account name this machine and its user for people, such as buildhost-2 and ann.
+	// Project is the project of the tracker (reconcile.Policy.Project).
+	Machine, Account, Project string
+	Now                       func() time.Time
+	// Clock goes on while the machine is suspended.
+	Clock func() Instant
+	// NewToken returns a text that nobody can guess, and another one each time.
+	NewToken func() string
+
+	// busy keeps a renewal and a delivery of one process from changing the same claim at once.
+	busy sync.Mutex
+}
+
+// Issue is an issue for which a claim is wanted.
+type Issue struct{ ID, Identifier string }
+
+// Own is a claim of this machine, as it is stored here.
+type Own struct {
+	Issue
+	Key     string // of the claim in the remote
+	Version int64  // of the row, 0 for a new one
+	// Content is what the remote has, as far as this machine knows, and Object the id of that. Both
+	// are empty for a claim that was never there, or that a person deleted.
+	Content, Object string
+	// Tried are the contents of pushes whose results are not known, such as one during which this
+	// machine lost its power. The remote may have any of them instead of Content.
+	Tried []string
+	// Renewed is when the push of Content began, TriedAt when the last of Tried did.
+	Renewed, TriedAt Instant
+	// LostTo is who has the claim instead of this machine, such as "ann on buildhost-2"; empty while
+	// this machine has it.
+	LostTo string
+}
+
+// Seen is a claim of another machine.
+type Seen struct {
+	Entry
+	// First is when this machine saw the same object for the first time, FirstAt the same by its
+	// clock, for people.
+	First   Instant
+	FirstAt time.Time
+}
+
+// Journal stores claims in the database of the project.
+type Journal interface {
+	// OwnClaims returns all claims of this machine.
+	OwnClaims(ctx context.Context) ([]Own, error)
+	// SaveOwnClaims stores claims durably. A row whose version is not the stored one stays as it is:
+	// another process of this machine knows more. The result has the rows as they are stored now.
+	SaveOwnClaims(ctx context.Context, claims []Own) ([]Own, error)
+	// DropOwnClaims forgets the claims of issues, given their ids.
+	DropOwnClaims(ctx context.Context, issueIDs []string) error
+	// SeenClaims returns the claims of other machines as this one saw them last. SaveSeenClaims
+	// replaces them all.
+	SeenClaims(ctx context.Context) ([]Seen, error)
+	SaveSeenClaims(ctx context.Context, all []Seen) error
+}
+
+// Elsewhere is why an issue is not worked on here.
+type Elsewhere struct {
+	Holder string // such as "ann on buildhost-2"
+	Status Status
+	// Until is when the claim ends unless its holder renews it, by the clock of this machine; zero if
+	// that is not known.
+	Until time.Time
+}
+
+// String is the reason in words: "ann on buildhost-2 works on it, at least until 10:40".
+func (e Elsewhere) String() string {
+	does := "works on it"
+	if e.Status == Watching {
+		does = "waits for its review"
+	}
+	if e.Until.IsZero() {
+		return e.Holder + " " + does
+	}
+	return fmt.Sprintf("%s %s, at least until %s", e.Holder, does, e.Until.Format("15:04"))
+}
+
+// Keep is an issue whose claim this machine keeps, with what the claim tells another machine that goes
+// on with the issue if this one dies.
+type Keep struct {
+	Issue
+	Status Status
+	// HasWorker: a worker of this machine renews the claim.
+	HasWorker bool
+	// Branch, Commit and PullRequest are what was delivered last; empty for nothing.
+	Branch, Commit, PullRequest string
+}
+
+// Known returns the issues that other machines have, by id, as this one saw it last. It makes no
+// request.
+func (m *Member) Known(ctx context.Context) (map[string]Elsewhere, error) {
+	b, err := m.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]Elsewhere{}
+	for _, s := range b.seen {
+		c := m.read(s.Entry)
+		if c.Project == m.Project && m.isCurrent(s) {
+			known[c.IssueID] = m.elsewhere(s)
+		}
+	}
+	for id, own := range b.own {
+		if own.LostTo != "" {
+			known[id] = Elsewhere{Holder: own.LostTo, Status: Working}
+		}
+	}
+	return known, nil
+}
+
+// Take claims issues before their runs start, and returns those that another machine has, by id. It
+// makes no request for an issue whose claim holds for a while. Otherwise it makes one push for all, and
+// a look if the remote refuses any of them, or if something is not known: the result of an earlier
+// push, or whether a claim that has ended was renewed.
+func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range issues {
+		if b.isUnsure(i) {
+			if err := b.look(ctx); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	var wanted []Keep
+	for _, i := range issues {
+		if b.elsewhere(i) == nil && !m.holds(b.own[i.ID]) {
+			wanted = append(wanted, Keep{Issue: i, Status: Working})
+		}
+	}
+	refused, err := b.push(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	if len(refused) > 0 {
+		if err := b.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	elsewhere := map[string]Elsewhere{}
+	for _, i := range issues {
+		e := b.elsewhere(i)
+		switch {
+		case e != nil:
+			elsewhere[i.ID] = *e
+		case !m.holds(b.own[i.ID]):
+			return nil, notTaken(i, refused[i.ID])
+		}
+	}
+	return elsewhere, nil
+}
+
+// Settle makes the claims of this machine agree with its issues: it renews those that are due, and
+// deletes those of issues that are not kept. It makes a push for each if there is anything to do, and a
+// look if any of it is refused.
+func (m *Member) Settle(ctx context.Context, keep []Keep) error {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	var due []Keep
+	for _, k := range keep {
+		kept[k.ID] = true
+		own, isOwn := b.own[k.ID]
+		if isOwn && !k.HasWorker && m.due(own, k) {
+			due = append(due, k)
+		}
+	}
+	var ended []Own
+	for id, own := range b.own {
+		if !kept[id] {
+			ended = append(ended, own)
+		}
+	}
+	if err := b.delete(ctx, ended); err != nil {
+		return err
+	}
+	return b.renew(ctx, due)
+}
+
+// Renew renews the claim of an issue if half its term is over, and returns how long its holder may
+// work on without another renewal. The code of the error is CodeLost if another machine has the claim;
+// another error says that the remote could not be asked, and the time is right all the same.
+func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	own := b.own[k.ID]
+	if own.LostTo != "" || own.Content == "" && len(own.Tried) == 0 {
+		return 0, lost(k.Issue, own.LostTo)
+	}
+	if m.due(own, k) {
+		err = b.renew(ctx, []Keep{k})
+	}
+	own = b.own[k.ID]
+	if own.LostTo != "" {
+		return 0, lost(k.Issue, own.LostTo)
+	}
+	return m.left(own), err
+}
+
+// Check looks whether this machine still has the claim of an issue. The code of the error is CodeLost
+// if another machine has it.
+func (m *Member) Check(ctx context.Context, i Issue) error {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	return b.check(ctx, i)
+}
+
+// Fence calls push with the change of the claim that has to be a part of its push, and stores the
+// result: the object of the claim afterwards, or "" if nothing was pushed. If push fails because the
+// remote has another claim, it is called once more if that one is of this machine.
+func (m *Member) Fence(ctx context.Context, k Keep, push func(Change) (object string, err error)) error {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	own := b.own[k.ID]
+	if own.LostTo != "" || own.Object == "" || len(own.Tried) > 0 {
+		if err := b.check(ctx, k.Issue); err != nil {
+			return err
+		}
+	}
+	err = b.fence(ctx, k, push)
+	if !isLost(err) {
+		return err
+	}
+	if err := b.check(ctx, k.Issue); err != nil {
+		return err
+	}
+	return b.fence(ctx, k, push)
+}

@@ -1,0 +1,109 @@
+package team
+
+import "time"
+
+// holds reports whether this machine may begin to work on the issue of a claim of its own without
+// another renewal: more than a quarter of the term is left.
+func (m *Member) holds(o Own) bool {
+	return o.LostTo == "" && len(o.Tried) == 0 && o.Object != "" && m.left(o) > m.termOf(o)/4
+}
+
+// left is how long the holder of a claim may work on without another renewal; 0 if that time is over,
+// or if the machine was booted since the last renewal.
+func (m *Member) left(o Own) time.Duration {
+	if o.Content == "" {
+		return 0
+	}
+	age, isKnown := m.Clock().Sub(o.Renewed)
+	if !isKnown {
+		return 0
+	}
+	term := m.termOf(o)
+	return max(term-Margin(term)-age, 0)
+}
+
+// termOf is the term of a claim of this machine.
+func (m *Member) termOf(o Own) time.Duration {
+	c, err := Parse(o.Content)
+	if err != nil {
+		return 0
+	}
+	return c.Term()
+}
+
+// due reports whether a claim of this machine is to be renewed: half its term is over, the result of a
+// push is not known, a person has deleted it, or it has to say something else.
+func (m *Member) due(o Own, k Keep) bool {
+	if o.LostTo != "" {
+		return false
+	}
+	c, err := Parse(o.Content)
+	if err != nil || len(o.Tried) > 0 || o.Object == "" || c.Status != k.Status {
+		return true
+	}
+	if k.Commit != "" && c.Commit != k.Commit || k.PullRequest != "" && c.PullRequest != k.PullRequest {
+		return true
+	}
+	age, isKnown := m.Clock().Sub(o.Renewed)
+	return !isKnown || age >= c.Term()/2
+}
+
+// claimOf is the next content of a claim of this machine.
+func (m *Member) claimOf(o Own, k Keep) Claim {
+	now := m.Now().UTC().Truncate(time.Second)
+	c, err := Parse(o.Content)
+	if err != nil {
+		c = Claim{Since: now}
+	}
+	c.Token = m.NewToken()
+	c.Machine = m.Machine
+	c.Account = m.Account
+	c.Project = m.Project
+	c.IssueID = k.ID
+	c.Identifier = k.Identifier
+	c.Status = k.Status
+	c.Renewed = now
+	c.TermMS = m.Terms.Of(k.Status).Milliseconds()
+	if k.Branch != "" {
+		c.Branch = k.Branch
+	}
+	if k.Commit != "" {
+		c.Commit = k.Commit
+	}
+	if k.PullRequest != "" {
+		c.PullRequest = k.PullRequest
+	}
+	return c
+}
+
+// key is the key of an issue of this project.
+func (m *Member) key(i Issue) string { return Key(m.Project, i.ID) }
+
+// read reads the claim of another machine. What is no claim counts as one of an unknown machine.
+func (m *Member) read(e Entry) Claim {
+	c, err := Parse(e.Content)
+	if err == nil {
+		return c
+	}
+	return Claim{Machine: "an unknown machine", TermMS: m.Terms.Term.Milliseconds(), Status: Working}
+}
+
+// ends is how long after the first sight the claim of another machine ends.
+func (m *Member) ends(s Seen) time.Duration {
+	term := min(m.read(s.Entry).Term(), longest)
+	return term + Grace(term)
+}
+
+// isCurrent reports whether the claim of another machine keeps this one from its issue without another
+// look. It is not if this machine has seen the same object for longer than its term, or if it was
+// booted since: then only a look tells, from which the term counts anew.
+func (m *Member) isCurrent(s Seen) bool {
+	age, isKnown := m.Clock().Sub(s.First)
+	return isKnown && age < m.ends(s)
+}
+
+// elsewhere describes the claim of another machine.
+func (m *Member) elsewhere(s Seen) Elsewhere {
+	c := m.read(s.Entry)
+	return Elsewhere{Holder: c.Holder(), Status: c.Status, Until: s.FirstAt.Add(m.ends(s))}
+}
