@@ -30,6 +30,7 @@ type DB struct {
 	Journal    Journal
 	Operator   Operator
 	Attentions Attentions
+	Team       Team
 	Views      Views
 	Runs       Runs
 	Clients    Clients
@@ -48,6 +49,8 @@ type (
 	// process takes it before it runs the hook, and marks it done afterwards. The parameter
 	// patience of its methods is the longest time that a hook may take.
 	Attentions struct{ *conn }
+	// Team is for the claims in the git remote. It implements team.Journal.
+	Team struct{ *conn }
 	// Views is for reading. It returns lists newest first unless documented otherwise.
 	Views struct{ *conn }
 	// Runs is for reading runs, of a pass's and of clients. It returns lists newest first
@@ -375,7 +378,7 @@ func refuseNewer(dir string, schema int) error {
 
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
-	return &DB{c, Store{c}, Journal{c}, Operator{c}, Attentions{c}, Views{c}, Runs{c}, Clients{c}}
+	return &DB{c, Store{c}, Journal{c}, Operator{c}, Attentions{c}, Team{c}, Views{c}, Runs{c}, Clients{c}}
 }
 
 // Close closes the connection. The last process to close merges the WAL into the database. If

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // testdata has a database of each schema, as written by the program with that schema.
@@ -187,6 +188,27 @@ func fillRequests(t *testing.T, db *DB) {
 		Description: "hash",
 		Prompt:      "prompt",
 	}, epoch))
+	fillTeam(t, db)
+}
+
+// fillTeam stores a claim of this machine and one of another.
+func fillTeam(t *testing.T, db *DB) {
+	t.Helper()
+	since := team.Instant{Boot: "boot-1", Since: time.Hour}
+	test.Must(db.Team.SaveOwnClaims(ctx, []team.Own{{
+		Issue:   team.Issue{ID: issueOf(1).ID, Identifier: issueOf(1).Identifier},
+		Key:     "3f2a9c1b04de55aa10c7",
+		Content: "content",
+		Object:  "object",
+		Tried:   []string{"tried"},
+		Renewed: since,
+		TriedAt: since,
+	}}))
+	test.OK(t, db.Team.SaveSeenClaims(ctx, []team.Seen{{
+		Entry:   team.Entry{Key: "aa10c73f2a9c1b04de55", Object: "object", Content: "content"},
+		First:   since,
+		FirstAt: epoch,
+	}}))
 }
 
 // commentsOf are symphony's comments on a request, which is open, and about a hold.

@@ -121,10 +121,10 @@ func (l *link) Change(_ context.Context, changes []Change) (map[string]Changed, 
 	for _, c := range changes {
 		results[c.Key] = l.w.change(c)
 	}
-	switch l.answer {
-	case unheard:
+	if l.answer == unheard {
 		return nil, errLink
-	case late:
+	}
+	if l.answer == late {
 		l.w.beLate(l.at)
 	}
 	return results, nil
@@ -269,10 +269,10 @@ func (w *world) deliver(at int, a answer) (wrong string) {
 		if holder != m.Machine && !w.released {
 			wrong = m.Machine + " delivered although " + holder + " has the claim"
 		}
-		switch a {
-		case unheard:
+		if a == unheard {
 			return "", errLink
-		case late:
+		}
+		if a == late {
 			w.beLate(at)
 		}
 		return result.Object, nil

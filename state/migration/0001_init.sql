@@ -402,6 +402,34 @@ CREATE TABLE watches (
   watch        TEXT    NOT NULL  -- JSON
 ) STRICT, WITHOUT ROWID;
 
+-- This machine's claims in the git remote, which keep the other machines of a team from its issues.
+CREATE TABLE team_claims (
+  issue_id     TEXT    NOT NULL PRIMARY KEY,
+  identifier   TEXT    NOT NULL,
+  key          TEXT    NOT NULL, -- of the claim in the remote
+  version      INTEGER NOT NULL CHECK (version > 0),
+  content      TEXT    NOT NULL, -- in the remote, as far as this machine knows
+  object       TEXT    NOT NULL, -- git's id of that
+  tried        TEXT    NOT NULL, -- the contents of pushes whose results are not known: JSON
+  -- When the push of the content began, and the last of those that were tried, in nanoseconds since a
+  -- boot that include the time of a suspended machine.
+  renewed_boot TEXT    NOT NULL,
+  renewed_at   INTEGER NOT NULL,
+  tried_boot   TEXT    NOT NULL,
+  tried_at     INTEGER NOT NULL,
+  lost_to      TEXT    NOT NULL -- who has the claim instead
+) STRICT, WITHOUT ROWID;
+
+-- The claims of other machines in the git remote, as this one saw them last.
+CREATE TABLE team_seen (
+  key        TEXT    NOT NULL PRIMARY KEY,
+  object     TEXT    NOT NULL,
+  content    TEXT    NOT NULL,
+  first_boot TEXT    NOT NULL, -- when this machine saw the object first, as above
+  first_at   INTEGER NOT NULL,
+  seen_at    INTEGER NOT NULL  -- the same by the clock
+) STRICT, WITHOUT ROWID;
+
 -- What clients ask of agents without an issue. Only the state directory of these agents has such rows.
 CREATE TABLE calls (
   id           TEXT    NOT NULL PRIMARY KEY,
