@@ -94,6 +94,9 @@ type TrackerAdapter struct {
 	// wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
+	// Whoami returns the names of the key's account, as Comment.AuthorIDs has them. It is nil if
+	// Comment.Own says it already, or if the tracker does not tell.
+	Whoami func(ctx context.Context) ([]string, error)
 	// Move changes the state of an issue to a state of the workflow, as the workflow spells
 	// it. It does nothing if the issue is in that state. The error wraps ErrGone if the issue
 	// no longer exists, and its code is CodeNoState if the tracker knows no such state.
@@ -143,13 +146,31 @@ func (t *TrackerAdapter) PostOnce(
 		if err != nil {
 			return Comment{}, err
 		}
-		isOurs := func(c Comment) bool { return strings.Contains(c.Body, mark) }
-		at := slices.IndexFunc(list, isOurs)
-		if at >= 0 {
-			return list[at], nil
+		for _, c := range list {
+			if !strings.Contains(c.Body, mark) {
+				continue
+			}
+			isOurs, err := t.Wrote(ctx, c)
+			if isOurs || err != nil {
+				return c, err
+			}
 		}
 	}
 	return t.Post(ctx, issueID, body+"\n\n"+mark)
+}
+
+// Wrote reports whether the key's account wrote a comment of symphony's. Anyone can write its
+// marks, and so could keep it from writing a comment of its own.
+func (t *TrackerAdapter) Wrote(ctx context.Context, c Comment) (bool, error) {
+	if !c.Own || t.Whoami == nil {
+		return c.Own, nil
+	}
+	names, err := t.Whoami(ctx)
+	if err != nil {
+		return false, err
+	}
+	isTheirs := func(name string) bool { return SameUser(name, c.AuthorIDs...) }
+	return slices.ContainsFunc(names, isTheirs), nil
 }
 
 // TimeThere returns a time of this machine by the tracker's clock, as far as the tracker told

@@ -169,7 +169,11 @@ func (c *client) commentTool() agenttool.Change {
 		CommentsOnly: true,
 		ReadOnly:     c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, text string) (string, *reconcile.Created, error) {
-			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.Marker)
+			signed, err := agenttool.Sign(text)
+			if err != nil {
+				return "", nil, err
+			}
+			made, err := c.post(ctx, i.ID, signed)
 			return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
 		},
 	}

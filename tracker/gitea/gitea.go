@@ -88,6 +88,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		LastComments: c.lastComments,
 		Post:         c.post,
 		Edit:         c.edit,
+		Whoami:       c.whoami,
 		Move:         c.move,
 		Create:       c.create,
 		Verify:       c.verify,
@@ -153,6 +154,12 @@ func (c *client) me(ctx context.Context) (string, error) {
 	}
 	who, err := c.api.Me(ctx)
 	return who.Login, err
+}
+
+// whoami implements reconcile.TrackerAdapter.
+func (c *client) whoami(ctx context.Context) ([]string, error) {
+	who, err := c.api.Me(ctx)
+	return reconcile.UserNames(who.Login, who.ID), err
 }
 
 // within calls ask with the path of a repository, and again if the repository was renamed since:

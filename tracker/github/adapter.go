@@ -17,6 +17,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Comments:  c.comments.read,
 		Post:      c.comments.post,
 		Edit:      c.comments.edit,
+		Whoami:    c.whoami,
 		Move:      c.Move,
 		Verify:    c.Verify,
 		LabelsSet: c.LabelsSet,

@@ -185,6 +185,12 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	return c.me(data.Viewer)
 }
 
+// whoami implements reconcile.TrackerAdapter.
+func (c *Client) whoami(ctx context.Context) ([]string, error) {
+	login, err := c.login(ctx)
+	return []string{login}, err
+}
+
 // settings are the settings on which the list in Memory depends.
 func (c *Client) settings(wanted map[string]bool) string {
 	states := slices.Sorted(maps.Keys(wanted))

@@ -93,6 +93,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		LastComments: c.lastComments,
 		Post:         c.post,
 		Edit:         c.edit,
+		Whoami:       c.whoami,
 		Move:         c.move,
 		Create:       c.create,
 		Verify:       c.verify,
@@ -159,6 +160,12 @@ func (c *client) me(ctx context.Context) (string, error) {
 	}
 	who, err := c.api.Me(ctx)
 	return who.Login, err
+}
+
+// whoami implements reconcile.TrackerAdapter.
+func (c *client) whoami(ctx context.Context) ([]string, error) {
+	who, err := c.api.Me(ctx)
+	return who.Names(), err
 }
 
 // within calls ask with the path of a project, and again if the project was renamed since: GitLab

@@ -109,6 +109,12 @@ func (c *client) comment(w wireComment, marks []string, me account) reconcile.Co
 	return comment
 }
 
+// names implements reconcile.TrackerAdapter.
+func (c *client) names(ctx context.Context) ([]string, error) {
+	me, err := c.knownMe(ctx)
+	return []string{me.ID}, err
+}
+
 // unmarked is the text of a comment in which nothing looks like a marker: whoever wrote it, its
 // markers are in its property and nowhere else.
 func unmarked(s string) string {

@@ -93,6 +93,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		LastComments: c.lastComments,
 		Post:         c.post,
 		Edit:         c.edit,
+		Whoami:       c.names,
 		Move:         c.move,
 		Create:       c.create,
 		Verify:       c.verify,

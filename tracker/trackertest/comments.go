@@ -32,6 +32,11 @@ var comments = []testCase{
 	},
 	{"comments: author", func(b *backend) bool { return b.Post != nil && b.Comment != nil }, checkAuthor},
 	{"comments: post and edit", func(b *backend) bool { return b.Post != nil }, checkPost},
+	{
+		"comments: posted once, whatever others write",
+		func(b *backend) bool { return b.Whoami != nil && b.Comment != nil },
+		checkPostOnce,
+	},
 }
 
 // noComment is the id of a comment that exists in no tracker.
@@ -145,6 +150,19 @@ func checkAuthor(b *backend) {
 			b.Errorf("the agent's comment: %+v", list)
 		}
 	}
+}
+
+// checkPostOnce checks that nobody else keeps symphony from commenting: anyone can write its marks.
+func checkPostOnce(b *backend) {
+	id := b.add(Issue{})
+	const mark = "<!-- symphony:merge 1 0123456789ab -->"
+	b.Comment(b.T, id, b.Person, "Merged.\n\n"+mark, minute(0))
+	since := minute(0).Add(-time.Hour)
+	made := test.Must(b.PostOnce(b.ctx(), id, "Symphony has merged it.", mark, since))
+	test.Contains(b.T, "the comment", made.Body, "Symphony has merged it.")
+	again := test.Must(b.PostOnce(b.ctx(), id, "Symphony has merged it.", mark, since))
+	test.Equal(b.T, "the second time", again.ID, made.ID)
+	test.Equal(b.T, "comments", len(b.comments(id, since)), 2)
 }
 
 func checkPost(b *backend) {

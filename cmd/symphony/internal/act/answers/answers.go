@@ -485,7 +485,14 @@ func (d Exchange) indexOfMade(
 	for i, c := range list {
 		said := strings.TrimSpace(c.Body)
 		isMeant := strings.HasSuffix(said, marker(key)) || strings.HasPrefix(said, first+"\n")
-		if !c.Own || !isMeant {
+		if !isMeant {
+			continue
+		}
+		isOurs, err := d.Tracker.Wrote(ctx, c)
+		if err != nil {
+			return -1, err
+		}
+		if !isOurs {
 			continue
 		}
 		created, err := d.DB.Journal.Created(ctx, []string{c.ID})
