@@ -189,7 +189,7 @@ func (a *access) permit(r *http.Request, n need) error {
 	}
 	given := r.Header.Get("Authorization")
 	if given != "" {
-		return wrongHeader(given)
+		return a.wrongHeader(given)
 	}
 	return reconcile.NewError(
 		"unauthorized",
@@ -200,12 +200,12 @@ func (a *access) permit(r *http.Request, n need) error {
 
 // wrongHeader is the error for a header Authorization that is not accepted. Other tools send
 // the token alone, or as "token TOKEN".
-func wrongHeader(given string) error {
+func (a *access) wrongHeader(given string) error {
 	const hint = "send Authorization: Bearer TOKEN"
-	scheme, _, hasScheme := strings.Cut(given, " ")
+	scheme, token, hasScheme := strings.Cut(given, " ")
 	switch {
 	case strings.EqualFold(scheme, "Bearer"):
-		return notTheToken()
+		return a.notTheToken(token)
 	case hasScheme:
 		message := fmt.Sprintf("the header Authorization must begin with Bearer, not with %q", text.Within(scheme, 10))
 		return reconcile.NewError("unauthorized", message, hint)
@@ -215,7 +215,20 @@ func wrongHeader(given string) error {
 	}
 }
 
-func notTheToken() error {
+// notTheToken is the error for a token that is not accepted. It may be the one of the printed
+// link, or all of that link.
+func (a *access) notTheToken(given string) error {
+	_, ofLink, isLink := strings.Cut(given, "token=")
+	if !isLink {
+		ofLink = strings.TrimSpace(given)
+	}
+	if a.isCode(ofLink) {
+		return reconcile.NewError(
+			"unauthorized",
+			"this is the token of the link, which lets a single browser in",
+			"use the other token, which symphony has printed below the link",
+		)
+	}
 	return reconcile.NewError(
 		"unauthorized",
 		"this is not the token of the server",
@@ -238,13 +251,18 @@ func (a *access) isToken(given string) bool {
 	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
 }
 
+// isCode reports whether a token is the one of the printed link.
+func (a *access) isCode(given string) bool {
+	hash := sha256.Sum256([]byte(given))
+	code := sha256.Sum256([]byte(a.code))
+	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1
+}
+
 // useCode reports whether the printed link is opened for the first time. It works once,
 // because browsers keep the addresses that were opened in files, which an agent may be able to
 // read.
 func (a *access) useCode(given string) bool {
-	hash := sha256.Sum256([]byte(given))
-	code := sha256.Sum256([]byte(a.code))
-	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1 && a.used.CompareAndSwap(false, true)
+	return a.isCode(given) && a.used.CompareAndSwap(false, true)
 }
 
 // withhold removes from an issue the parts that the request may not read.

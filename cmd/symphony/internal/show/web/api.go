@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -61,6 +62,9 @@ func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
 // issue answers GET /api/v1/<issue_identifier> (specification 13.7).
 func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.source.issue(r.Context(), r.URL.Query().Get("project"), r.PathValue("identifier"), 0)
+	if err != nil && exit.From(err).Code == "issue_not_found" {
+		return s.orAddress(r, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -70,6 +74,16 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)
+}
+
+// orAddress is the error for an unknown issue, which may be a misspelled address.
+func (s *Server) orAddress(r *http.Request, unknown error) error {
+	meant := s.meantAddress(r)
+	if meant == "" {
+		return unknown
+	}
+	message := fmt.Sprintf("there is no %s, and no issue %q", r.URL.Path, r.PathValue("identifier"))
+	return reconcile.NewError("issue_not_found", message, "did you mean "+meant+"?")
 }
 
 // metrics answers GET /metrics for Prometheus, with all projects or a single project.

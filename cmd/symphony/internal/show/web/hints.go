@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -32,6 +33,59 @@ var addressOf = map[string]string{
 	"tick":    "POST /api/v1/refresh",
 	"unblock": "POST /api/v1/unblock",
 	"verify":  "POST /api/v1/NAME/verify",
+}
+
+// lists are addresses of other services that list something, which our state has.
+var lists = []string{"agents", "claims", "issues", "projects", "requests", "runs"}
+
+// meantAddress is the method and the address that an unknown one was probably meant for, such as
+// GET /api/v1/state; empty if there is none. The end of both is alike: the beginning may differ, as
+// in /api/v2/state, and an issue in it is the same.
+func (s *Server) meantAddress(r *http.Request) string {
+	given := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	last := given[len(given)-1]
+	best := 0
+	meant := ""
+	for _, known := range s.table() {
+		parts, near := alike(known.path, given)
+		rank := 1
+		if len(parts) == len(given) {
+			rank += 4
+		}
+		if known.method == r.Method {
+			rank += 2
+		}
+		if near && rank > best && "/"+strings.Join(parts, "/") != r.URL.Path {
+			best = rank
+			meant = known.method + " /" + strings.Join(parts, "/")
+		}
+	}
+	switch {
+	case meant != "" || !strings.HasPrefix(r.URL.Path, "/api/"):
+		return meant
+	case slices.Contains(lists, last):
+		return addressOf["ps"]
+	}
+	return strings.Replace(addressOf[last], "NAME", "ISSUE", 1)
+}
+
+// alike fills the names of a known address from the end of a given one, and reports whether the
+// words at their ends are similar. An address that ends with a name is like no other.
+func alike(known string, given []string) (parts []string, near bool) {
+	parts = strings.Split(strings.Trim(known, "/"), "/")
+	tail := strings.Split(strings.TrimPrefix(strings.TrimPrefix(known, "/api/v1"), "/"), "/")
+	if len(tail) > len(given) || strings.HasSuffix(known, "}") {
+		return parts, false
+	}
+	for i, word := range tail {
+		at := given[len(given)-len(tail)+i]
+		if strings.HasPrefix(word, "{") {
+			parts[len(parts)-len(tail)+i] = at
+		} else if len(text.Nearest(at, []string{word})) == 0 {
+			return parts, false
+		}
+	}
+	return parts, true
 }
 
 // apiHint returns the hint of an error with addresses of the API in the place of commands: a

@@ -180,6 +180,13 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return nil
 	}
+	if s.access.isToken(q.Get("token")) {
+		return reconcile.NewError(
+			"unauthorized",
+			"this token works in no link, because browsers keep the addresses that they have opened",
+			"enter it at "+loginPath,
+		)
+	}
 	if !s.access.useCode(q.Get("token")) {
 		return reconcile.NewError(
 			"unauthorized",
@@ -203,8 +210,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return badBody(err)
 	}
-	if !s.access.isToken(r.PostFormValue("token")) {
-		return notTheToken()
+	given := r.PostFormValue("token")
+	if !s.access.isToken(given) {
+		return s.access.notTheToken(given)
 	}
 	s.keepToken(w, r)
 	return nil

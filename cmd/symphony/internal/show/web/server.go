@@ -195,11 +195,11 @@ func (s *Server) routes() http.Handler {
 			found, ok := known[method]
 			if !ok {
 				w.Header().Set("Allow", allowed(known))
-				s.fail(w, r, reconcile.NewError(
-					"method_not_allowed",
-					r.Method+" is not a method of "+r.URL.Path,
-					"use "+allowed(known),
-				))
+				hint := "use " + allowed(known)
+				if meant := s.meantAddress(r); meant != "" {
+					hint += "; or did you mean " + meant + "?"
+				}
+				s.fail(w, r, reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, hint))
 				return
 			}
 			if err := s.access.permit(r, found.need); err != nil {
@@ -215,7 +215,12 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		hint := "docs/api.md lists the addresses; the pages begin at /"
-		if issue, is := strings.CutPrefix(r.URL.Path, "/api/v1/issues/"); is {
+		issue, isIssue := strings.CutPrefix(r.URL.Path, "/api/v1/issues/")
+		meant := s.meantAddress(r)
+		switch {
+		case meant != "":
+			hint = "did you mean " + meant + "? " + hint
+		case isIssue:
 			hint = "the issue is at /api/v1/" + issue + "; " + hint
 		}
 		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, hint))
