@@ -325,10 +325,13 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"repository_unavailable",
 			"git_identity_missing",
 			"branch_in_the_way",
+			"claims_unavailable",
+			"claims_refused",
+			"claims_not_atomic",
 		}},
-		// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
+		// As the end of a run these concern that issue only: they block nothing, and are no failure
 		// either.
-		fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken"}},
+		fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken", "claim_lost"}},
 		fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 			"host_failed",
 			"host_lost",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // Clones connects the workspace of a run with the repository of the workflow. No program or
@@ -170,9 +171,17 @@ type DeliverRequest struct {
 	// themselves.
 	Try bool
 	// Again pushes the commits again if Delivered has them all and Branch was deleted since.
-	Again   bool
-	Timeout time.Duration
-	Env     []string // of CloneRequest
+	Again bool
+	// Claim, if set, changes this machine's claim of the issue in the same push: without the claim
+	// nothing is pushed (CodeClaimLost). If the remote has not the object Old, and a content with the
+	// token of New, this machine has renewed it meanwhile: that is replaced, too. Nothing changes if
+	// there is nothing to push.
+	Claim *team.Change
+	// ClaimsBranch is the branch of the remote with the claims, such as symphony-claims; empty if
+	// they are references.
+	ClaimsBranch string
+	Timeout      time.Duration
+	Env          []string // of CloneRequest
 }
 
 // DeliverAnswer describes a push.
@@ -187,6 +196,8 @@ type DeliverAnswer struct {
 	// Obeyed are those paths of the repository's Obeyed that the commits on the branch, and
 	// not on Base, change.
 	Obeyed []string
+	// Claim is the object of the claim that was pushed together with the commits; empty if none was.
+	Claim string
 }
 
 // CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No
@@ -249,6 +260,21 @@ type Origin struct {
 type Mirrors interface {
 	// Mirror returns the mirror of a repository. Env is as in CloneRequest.
 	Mirror(r Repository, env []string) Mirror
+	// Claims returns the claims of issues in a repository. branch is as ClaimsBranch in
+	// DeliverRequest.
+	Claims(r Repository, branch string, env []string) Claims
+}
+
+// Claims are the claims of issues in the remote of a repository, such as
+// refs/symphony/claims/WEB-12-3f2a9c1b04de. It may be used concurrently, also by several processes.
+//
+// Its errors are CodeClaimsUnavailable if the remote can't be asked or has not answered, and
+// CodeClaimsRefused if the remote takes no claims, whoever has them.
+type Claims interface {
+	team.Remote
+	// Try creates, reads, replaces and deletes a claim of no issue, to find out whether the remote
+	// takes claims.
+	Try(ctx context.Context) error
 }
 
 // Mirror is the mirror of a repository.
@@ -498,4 +524,16 @@ const (
 	CodeIncomplete = reconcile.CodeIncomplete
 	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
+	// CodeClaimLost: another machine has the issue, or a person has removed the claim.
+	CodeClaimLost = "claim_lost"
+)
+
+// Codes of errors of Claims, and of Deliver with a claim.
+const (
+	// CodeClaimsUnavailable: the remote can't be reached, or its answer was lost.
+	CodeClaimsUnavailable = "claims_unavailable"
+	// CodeClaimsRefused: the remote refuses the references or the branch of the claims.
+	CodeClaimsRefused = "claims_refused"
+	// CodeClaimsNotAtomic: the remote can't push a branch and a claim at once.
+	CodeClaimsNotAtomic = "claims_not_atomic"
 )

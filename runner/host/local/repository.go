@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -155,6 +156,7 @@ type Mirrors struct{ Dir, RunID string }
 var (
 	_ host.Mirrors         = Mirrors{}
 	_ host.Mirror          = &repository.Mirror{}
+	_ host.Claims          = &repository.Claims{}
 	_ host.RepositorySteps = &run{}
 )
 
@@ -175,10 +177,22 @@ func MirrorsOf(root string) (string, error) {
 func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror { return m.mirror(r, env) }
 
 func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
-	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
-	inherit := func(files ...*os.File) []*os.File { return files }
-	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), inherit)
+	return repository.New(m.Dir, r, m.environ(env), inheritGiven)
 }
+
+// Claims implements host.Mirrors.
+func (m Mirrors) Claims(r host.Repository, branch string, env []string) host.Claims {
+	return repository.NewClaims(m.Dir, r, m.environ(env), inheritGiven, branch, rand.Reader)
+}
+
+// environ is the environment of the mirrors' git commands.
+func (m Mirrors) environ(env []string) []string {
+	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
+	return append(env, host.RunMark+"="+m.RunID)
+}
+
+// inheritGiven is which files a command inherits: none but those that it is given.
+func inheritGiven(files ...*os.File) []*os.File { return files }
 
 // Unsaved returns the commits that the mirrors keep of an issue and that were not delivered.
 // delivered is the commit that was pushed last for it, empty for none.

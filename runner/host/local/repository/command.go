@@ -172,7 +172,11 @@ func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
 
 // verb returns the command of git with its verb, such as git push.
 func verb(cmd *exec.Cmd) string {
-	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
+	words := cmd.Args[slices.Index(cmd.Args, "--no-pager")+1:]
+	for len(words) > 2 && words[0] == "-c" {
+		words = words[2:]
+	}
+	return filepath.Base(cmd.Args[0]) + " " + words[0]
 }
 
 // says runs a command that answers a question with its exit code, such as merge-base

@@ -27,6 +27,7 @@ type delivery struct {
 	last         string // the commit that was delivered last, empty if there is none
 	try          bool   // nothing is pushed
 	again        bool   // the last delivery counts as nothing if its branch was deleted since
+	fence        *fence // the claim that is pushed together with the branch; nil for none
 }
 
 // DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest
@@ -118,6 +119,7 @@ func (m *Mirror) Deliver(
 		last:   q.Delivered,
 		try:    q.Try,
 		again:  q.Again,
+		fence:  m.newFence(q),
 	}
 	answer.Commit = d.Commit
 	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {
@@ -164,6 +166,9 @@ func (m *Mirror) Deliver(
 		return answer, err
 	}
 	crash.At("repository.deliver.pushed")
+	if d.fence != nil {
+		answer.Claim = d.fence.object
+	}
 	// as a fetch would; if this fails, the next fetch does it
 	_ = d.record(ctx, "refs/heads/"+d.branch)
 	return answer, nil
@@ -411,31 +416,37 @@ func (d *delivery) push(ctx context.Context) error {
 	if err := d.record(ctx, attempts+d.branch+"/"+d.Commit); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "record the push to "+d.branch, err)
 	}
-	for range 2 {
-		push := d.remoteGit(
-			ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease="+ref+":"+expected, // empty: it must not exist
-			"--", d.remote.URL, d.Commit+":"+ref,
-		)
-		pushErr := d.runWithin(push, noLimit)
-		at, err := d.remoteCommit(ctx, d.branch)
+	if d.fence != nil {
+		if err := d.fence.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	for moved := 0; moved < 2; {
+		pushErr := d.runWithin(d.pushCommand(ctx, ref, expected), noLimit)
+		at, claimAt, err := d.remoteState(ctx, ref)
 		if err != nil && pushErr != nil {
 			err = pushErr // it says more
 		}
 		if err != nil {
 			return d.failed(host.CodeDeliveryFailed, "", err)
 		}
-		if at == d.Commit {
+		if pushErr != nil && d.fence != nil {
+			again, err := d.checkClaim(ctx, at, claimAt)
+			if err != nil {
+				return err
+			}
+			if again {
+				continue
+			}
+		}
+		if at == d.Commit && (pushErr == nil || d.fence == nil || d.fence.isThere(claimAt)) {
 			return nil
 		}
 		if pushErr == nil {
 			return d.checkMoved(at, expected)
 		}
-		if at == expected {
-			if err := d.checkNameFree(ctx); err != nil {
-				return err
-			}
-			return d.failed(host.CodeDeliveryFailed, "", pushErr)
+		if at == expected || at == d.Commit {
+			return d.notPushed(ctx, pushErr)
 		}
 		mayReplace, err := d.replaceable(ctx, at)
 		if err != nil {
@@ -445,8 +456,58 @@ func (d *delivery) push(ctx context.Context) error {
 			return d.conflict(at)
 		}
 		expected = at
+		moved++
 	}
 	return d.conflict(expected)
+}
+
+// pushCommand is the command that pushes the commit to the branch, which must be at expected, or
+// must not exist if that is empty. With a claim it pushes both or nothing.
+func (d *delivery) pushCommand(ctx context.Context, ref, expected string) *exec.Cmd {
+	args := []string{
+		"push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
+		"--force-with-lease=" + ref + ":" + expected,
+	}
+	if d.fence == nil {
+		return d.remoteGit(ctx, append(args, "--", d.remote.URL, d.Commit+":"+ref)...)
+	}
+	args = append(args, "--atomic", d.fence.lease(), "--", d.remote.URL, d.Commit+":"+ref, d.fence.refspec())
+	return withObjects(d.remoteGit(ctx, args...), d.fence.store.objects())
+}
+
+// remoteState asks the remote for the commit of the branch, and of the reference with the claim;
+// both are empty if there are none.
+func (d *delivery) remoteState(ctx context.Context, ref string) (at, claimAt string, err error) {
+	refs := []string{ref}
+	if d.fence != nil {
+		refs = append(refs, d.fence.ref)
+	}
+	now, err := d.remoteRefs(ctx, refs...)
+	if err != nil || d.fence == nil {
+		return now[ref], "", err
+	}
+	return now[ref], now[d.fence.ref], nil
+}
+
+// checkClaim finds out whether a push failed because of its claim. It returns an error if this
+// machine has lost the claim, and whether to push again.
+func (d *delivery) checkClaim(ctx context.Context, at, claimAt string) (again bool, err error) {
+	if claimAt == d.fence.expected || d.fence.isThere(claimAt) {
+		return false, nil
+	}
+	err = d.fence.again(ctx)
+	return err == nil, err
+}
+
+// notPushed is the error of a push that failed although the remote is as it was expected.
+func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
+	if d.fence != nil && noAtomic().MatchString(host.GitOutput(pushErr)) {
+		return notAtomic(d.Address(), pushErr)
+	}
+	if err := d.checkNameFree(ctx); err != nil {
+		return err
+	}
+	return d.failed(host.CodeDeliveryFailed, "", pushErr)
 }
 
 // checkMoved returns an error if the remote accepted a push, and the branch is gone or where it
@@ -532,16 +593,24 @@ func (d *delivery) conflict(at string) error {
 
 // remoteCommit asks the remote for the commit of a branch, empty if there is none.
 func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error) {
-	list := m.remoteGit(ctx, "ls-remote", "--", m.remote.URL, "refs/heads/"+branch)
+	ref := "refs/heads/" + branch
+	now, err := m.remoteRefs(ctx, ref)
+	return now[ref], err
+}
+
+// remoteRefs asks the remote for what references lead to. Those that do not exist are missing.
+func (m *Mirror) remoteRefs(ctx context.Context, refs ...string) (map[string]string, error) {
+	list := m.remoteGit(ctx, append([]string{"ls-remote", "--", m.remote.URL}, refs...)...)
 	out, err := m.outputWithin(list, noLimit)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	now := map[string]string{}
 	for line := range strings.Lines(out) {
 		id, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if name == "refs/heads/"+branch {
-			return id, nil
+		if slices.Contains(refs, name) {
+			now[name] = id
 		}
 	}
-	return "", nil
+	return now, nil
 }

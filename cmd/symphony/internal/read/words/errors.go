@@ -136,6 +136,24 @@ var runErrors = []RunError{
 			"it was removed",
 	},
 	{
+		"claims_unavailable",
+		"find out with `git ls-remote` why the remote cannot be reached; it is tried again",
+	},
+	{
+		"claims_refused",
+		"let the account that symphony pushes as push what the message names, or keep the claims on a branch with " +
+			"`repository.claims: {branch: symphony-claims}`; then `symphony unblock`",
+	},
+	{
+		"claims_not_atomic",
+		"set `receive.advertiseAtomic` in the remote, or leave out `repository.claims`; then `symphony unblock`",
+	},
+	{
+		"claim_lost",
+		"nothing to do: another machine goes on with the issue, from what was pushed; the commits of this " +
+			"one are kept",
+	},
+	{
 		"delivery_failed",
 		"correct the fault that git, the remote or the forge reports; unless the issue is held, passes " +
 			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",

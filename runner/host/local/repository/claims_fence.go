@@ -1,0 +1,118 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// fence is the change of a claim that a delivery pushes together with its branch, so that a machine
+// that has lost its claim delivers nothing.
+type fence struct {
+	claimPush
+	store  claimStore
+	change team.Change
+	random io.Reader
+	// moves counts how often the claim, or the branch of all claims, was another one than expected.
+	moves int
+}
+
+// newFence returns the fence of a request; nil if it has none.
+func (m *Mirror) newFence(q host.DeliverRequest) *fence {
+	if q.Claim == nil {
+		return nil
+	}
+	store := m.claimsOf(q.ClaimsBranch, rand.Reader).store()
+	return &fence{store: store, change: *q.Claim, random: rand.Reader}
+}
+
+// prepare makes the objects to push.
+func (f *fence) prepare(ctx context.Context) (err error) {
+	f.claimPush, err = f.store.prepare(ctx, f.change, nil)
+	if errors.Is(err, errClaimMoved) {
+		return f.again(ctx)
+	}
+	return err
+}
+
+// isThere reports whether the remote has the new claim, whose reference it has at a commit.
+func (f *fence) isThere(at string) bool { return at == f.commit }
+
+// again prepares another push after one that failed, or tells why there is none. The claim is this
+// machine's if the remote has a content with its token: a push whose answer was lost has put it there,
+// or this machine has renewed it meanwhile.
+func (f *fence) again(ctx context.Context) error {
+	f.moves++
+	if f.moves > mostMoves {
+		return reconcile.NewError(
+			host.CodeDeliveryFailed,
+			fmt.Sprintf("the claims (%s) changed during each of %d pushes", f.store.place(), mostMoves),
+			"",
+		)
+	}
+	if f.moves > 1 {
+		if err := pause(ctx, f.random, f.moves); err != nil {
+			return err
+		}
+	}
+	seen, err := f.store.look(ctx)
+	if err != nil {
+		return err
+	}
+	there := seen.find(f.change.Key)
+	if there.Object != f.change.Old {
+		if !f.holds(there) {
+			return f.lost(there)
+		}
+		f.change.Old = there.Object
+	}
+	f.claimPush, err = f.store.prepare(ctx, f.change, &seen)
+	return err
+}
+
+// holds reports whether a claim in the remote is this machine's.
+func (f *fence) holds(there team.Entry) bool {
+	theirs, err := team.Parse(there.Content)
+	if err != nil {
+		return false
+	}
+	ours, err := team.Parse(f.change.New)
+	return err == nil && theirs.Token == ours.Token
+}
+
+// lost is the error of a claim that another machine has, or nobody.
+func (f *fence) lost(there team.Entry) error {
+	who := "it was deleted"
+	if there.Object != "" {
+		who = "somebody has written something else in its place"
+		claim, err := team.Parse(there.Content)
+		if err == nil {
+			who = text.Visible(claim.Holder()) + " has it"
+		}
+	}
+	return reconcile.NewError(
+		host.CodeClaimLost,
+		fmt.Sprintf("this machine has lost the claim %s: %s; its branch stays as it is", f.change.Key, who),
+		"the commits are kept in the workspace",
+	)
+}
+
+// noAtomic matches git's message for a remote that can't carry out several changes or none of them.
+var noAtomic = text.Pattern(`the receiving end does not support --atomic push`)
+
+// notAtomic is the error of such a remote.
+func notAtomic(address string, err error) error {
+	return &reconcile.Error{
+		Code:    host.CodeClaimsNotAtomic,
+		Message: address + " can't push a branch and its claim at once: it knows no atomic pushes",
+		Hint:    "set receive.advertiseAtomic there, or leave out repository.claims",
+		Err:     err,
+	}
+}
