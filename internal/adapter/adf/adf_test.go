@@ -116,6 +116,12 @@ func TestMarkdown(t *testing.T) {
 			{"type": "media", "attrs": {"id": "abc", "alt": "screen.png"}}]}]}`: "(attachment screen.png)",
 		`{"type": "doc", "content": [{"type": "bodiedExtension", "content": [
 			{"type": "somethingNew", "content": [{"type": "text", "text": "kept"}]}]}]}`: "kept",
+		`{"type": "doc", "content": [{"type": "extension", "attrs": {"extensionKey": "toc", "text": "a macro"}},
+			{"type": "somethingNew", "attrs": {"title": "A title"}, "content": [
+				{"type": "text", "text": "one "}, {"type": "anotherNew", "text": "two"},
+				{"type": "paragraph", "content": [{"type": "text", "text": "three "},
+					{"type": "inlineExtension", "attrs": {"text": "four"}}]},
+				{"type": "text", "text": "fi"}, {"type": "text", "text": "ve"}]}]}`: "a macro\n\nA title\n\none\n\ntwo\n\nthree four\n\nfive",
 		`{"type": "doc", "content": [{"type": "paragraph", "content": [
 			{"type": "text", "text": " bold ", "marks": [{"type": "strong"}, {"type": "underline"}]},
 			{"type": "text", "text": "after"}]}]}`: "**bold** after",

@@ -96,10 +96,44 @@ func (n Node) block() string {
 	case "media", "mediaSingle", "mediaGroup", "blockCard", "embedCard":
 		return linesOf([]Node{n})
 	}
-	if len(n.Content) == 0 || isInline(n) || slices.ContainsFunc(n.Content, isInline) {
+	if len(n.Content) == 0 || isInline(n) {
 		return linesOf([]Node{n})
 	}
-	return strings.Join(blocksOf(n.Content), "\n\n")
+	blocks := blocksOf(grouped(n.Content))
+	if words := linesOf(texts(n.words(), nil)); words != "" {
+		blocks = slices.Insert(blocks, 0, words)
+	}
+	return strings.Join(blocks, "\n\n")
+}
+
+// grouped are the parts of an unknown node as blocks: parts of a line that follow each other are a
+// paragraph.
+func grouped(list []Node) []Node {
+	var blocks []Node
+	isLine := false
+	for _, n := range list {
+		switch {
+		case !isInline(n):
+			blocks = append(blocks, n)
+		case isLine:
+			last := &blocks[len(blocks)-1]
+			last.Content = append(last.Content, n)
+		default:
+			blocks = append(blocks, Node{Type: typeParagraph, Content: []Node{n}})
+		}
+		isLine = isInline(n)
+	}
+	return blocks
+}
+
+// words are what an unknown node says itself, beside the nodes in it. Macros of Atlassian's, for
+// instance, have it in an attribute.
+func (n Node) words() string {
+	said := n.Text
+	for _, name := range []string{"text", "title", "alt", "url"} {
+		said = cmp.Or(said, n.string(name))
+	}
+	return readable(said)
 }
 
 // isInline reports whether a node is a part of a line.
@@ -292,10 +326,7 @@ func (n Node) parts() []Node {
 		}
 		return files
 	}
-	if len(n.Content) == 0 {
-		return texts(readable(n.Text), nil)
-	}
-	return partsOf(n.Content)
+	return append(texts(n.words(), nil), partsOf(n.Content)...)
 }
 
 // page is the address of a page as a text with a link to it.
