@@ -29,6 +29,24 @@ type wireComment struct {
 	Created    string          `json:"created"`
 	Updated    string          `json:"updated"`
 	Properties []property      `json:"properties,omitempty"`
+	// Visibility names the role or the group to which the comment is shown; null for everybody.
+	Visibility json.RawMessage `json:"visibility"`
+	// Public is false for an internal comment of a service project, which customers do not see.
+	Public *bool `json:"jsdPublic"`
+}
+
+// isRestricted reports whether some people who see the issue do not see the comment. Symphony passes
+// it to no agent: what an agent has read may end up in a pull request, or in a comment for everybody.
+func (w wireComment) isRestricted() bool {
+	return w.audience() != nil || w.Public != nil && !*w.Public
+}
+
+// audience is the role or the group that sees the comment, as Jira wrote it; nil for everybody.
+func (w wireComment) audience() json.RawMessage {
+	if string(w.Visibility) == "null" {
+		return nil
+	}
+	return w.Visibility
 }
 
 // property is a value that programs attach to a comment.
@@ -60,8 +78,9 @@ func (p *property) UnmarshalJSON(raw []byte) error {
 
 // sentComment is a comment to make or to change.
 type sentComment struct {
-	Body       adf.Node   `json:"body"`
-	Properties []property `json:"properties,omitempty"`
+	Body       adf.Node        `json:"body"`
+	Properties []property      `json:"properties,omitempty"`
+	Visibility json.RawMessage `json:"visibility,omitempty"`
 }
 
 // composed splits a text into what people read and its markers.
@@ -126,7 +145,8 @@ func commentPath(issueID string, comment ...string) string {
 	return issuePath(issueID, append([]string{"comment"}, comment...)...)
 }
 
-// comments reads the comments that were made after since, the newest first.
+// comments reads the comments that were made after since, the newest first: those that everybody
+// sees, and symphony's own.
 func (c *client) comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	me, err := c.knownMe(ctx)
 	if err != nil {
@@ -140,7 +160,13 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	return text.Map(list, func(w wireComment) reconcile.Comment { return c.comment(w, marks[w.ID], me) }), nil
+	var found []reconcile.Comment
+	for _, w := range list {
+		if !w.isRestricted() || len(marks[w.ID]) > 0 {
+			found = append(found, c.comment(w, marks[w.ID], me))
+		}
+	}
+	return found, nil
 }
 
 // newest reads comments of an issue, the newest first, until one is not wanted.
@@ -226,23 +252,43 @@ func (w wireComment) marks() []string {
 	return own.Value.Marks
 }
 
-// lastComments returns the times of the newest comments of issues, by id. An issue that is gone
-// has none.
+// lastComments returns the times of the newest comments of issues that everybody sees, by id. An
+// issue that is gone has none.
 func (c *client) lastComments(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	last := map[string]time.Time{}
 	for _, id := range ids {
-		list, _, err := c.commentsFrom(ctx, id, 0, 1)
+		at, err := c.lastComment(ctx, id)
 		if errors.Is(err, reconcile.ErrGone) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if len(list) > 0 {
-			last[id] = timeOf(list[0].Created)
+		if !at.IsZero() {
+			last[id] = at
 		}
 	}
 	return last, nil
+}
+
+// lastComment returns the time of the newest comment that everybody sees; zero if there is none.
+// Mostly that is the newest of all, so that only this one is read first.
+func (c *client) lastComment(ctx context.Context, id string) (time.Time, error) {
+	list, _, err := c.commentsFrom(ctx, id, 0, 1)
+	if err != nil || len(list) == 0 {
+		return time.Time{}, err
+	}
+	if !list[0].isRestricted() {
+		return timeOf(list[0].Created), nil
+	}
+	var at time.Time
+	_, err = c.newest(ctx, id, func(w wireComment) bool {
+		if !w.isRestricted() {
+			at = timeOf(w.Created)
+		}
+		return w.isRestricted()
+	})
+	return at, err
 }
 
 // post comments on an issue.
@@ -251,7 +297,7 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
-	w, marks, err := c.send(ctx, http.MethodPost, commentPath(issueID), nil, body)
+	w, marks, err := c.send(ctx, http.MethodPost, commentPath(issueID), nil, body, nil)
 	if err != nil {
 		return reconcile.Comment{}, c.ofIssue(ctx, issueID, err)
 	}
@@ -261,10 +307,15 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 	return c.comment(w, marks, me), nil
 }
 
-// edit replaces the text of a comment.
+// edit replaces the text of a comment. If people have restricted who sees it, that stays so.
 func (c *client) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
+	path := commentPath(issueID, commentID)
+	present, err := get[wireComment](ctx, c, path, nil)
+	if err != nil {
+		return "", err
+	}
 	query := url.Values{"notifyUsers": {"false"}}
-	w, marks, err := c.send(ctx, http.MethodPut, commentPath(issueID, commentID), query, body)
+	w, marks, err := c.send(ctx, http.MethodPut, path, query, body, present.audience())
 	if err != nil {
 		return "", err
 	}
@@ -278,8 +329,10 @@ func (c *client) send(
 	method, path string,
 	query url.Values,
 	body string,
+	visibility json.RawMessage,
 ) (wireComment, []string, error) {
 	sent, marks := composed(body)
+	sent.Visibility = visibility
 	w, err := do[wireComment](ctx, c, method, path, query, sent)
 	e, known := errors.AsType[*reconcile.Error](err)
 	if !known || e.Status != http.StatusBadRequest {

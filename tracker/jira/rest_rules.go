@@ -1,6 +1,7 @@
 package jira
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -166,6 +167,58 @@ func (c *client) onlyOurs(body []byte) []byte {
 	}
 	answer["issues"] = text.JSON(ours)
 	return text.JSON(answer)
+}
+
+// forEverybody is an answer without the comments that not everybody sees who sees their issue. Of
+// the comments as HTML, which do not say who sees them, it has none.
+func forEverybody(body []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var answer any
+	if decoder.Decode(&answer) != nil {
+		return body // it has no comments
+	}
+	if !dropRestricted(answer) {
+		return body
+	}
+	return text.JSON(answer)
+}
+
+// dropRestricted removes restricted comments from lists in a value, and reports whether there were
+// any.
+func dropRestricted(value any) bool {
+	dropped := false
+	switch value := value.(type) {
+	case map[string]any:
+		if rendered, is := value["renderedFields"].(map[string]any); is && rendered["comment"] != nil {
+			delete(rendered, "comment")
+			dropped = true
+		}
+		for name, inner := range value {
+			list, isList := inner.([]any)
+			if isList && slices.ContainsFunc(list, isRestricted) {
+				list = slices.DeleteFunc(list, isRestricted)
+				value[name] = list
+				dropped = true
+			}
+			dropped = dropRestricted(value[name]) || dropped
+		}
+	case []any:
+		for _, inner := range value {
+			dropped = dropRestricted(inner) || dropped
+		}
+	}
+	return dropped
+}
+
+// isRestricted reports whether a value is a comment, or an entry of a log of work with one, that not
+// everybody sees.
+func isRestricted(value any) bool {
+	fields, is := value.(map[string]any)
+	if !is || fields["body"] == nil && fields["comment"] == nil {
+		return false
+	}
+	return fields["visibility"] != nil || fields["jsdPublic"] == false
 }
 
 // wireNamed is an issue of which only the key is read.

@@ -109,6 +109,7 @@ func (t restTool) call(ctx context.Context, issue reconcile.Issue, args json.Raw
 		if in.searches {
 			a.Body = t.c.onlyOurs(a.Body)
 		}
+		a.Body = forEverybody(a.Body)
 		return t.c.api.Answered(a)
 	}
 	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.path}, Variables: text.JSON(in.body)}
@@ -258,16 +259,22 @@ func (t restTool) checkIssues(ctx context.Context, issue reconcile.Issue, in res
 // ofComment reports whether a call is about a single comment.
 func (in restCall) ofComment() bool { return strings.HasSuffix(in.rule.path, "/comment/*") }
 
-// checkComment refuses a comment that is not one of the issue: Jira may find it by the id alone.
+// checkComment refuses a comment that is not one of the issue, which Jira may find by the id alone,
+// and to read one that not everybody sees. A change keeps who sees it.
 func (t restTool) checkComment(ctx context.Context, in restCall) error {
 	id := in.parts[len(in.parts)-1]
 	isThere := false
+	var found wireComment
 	_, err := t.c.newest(ctx, in.parts[1], func(w wireComment) bool {
 		isThere = w.ID == id
+		found = w
 		return !isThere
 	})
-	if err == nil && !isThere {
+	if err == nil && (!isThere || in.reads && found.isRestricted()) {
 		err = agenttool.Refusal("path_refused", "the issue "+in.parts[1]+" has no comment "+id)
+	}
+	if err == nil && in.body != nil && found.audience() != nil {
+		in.body["visibility"] = found.audience()
 	}
 	return err
 }

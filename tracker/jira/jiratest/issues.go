@@ -49,6 +49,8 @@ type comment struct {
 	body             any
 	created, updated time.Time
 	properties       []any
+	visibility       any  // nil for everybody
+	isInternal       bool // of a service project
 }
 
 // change is an entry of the history: a field with its old and its new text.
@@ -230,6 +232,34 @@ func (s *Server) comment(i *issue, author string, body any, at time.Time) *comme
 	i.comments = append(i.comments, made)
 	i.updated = at
 	return made
+}
+
+// Restrict lets only a role see the newest comment of an issue, or makes it internal if role is
+// empty. Visibility returns what it says about that.
+func (s *Server) Restrict(name, role string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	last := i.comments[len(i.comments)-1]
+	last.isInternal = role == ""
+	if role != "" {
+		last.visibility = map[string]any{"type": "role", "value": role, "identifier": role}
+	}
+	return nil
+}
+
+// Visibility is who sees the newest comment of an issue; nil for everybody.
+func (s *Server) Visibility(name string) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return i.comments[len(i.comments)-1].visibility, nil
 }
 
 // State is the name of an issue's status.

@@ -384,6 +384,12 @@ func (s *Server) wireComment(m *comment, withProperties bool) map[string]any {
 		"created": timeText(m.created),
 		"updated": timeText(m.updated),
 	}
+	if m.visibility != nil {
+		w["visibility"] = m.visibility
+	}
+	if m.isInternal {
+		w["jsdPublic"] = false
+	}
 	if withProperties {
 		w["properties"] = append([]any{}, m.properties...)
 	}
@@ -417,25 +423,26 @@ func (c *call) listComments() answer {
 }
 
 // sent is a comment in a request.
-func (c *call) sent() (body any, properties []any, wrong *answer) {
+func (c *call) sent() (made comment, wrong *answer) {
 	var in struct {
 		Body       json.RawMessage
 		Properties []any
+		Visibility any
 	}
 	err := c.read(&in)
 	doc, is := document(in.Body)
 	switch {
 	case err != nil:
 		a := problem(http.StatusBadRequest, "Invalid request payload.")
-		return nil, nil, &a
+		return made, &a
 	case !is:
 		a := field("comment", "Comment body is not valid!")
-		return nil, nil, &a
+		return made, &a
 	case len(in.Body) > 4*32767:
 		a := field("comment", "The entered text is too long. It exceeds the allowed limit of 32,767 characters.")
-		return nil, nil, &a
+		return made, &a
 	}
-	return doc, in.Properties, nil
+	return comment{body: doc, properties: in.Properties, visibility: in.Visibility}, nil
 }
 
 func (c *call) addComment() answer {
@@ -443,12 +450,13 @@ func (c *call) addComment() answer {
 	if missing != nil {
 		return *missing
 	}
-	body, properties, wrong := c.sent()
+	sent, wrong := c.sent()
 	if wrong != nil {
 		return *wrong
 	}
-	made := c.comment(i, Me, body, c.Now())
-	made.properties = properties
+	made := c.comment(i, Me, sent.body, c.Now())
+	made.properties = sent.properties
+	made.visibility = sent.visibility
 	return answer{http.StatusCreated, c.wireComment(made, false)}
 }
 
@@ -482,14 +490,15 @@ func (c *call) editComment() answer {
 	if missing != nil {
 		return *missing
 	}
-	body, properties, wrong := c.sent()
+	sent, wrong := c.sent()
 	if wrong != nil {
 		return *wrong
 	}
-	m.body = body
+	m.body = sent.body
 	m.updated = c.Now()
-	if properties != nil {
-		m.properties = properties
+	m.visibility = sent.visibility // without one everybody sees it from now on
+	if sent.properties != nil {
+		m.properties = sent.properties
 	}
 	return answer{http.StatusOK, c.wireComment(m, false)}
 }
