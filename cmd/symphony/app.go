@@ -175,10 +175,16 @@ func appFor(w *term.Env, name string) *cli.App {
 
 // checkPaths refuses a path whose ~ the shell left as it is, as in --state-dir=~/state or
 // '~/web/WORKFLOW.md'. Symphony would make a folder called ~. init itself reads the flags with paths
-// that it writes into the workflow, as the workflow is read.
+// that it writes into the workflow, as the workflow is read. Nor is there any work without a home;
+// packages are built without one, and ask for the version and for completions.
 func checkPaths(c *cli.Context, w *term.Env) error {
 	if c.Command.Hidden { // symphony itself runs it
 		return nil
+	}
+	if !slices.Contains([]string{"version", "completion"}, c.Command.Name) {
+		if err := w.RequireHome(); err != nil {
+			return err
+		}
 	}
 	for _, f := range c.Command.Flags {
 		name := f.Names()[0]

@@ -5,8 +5,10 @@ package term
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
@@ -124,6 +127,48 @@ func checkDirectories(w *Env) error {
 		}
 	}
 	return nil
+}
+
+// RequireHome refuses a home that is no directory or another account's, such as the home of an
+// account that was moved, or of whoever called sudo. Symphony would make a new home there, without
+// settings, keys and state, or find all of it closed.
+func (w *Env) RequireHome() error {
+	fault := homeFault(w.Home)
+	if w.Home == "" || fault == "" {
+		return nil
+	}
+	what := "HOME is " + w.Home
+	if w.Getenv("HOME") == "" {
+		what = "HOME is not set, and the home of this account is " + w.Home
+	}
+	hint := "set it to the home of this account: HOME=" + text.ShellQuote(w.AccountHome)
+	if w.AccountHome == "" || homeFault(w.AccountHome) != "" {
+		hint = "create it, or set HOME to a directory of this account"
+	}
+	return reconcile.NewError("environment_invalid", what+", which "+fault, hint)
+}
+
+// homeFault says why a directory can't be the home of this account; empty if it can. The root
+// directory, a usual home in containers, belongs to root.
+func homeFault(home string) string {
+	var st unix.Stat_t
+	err := unix.Stat(home, &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist"
+	case err != nil:
+		return "" // who uses it, says why it can't be used
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return "is no directory"
+	}
+	needed := uint32(unix.X_OK)
+	if st.Uid != 0 {
+		needed |= unix.W_OK
+	}
+	if int(st.Uid) != os.Geteuid() && unix.Access(home, needed) != nil {
+		return "belongs to another account"
+	}
+	return ""
 }
 
 // BelowHome replaces the ~ at the beginning of a path, which a shell would have replaced, but not
