@@ -2,6 +2,7 @@ package gitlab
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -286,6 +287,79 @@ func TestAutoMergeWithoutPipeline(t *testing.T) {
 	p.NeedsApprovals = 0
 	test.Equal(t, "is something missing", test.Must(p.ReadMerge(t.Context(), number)).Missing, false)
 	test.OK(t, p.Merge(t.Context(), m))
+}
+
+// In a project with merge trains nothing is merged past the train.
+func TestArmOnMergeTrain(t *testing.T) {
+	p := newPlace(t)
+	p.MergeTrains = true
+	number, commit := p.opened("Text.")
+	p.one(number)
+	test.Equal(t, "a queue", test.Must(p.ReadMerge(t.Context(), number)).Queue, true)
+	m := reconcile.Merging{Number: number, Head: commit, Method: "squash"}
+	p.ClearLog()
+	for range 2 {
+		test.Equal(t, "merged at once", test.Must(p.ArmMerge(t.Context(), m)), false)
+	}
+	boarded := 0
+	for _, r := range p.Log() {
+		test.Lacks(t, "a request", r.String(), "/merge?")
+		if strings.HasSuffix(r.Path, fmt.Sprint("/merge_trains/merge_requests/", number)) {
+			boarded++
+		}
+	}
+	test.Equal(t, "requests for the train", boarded, 1)
+	test.Equal(t, "on the train", p.one(number).AutoMerge, reconcile.AutoMergeOn)
+	test.OK(t, p.DisarmMerge(t.Context(), number))
+	test.Equal(t, "off the train", p.one(number).AutoMerge, reconcile.AutoMergeOff)
+	_, err := p.ArmMerge(t.Context(), reconcile.Merging{Number: number, Head: strings.Repeat("1", 40), Method: "squash"})
+	test.ErrorIs(t, "another commit", err, reconcile.ErrLater)
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = true }))
+	_, err = p.ArmMerge(t.Context(), m)
+	test.ErrorIs(t, "with a conflict", err, reconcile.ErrRejected)
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Conflict = false }))
+	p.NeedsApprovals = 1
+	test.Must(p.ArmMerge(t.Context(), m))
+	test.OK(t, p.Review(number, gitlabtest.Writer, "approved", 0))
+	test.Equal(t, "while the train is at work", p.one(number).State, "open")
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.TrainPassed = true }))
+	test.Equal(t, "when it has passed", p.one(number).State, reconcile.PullMerged)
+}
+
+// Releases of GitLab refuse a merge, and the end of an auto-merge, with 405, 406 or 422.
+func TestRefusalsOfReleases(t *testing.T) {
+	for name, is422 := range map[string]bool{"405 and 406": false, "422": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.Unprocessable = is422
+			p.WaitsForPipelines = true
+			number, commit := p.opened("Text.")
+			m := reconcile.Merging{Number: number, Head: commit, Method: "squash"}
+			test.ErrorIs(t, "before GitLab has looked at it", p.Merge(t.Context(), m), reconcile.ErrLater)
+			p.one(number)
+			_, err := p.ArmMerge(t.Context(), m)
+			test.ErrorIs(t, "nothing to wait for", err, reconcile.ErrLater)
+			p.NeedsApprovals = 1
+			_, err = p.ArmMerge(t.Context(), m)
+			test.ErrorIs(t, "an approval is missing", err, reconcile.ErrRejected)
+			test.OK(t, p.DisarmMerge(t.Context(), number))
+			p.NeedsApprovals = 0
+			test.OK(t, p.Merge(t.Context(), m))
+			test.OK(t, p.DisarmMerge(t.Context(), number))
+		})
+	}
+}
+
+// An auto-merge that GitLab does not end is an error: a commit must not be pushed that it would merge.
+func TestDisarmRefused(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	p.one(number)
+	p.NeedsApprovals = 1
+	m := reconcile.Merging{Number: number, Head: commit, Method: "squash"}
+	test.Must(p.ArmMerge(t.Context(), m))
+	test.OK(t, p.EditMerge(number, func(m *gitlabtest.MergeRequest) { m.Begun = true }))
+	test.ErrorIs(t, "the error", p.DisarmMerge(t.Context(), number), reconcile.ErrRejected)
 }
 
 // Projects whose history is linear, or nearly so, take only a branch that contains its base. A merge

@@ -87,6 +87,7 @@ func (h *hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, 
 		Methods: reconcile.MergeMethods(project.SquashOption != "never", !isFast && !always, isFast && !always),
 		Missing: p.lacks() || p.isUnsure() && project.NeedsGreen,
 		Auto:    true,
+		Queue:   project.MergeTrains,
 		Behind:  p.Status == "need_rebase",
 		Linear:  isFast,
 	}, nil
@@ -111,8 +112,41 @@ func (h *hub) merge(ctx context.Context, m reconcile.Merging) error {
 // armMerge implements reconcile.Forge. GitLab merges at once if nothing is missing, and forgets it
 // at the next push. Older releases refuse it while no pipeline is at work.
 func (h *hub) armMerge(ctx context.Context, m reconcile.Merging) (merged bool, err error) {
+	project, err := h.project(ctx)
+	if err != nil {
+		return false, err
+	}
+	if project.MergeTrains {
+		return false, h.boardTrain(ctx, m)
+	}
 	p, err := h.askMerge(ctx, m, true)
 	return err == nil && p.State == "merged", err
+}
+
+// boardTrain puts a merge request on the merge train of its base, at once or when nothing is missing.
+// The usual request for a merge goes past the train: https://gitlab.com/gitlab-org/gitlab/-/issues/593465.
+func (h *hub) boardTrain(ctx context.Context, m reconcile.Merging) error {
+	p, err := h.readPull(ctx, m.Number)
+	if err != nil {
+		return err
+	}
+	if p.Armed && p.Head == m.Head { // it is on the train
+		return nil
+	}
+	_, err = h.Ask(ctx, transport.Request{
+		Method: http.MethodPost,
+		Path:   h.path("/merge_trains/merge_requests/%d", m.Number),
+		Body: map[string]any{
+			"sha":                    m.Head,
+			"squash":                 m.Method == "squash",
+			"auto_merge":             true,
+			"when_pipeline_succeeds": true, // for releases before 17.11
+		},
+	})
+	if err != nil {
+		return h.notMerged(ctx, m, h.named(ctx, err))
+	}
+	return nil
 }
 
 // askMerge asks for a merge of a commit, now or once nothing is missing.
@@ -149,7 +183,9 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 		e.Hint = fmt.Sprintf("let the account of %s merge into the branch, in the project's settings", h.o.By)
 	case http.StatusConflict: // a commit was pushed since
 		e.Err = reconcile.ErrLater
-	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusUnprocessableEntity: // releases differ in which one they answer
+		e.Err = reconcile.ErrRejected
 		p, readErr := h.readPull(ctx, m.Number)
 		if readErr != nil {
 			return err
@@ -158,7 +194,7 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 		switch {
 		case p.isUnsure():
 			e.Err = reconcile.ErrLater
-		case p.Status == "mergeable" && e.Status == http.StatusMethodNotAllowed:
+		case p.Status == "mergeable" && p.MergeError == "":
 			e.Err = reconcile.ErrLater // what was missing is there since, or there is nothing to wait for
 		case p.Status == "need_rebase":
 			e.Err = reconcile.ErrBehind
@@ -170,10 +206,16 @@ func (h *hub) notMerged(ctx context.Context, m reconcile.Merging, err error) err
 // disarmMerge implements reconcile.Forge.
 func (h *hub) disarmMerge(ctx context.Context, number int) error {
 	_, err := h.ask(ctx, http.MethodPost, h.path("/merge_requests/%d/cancel_merge_when_pipeline_succeeds", number), nil)
-	e, known := errors.AsType[*reconcile.Error](err)
-	isOff := known && (e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotAcceptable)
-	if isOff || errors.Is(err, reconcile.ErrGone) {
+	if errors.Is(err, reconcile.ErrGone) {
 		return nil
 	}
-	return err
+	if !errors.Is(err, reconcile.ErrRejected) {
+		return err
+	}
+	// GitLab refuses it, with one of several answers, if there is nothing to cancel.
+	p, readErr := h.readPull(ctx, number)
+	if readErr != nil || p.Armed {
+		return err
+	}
+	return nil
 }

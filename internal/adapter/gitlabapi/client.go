@@ -203,6 +203,7 @@ type Project struct {
 	MergeMethod  string `json:"merge_method"`  // merge, rebase_merge or ff
 	SquashOption string `json:"squash_option"` // never, always, default_on or default_off
 	NeedsGreen   bool   `json:"only_allow_merge_if_pipeline_succeeds"`
+	MergeTrains  bool   `json:"merge_trains_enabled"`
 }
 
 // Access is a role in a project.

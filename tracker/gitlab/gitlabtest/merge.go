@@ -28,12 +28,14 @@ type MergeRequest struct {
 	// MergeError is why a merge fails that nothing is in the way of, such as a server's hook.
 	MergeError string
 	// PipelineOf is the commit whose pipeline GitLab takes for the newest; SHA if it is empty.
-	PipelineOf string
-	AutoMerge  bool // GitLab merges it once it can
-	Squash     bool // it was merged by squashing
-	Notes      []*Note
-	Reviewers  map[string]string    // the states of reviewers by login, such as requested_changes
-	Approvals  map[string]time.Time // when people approved it, by login
+	PipelineOf  string
+	AutoMerge   bool // GitLab merges it once it can
+	TrainPassed bool // the pipeline of its merge train has succeeded
+	Begun       bool // its merge has begun, so that it can't be canceled
+	Squash      bool // it was merged by squashing
+	Notes       []*Note
+	Reviewers   map[string]string    // the states of reviewers by login, such as requested_changes
+	Approvals   map[string]time.Time // when people approved it, by login
 
 	versions []version // the newest first
 	unsure   bool      // whether it can be merged is not known at the first request after a push
@@ -57,6 +59,7 @@ var mergeRoutes = []route{
 	{"GET", mergePath + "/approvals", (*call).approvals},
 	{"GET", mergePath + "/reviewers", (*call).listReviewers},
 	{"PUT", mergePath + "/merge", (*call).mergeNow},
+	{"POST", projectPath + "/merge_trains/merge_requests/{merge_request_iid}", (*call).boardTrain},
 	{"POST", mergePath + "/cancel_merge_when_pipeline_succeeds", (*call).cancelMerge},
 	{"GET", projectPath + "/merge_requests/{noteable_id}/discussions", (*call).listDiscussions},
 	{"GET", projectPath + "/merge_requests/{noteable_id}/notes", (*call).listMergeNotes},
@@ -87,7 +90,8 @@ func (s *Server) follow() {
 			m.AutoMerge = false // a push ends it
 			m.versions = append([]version{{sha, s.now()}}, m.versions...)
 		}
-		if m.AutoMerge && s.lacks(m) == "" {
+		isDue := !s.MergeTrains || m.TrainPassed
+		if m.AutoMerge && isDue && s.lacks(m) == "" {
 			s.mergeIt(m)
 		}
 	}
@@ -328,13 +332,13 @@ func (c *call) mergeNow() answer {
 	canMerge := c.lacks(m) == ""
 	switch {
 	case m.unsure:
-		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+		return c.refusal(http.StatusMethodNotAllowed, "405 Method Not Allowed")
 	case asked.Auto && c.canArm(m):
 		m.AutoMerge = true
 	case asked.Auto && isIdle && !canMerge:
 		return problem(http.StatusUnprocessableEntity, "Branch cannot be merged")
 	case asked.Auto && !isIdle, !canMerge:
-		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+		return c.refusal(http.StatusMethodNotAllowed, "405 Method Not Allowed")
 	case m.MergeError != "":
 		return problem(http.StatusUnprocessableEntity, "Branch cannot be merged")
 	default:
@@ -345,13 +349,46 @@ func (c *call) mergeNow() answer {
 
 func (c *call) cancelMerge() answer {
 	if c.merge.State != opened {
-		return problem(http.StatusMethodNotAllowed, "405 Method Not Allowed")
+		return c.refusal(http.StatusMethodNotAllowed, "405 Method Not Allowed")
 	}
-	if !c.merge.AutoMerge {
-		return problem(http.StatusNotAcceptable, "Can't cancel the automatic merge")
+	if !c.merge.AutoMerge || c.merge.Begun {
+		return c.refusal(http.StatusNotAcceptable, "Can't cancel the automatic merge")
 	}
 	c.merge.AutoMerge = false
 	return made(c.mergeObject(c.merge, true))
+}
+
+// refusal answers that a merge is not made.
+func (c *call) refusal(status int, message string) answer {
+	if c.Unprocessable {
+		status = http.StatusUnprocessableEntity
+		message = "Branch cannot be merged"
+	}
+	return problem(status, message)
+}
+
+// boardTrain puts a merge request on the train of its base.
+func (c *call) boardTrain() answer {
+	var asked struct {
+		SHA    string
+		Squash bool
+	}
+	c.decode(&asked)
+	m := c.merge
+	switch {
+	case !c.MergeTrains:
+		return problem(http.StatusForbidden, "403 Forbidden")
+	case asked.SHA != "" && asked.SHA != m.SHA:
+		return problem(http.StatusConflict, "SHA does not match HEAD of source branch: "+m.SHA)
+	case m.AutoMerge, m.unsure, m.Conflict, m.State != opened:
+		return problem(http.StatusBadRequest, "Failed to add the merge request to the merge train")
+	}
+	m.Squash = asked.Squash
+	m.AutoMerge = true
+	if c.lacks(m) != "" {
+		return answer{http.StatusAccepted, []object{}}
+	}
+	return made([]object{{"id": m.ID, "target_branch": m.Target, "status": "fresh"}})
 }
 
 // listDiscussions answers each note as a discussion, the oldest first.

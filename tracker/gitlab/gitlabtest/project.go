@@ -124,6 +124,7 @@ func (c *call) projectObject(p *project) object {
 		"squash_option":          "default_off",
 
 		"only_allow_merge_if_pipeline_succeeds": c.NeedsGreen,
+		"merge_trains_enabled":                  c.MergeTrains,
 		"permissions": object{
 			"project_access": object{"access_level": c.level(c.user), "notification_level": 3},
 			"group_access":   nil,

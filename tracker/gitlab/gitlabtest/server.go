@@ -49,7 +49,11 @@ type Server struct {
 	MaintainersMerge bool   // main is protected: only maintainers merge into it, and Operator is none
 	// WaitsForPipelines: an older release, whose auto-merge waits for a pipeline and nothing else
 	WaitsForPipelines bool
-	Check             CheckFunc // of package openapi; nil: nothing is checked
+	// MergeTrains: what is to be merged later goes on a train, and is merged when the train has passed.
+	MergeTrains bool
+	// Unprocessable: a release that answers 422 where others answer 405 and 406.
+	Unprocessable bool
+	Check         CheckFunc // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitLab's description, never
 	// concurrently.
 	Errorf func(format string, args ...any)
