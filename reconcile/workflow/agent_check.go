@@ -30,6 +30,7 @@ func (r *reader) checkAgents() {
 			row.agents = r.choices(r.item(r.field("agent.by_label"), i), set)
 		}
 	}
+	r.checkCommands()
 	kinds := own.kinds()
 	if !slices.Contains(kinds, DefaultAgent) {
 		for _, key := range ofDefault {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,12 +150,7 @@ func (r *reader) command(f field) {
 	if strings.TrimSpace(r.cfg.Session.Command) == "" {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
-	words := append(strings.Fields(r.cfg.Session.Command), "")
-	isServer := strings.Contains(r.cfg.Session.Command, "app-server") ||
-		strings.Contains(r.cfg.Session.Command, "$")
-	if filepath.Base(words[0]) == "codex" && !isServer {
-		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
-	}
+	r.startsServer(f, DefaultAgent, r.cfg.Session.Command)
 	if strings.Contains(r.cfg.Session.Command, "shell_environment_policy") {
 		r.warn(
 			f,
@@ -240,10 +234,9 @@ func (r *reader) turnSandboxPolicy(f field) {
 // checkPolicy checks a sandbox policy of codex.
 func (r *reader) checkPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		named := func(typ string) bool { return strings.EqualFold(typ, strings.ReplaceAll(f.node.Value, "-", "")) }
 		example := "for instance {type: workspaceWrite}"
-		if at := slices.IndexFunc(sandboxTypes, named); at >= 0 {
-			example = "{type: " + sandboxTypes[at] + "}"
+		if typ := sandboxType(f.node.Value); typ != "" {
+			example = "{type: " + typ + "}"
 		}
 		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
 	}
@@ -399,6 +392,32 @@ func (r *reader) completeSession() {
 	if own.TurnSandboxPolicy != nil {
 		r.warnSandboxPolicy()
 	}
+	r.warnThreadSandbox()
+}
+
+// warnThreadSandbox warns about a sandbox of the thread that is not the one of its turns.
+func (r *reader) warnThreadSandbox() {
+	turns := sandboxTypes[0]
+	policy := r.cfg.Session.TurnSandboxPolicy
+	if policy != nil {
+		var known struct{ Type string }
+		if json.Unmarshal(policy, &known) != nil {
+			return
+		}
+		turns = cmp.Or(sandboxType(known.Type), known.Type)
+	}
+	thread := sandboxType(r.cfg.Session.ThreadSandbox)
+	if thread != "" && thread != turns {
+		r.warnKey("codex.thread_sandbox", "each turn has codex.turn_sandbox_policy instead, which is "+turns+
+			": write codex.turn_sandbox_policy: {type: "+thread+"}")
+	}
+}
+
+// sandboxType returns the type of a sandbox policy that is written as a word of another place,
+// such as workspaceWrite for workspace-write; empty for an unknown word.
+func sandboxType(word string) string {
+	bare := strings.ReplaceAll(word, "-", "")
+	return text.First(sandboxTypes, func(typ string) bool { return strings.EqualFold(typ, bare) })
 }
 
 // warnSandboxPolicy warns about a policy without a type, and about keys that the policy

@@ -222,6 +222,9 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				hint = wrong
 			case value.Kind == yaml.ScalarNode:
 				hint = "write its keys on lines of their own below it, indented"
+				if names := r.keysOf(f.key); len(names) > 1 {
+					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
+				}
 			case value.Style != yaml.FlowStyle:
 				hint = "remove the - before its keys"
 			}

@@ -588,4 +588,7 @@ func (r *reader) checkFeedback() {
 			"write "+strings.Join(c.Policy.ActiveStates, " or "),
 		)
 	}
+	if c.Feedback.On() && !c.Feedback.Reviews && !c.Feedback.Merge.On() {
+		r.warnKey("feedback.reviewers", "no effect with feedback.reviews: false")
+	}
 }

@@ -76,10 +76,50 @@ func (r *reader) instead(f field) string {
 	}
 	near := r.suggest(f.key)
 	if near == "" {
-		return ""
+		return r.siblings(f.key)
 	}
 	return "; did you mean " + near + "?"
 }
+
+// siblings lists the keys of the section of an unknown key, as the end of a message. For a section
+// that is off without its first key, such as merge, it says so. It is empty for a large section.
+func (r *reader) siblings(key string) string {
+	section, _, _ := cutLast(key)
+	here := r.keysOf(section)
+	here = text.Filter(here, func(name string) bool { return r.offer(name) == name })
+	if len(here) < 2 {
+		return ""
+	}
+	list := "; there are " + listed(here)
+	if slices.Contains(switches, here[0]) && r.field(here[0]).node == nil {
+		list += "; without " + here[0] + " the others have no effect"
+	}
+	return list
+}
+
+// mostListed is how many keys of a section are worth listing.
+const mostListed = 8
+
+// keysOf returns the keys of a section, none for a large one.
+func (r *frontMatter) keysOf(section string) []string {
+	list := text.Filter(text.Unique(r.names), func(name string) bool {
+		of, _, inSection := cutLast(name)
+		return inSection && of == section
+	})
+	if len(list) > mostListed {
+		return nil
+	}
+	return list
+}
+
+// listed joins names by commas, and the last one by and.
+func listed(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// switches are keys without which the other keys of their sections have no effect.
+var switches = []string{"merge.when", "verify.command", "feedback.state", "handoff.state"}
 
 // misplacedSection returns the section that was written below another one, such as verify for
 // agent.verify; empty for another key. For a single value it returns the first key of the
@@ -101,12 +141,18 @@ func settings() map[string]string {
 	const inFile = "variables of hooks and agents belong into the environment file, which symphony doctor names"
 	const tells = "hooks.on_attention is a script that runs when you are needed"
 	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
+	const opens = "repository.deliver: pull-request opens them, and merge.when says when they are merged"
 	return map[string]string{
 		"env":                          inFile,
 		"environment":                  inFile,
 		"hooks.before_create":          before,
+		"merge_request":                opens,
+		"merge_requests":               opens,
 		"notifications":                tells,
 		"notify":                       tells,
+		"pr":                           opens,
+		"pull_request":                 opens,
+		"pull_requests":                opens,
 		"slack":                        tells,
 		"webhook":                      tells,
 		"tracker.provider.project_gid": "examples/trackers/asana.py reads it from ASANA_PROJECT_GID",
@@ -119,7 +165,18 @@ func (r *reader) suggest(key string) string {
 	if !inSection {
 		return r.suggestTopLevel(word)
 	}
-	return r.suggestIn(section+".", word)
+	return cmp.Or(r.suggestIn(section+".", word), r.suggestSection(word))
+}
+
+// suggestSection returns the section whose name is part of a word, such as merge for auto_merge.
+func (r *reader) suggestSection(word string) string {
+	for _, section := range r.parents {
+		isPart := slices.Contains(strings.Split(word, "_"), section) || strings.HasSuffix(word, section)
+		if isPart && r.offer(section) != "" {
+			return section + ", at the left margin"
+		}
+	}
+	return ""
 }
 
 // suggestTopLevel returns the only key of a section with this last word, or else a similar name

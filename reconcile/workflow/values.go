@@ -441,10 +441,9 @@ func (r *reader) together() {
 				"no effect: neither agent.on_approval nor agent.on_question is ask",
 			)
 		}
-		r.warnKey(
-			"agent.answer_timeout_ms",
-			"no effect: neither agent.on_approval nor agent.on_question is ask",
-		)
+		for _, key := range []string{"agent.answer_timeout_ms", "agent.waiting_takes_slot"} {
+			r.warnKey(key, "no effect: neither agent.on_approval nor agent.on_question is ask")
+		}
 	}
 	r.warnShortTimes()
 	r.warnLimitedStates()
