@@ -387,6 +387,7 @@ const (
 	StopOperator = "operator"       // symphony stop ISSUE: end the run and hold the issue
 	StopAll      = "operator_all"   // symphony stop --all: end the run and continue after resume
 	StopProject  = "project_change" // the workflow now names another project
+	StopClaim    = "claim_lost"     // another machine of the team has taken the issue
 	// StopStates: the issue is in the state in which its agent began, which the workflow no
 	// longer lists as active.
 	StopStates = "active_states"

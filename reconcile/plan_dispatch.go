@@ -383,8 +383,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipPullRequest, pull.URL, "its pull request " + pull.URL + " by " + pull.Author + " is open"
 	case d.obstacle != nil:
 		return d.obstacle.Reason, "", d.obstacle.Message
-	case s.Claimed[issue.ID] != "":
-		return SkipElsewhere, "", s.Claimed[issue.ID]
+	case s.Claimed.Elsewhere[issue.ID] != "":
+		return SkipElsewhere, "", s.Claimed.Elsewhere[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
 	case d.unverifiedHost(issue.ID) != "":

@@ -135,8 +135,8 @@ func (p *planner) settle(r Run, giveUp bool) {
 		held := p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name))
 		change = p.put(p.s.afterWork(held, r))
 		p.blockAfter(r, change)
-	case r.StopReason == StopProject:
-		change = p.drop(*c, StopProject)
+	case r.StopReason == StopProject || r.StopReason == StopClaim:
+		change = p.drop(*c, r.StopReason)
 	case r.Remote == RemoteGone && !c.HoldNext: // the operator asked for a new start
 		change = p.put(p.s.startElsewhere(*c))
 	case r.Kind == DeliveryRun:

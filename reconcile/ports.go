@@ -21,11 +21,12 @@ type Deps struct {
 	Tracker  *TrackerAdapter // nil if the tracker cannot be asked
 	Runners  Runners
 	Accounts Accounts // nil if the project shares no account
-	Others   Others   // nil if no other project can have the same issues
-	Now      func() time.Time
-	Mono     func() time.Duration // CLOCK_MONOTONIC
-	Sleep    func(time.Duration)
-	Boot     string // boot id of this machine
+	// Claims are asked in order before a run starts; empty if nobody else can have the same issues.
+	Claims []IssueClaims
+	Now    func() time.Time
+	Mono   func() time.Duration // CLOCK_MONOTONIC
+	Sleep  func(time.Duration)
+	Boot   string // boot id of this machine
 	// CheckMachine returns an error if a worker started now would end together with the pass.
 	// It is called only if there is something to start, and is nil where workers cannot end
 	// so.
@@ -390,15 +391,28 @@ type Runners interface {
 	FreeBytes() int64
 }
 
-// Others are the other projects of this account of the operating system, as a pass uses them.
-type Others interface {
-	// LockIssues keeps other projects from starting runs for the issues of the tracker of a
-	// project (Policy.Project) until unlock.
-	LockIssues(ctx context.Context, project string) (unlock func(), err error)
-	// Claimed returns the issues of that tracker that other projects claimed, with a sentence
-	// that names the workflow and the purpose. Without a live worker an issue counts only if
-	// that project has a workflow and ran a pass within a day.
-	Claimed(ctx context.Context, project string) (by map[string]string, err error)
+// IssueClaims decide who works on an issue if several could: the projects of this account, or the
+// machines of a team. A pass takes an issue before it stores a run of it.
+type IssueClaims interface {
+	// Known returns who has issues instead of this project, as far as that is known without a request
+	// and without a look at other projects.
+	Known(ctx context.Context) (Claimed, error)
+	// Take claims the issues that are about to get a run, and returns which of them others have; it
+	// may return more of these. A dry run only looks.
+	Take(ctx context.Context, issues []Issue, dryRun bool) (elsewhere map[string]string, err error)
+	// Release is called when the runs of the pass are stored: until then others wait.
+	Release()
+	// Settle gives back the claims of issues that need no more work here, and keeps the others. It is
+	// called at the end of a pass.
+	Settle(ctx context.Context) error
+}
+
+// Claimed are issues that others have, by their ids. Each value is a sentence that says who has it and
+// for what: "ann on buildhost-2 works on it, at least until 10:40".
+type Claimed struct {
+	Elsewhere map[string]string
+	// Lost are issues that this project had, and that others have taken since.
+	Lost map[string]string
 }
 
 // Accounts are the accounts of agents, which several projects share, as a pass uses them.

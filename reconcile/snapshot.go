@@ -22,8 +22,7 @@ type Snapshot struct {
 	// the number of live runs is not bounded, or if this pass did not ask for slots.
 	Accounts []Account
 	Slots    *Slots
-	// by another project of the account: the sentences of Others.Claimed, by the issue's id
-	Claimed  map[string]string
+	Claimed  Claimed             // issues that others have
 	Liveness map[string]Liveness // of every unsettled run, by its id
 	// the tracker's answer; nil in the local half of a pass, or if there is none
 	Tracker    *Tracked

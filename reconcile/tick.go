@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -36,6 +37,9 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		defer d.Accounts.Release()
 	}
 	work := context.WithoutCancel(ctx)
+	if !o.DryRun {
+		defer t.settleClaims(work)
+	}
 	isLoaded := t.load(work)
 	if isLoaded && !o.DryRun {
 		isApplied := t.planAndApply(work)
@@ -61,7 +65,6 @@ type tick struct {
 	// blocks of this machine: found by this pass, and stored in the database
 	foundBlock, storedBlock *Block
 	slots                   *Slots // the account's slots that this pass reserved
-	unlockIssues            func() // set by othersAllow
 	// the tracker contains no issue, and for so long that the known issues are gone
 	gone bool
 }
@@ -150,6 +153,22 @@ func (t *tick) load(ctx context.Context) bool {
 		s.Accounts = t.Accounts.Look(ctx, s.Now)
 		s.Slots = t.slots
 	}
+	return t.readClaimed(ctx)
+}
+
+// readClaimed reads which issues others have, as far as that is known.
+func (t *tick) readClaimed(ctx context.Context) bool {
+	s := &t.snapshot
+	s.Claimed = Claimed{Lost: map[string]string{}}
+	for _, c := range t.Claims {
+		known, err := c.Known(ctx)
+		if err != nil {
+			_ = t.fail("state_read", err)
+			return false
+		}
+		s.addElsewhere(known.Elsewhere)
+		maps.Copy(s.Claimed.Lost, known.Lost)
+	}
 	return true
 }
 
@@ -229,8 +248,11 @@ func (t *tick) silent(l Liveness) bool {
 // planAndApply makes a plan from the snapshot and applies it, but not in a dry run. It returns
 // whether anything was applied.
 func (t *tick) planAndApply(ctx context.Context) bool {
-	t.unlockIssues = func() {}
-	defer func() { t.unlockIssues() }()
+	defer func() {
+		for _, c := range t.Claims {
+			c.Release()
+		}
+	}()
 	plan := t.plan(ctx)
 	if t.snapshot.DryRun {
 		for _, a := range plan.Actions {
@@ -249,15 +271,18 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 }
 
 // plan computes a plan from the snapshot, and adds it to the report. It plans again if the
-// machine, other projects or the account allow less than the plan starts.
+// machine, the account or others allow less than the plan starts.
 func (t *tick) plan(ctx context.Context) Plan {
 	s := &t.snapshot
 	t.planned = s.Now
 	planned := compute(*s)
-	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.othersAllow, t.accountAllows} {
+	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.accountAllows} {
 		if !allows(ctx, planned.plan) {
 			planned = compute(*s) // the snapshot now contains the reason
 		}
+	}
+	for _, c := range t.Claims {
+		planned = t.take(ctx, c, planned)
 	}
 	plan := planned.plan
 	s.Claims = planned.remaining()
@@ -333,28 +358,60 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// othersAllow reports whether no other project claimed an issue that a plan starts. Until
-// unlockIssues no other project starts a run for an issue of the same tracker. A dry run only
-// looks.
-func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
-	if t.Others == nil ||
-		!slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
-		return true
-	}
-	if !t.snapshot.DryRun {
-		unlock, err := t.Others.LockIssues(ctx, t.Policy.Project)
-		if err != nil {
-			return t.startNothing(err)
+// takeRounds is how often a pass plans anew because others have issues that it is about to start. Each
+// time it learns of all the issues that they have.
+const takeRounds = 4
+
+// take claims the issues that a plan starts. It plans without those that others have, and takes what
+// the new plan starts in their place.
+func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *planner {
+	s := &t.snapshot
+	for range takeRounds {
+		starts := planned.starts()
+		if len(starts) == 0 {
+			return planned
 		}
-		t.unlockIssues = unlock
+		elsewhere, err := claims.Take(ctx, starts, s.DryRun)
+		if err != nil {
+			_ = t.startNothing(err)
+			return compute(*s)
+		}
+		isElsewhere := func(i Issue) bool { return elsewhere[i.ID] != "" }
+		if !slices.ContainsFunc(starts, isElsewhere) {
+			return planned
+		}
+		s.addElsewhere(elsewhere)
+		planned = compute(*s)
 	}
-	var err error
-	t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project)
-	if err != nil {
-		return t.startNothing(err)
+	s.DispatchOff = true // the next pass goes on
+	return compute(*s)
+}
+
+// addElsewhere notes issues that others have.
+func (s *Snapshot) addElsewhere(issues map[string]string) {
+	if s.Claimed.Elsewhere == nil {
+		s.Claimed.Elsewhere = map[string]string{}
 	}
-	taken := func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }
-	return !slices.ContainsFunc(plan.Actions, taken)
+	maps.Copy(s.Claimed.Elsewhere, issues)
+}
+
+// starts returns the issues whose runs of agents a plan starts.
+func (p *planner) starts() (issues []Issue) {
+	for _, a := range p.plan.Actions {
+		if a.Kind == ActDispatch {
+			issues = append(issues, a.Change.Insert.Issue)
+		}
+	}
+	return issues
+}
+
+// settleClaims gives back the claims of issues that need no more work here.
+func (t *tick) settleClaims(ctx context.Context) {
+	for _, c := range t.Claims {
+		if err := c.Settle(ctx); err != nil {
+			_ = t.fail("claims_unavailable", err)
+		}
+	}
 }
 
 // startNothing lets the pass continue without starting agents after an error about state that

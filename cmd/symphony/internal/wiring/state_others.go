@@ -13,23 +13,63 @@ import (
 )
 
 // Others are the other projects of the account, as a pass sees them: some may have the same
-// project of the tracker.
+// project of the tracker. They implement reconcile.IssueClaims: the rows of claims in their databases
+// are their claims.
 type Others struct {
-	p    *Project
-	warn func(string)
+	p       *Project
+	project string // Policy.Project
+	warn    func(string)
+
+	unlock    func()            // nil while nothing is locked
+	elsewhere map[string]string // what Take found, while it is locked
 }
 
-// NewOthers returns the projects beside p. warn receives the reason if a project can't be
-// read.
-func NewOthers(p *Project, warn func(string)) *Others { return &Others{p, warn} }
-
-// LockIssues implements reconcile.Others.
-func (o *Others) LockIssues(ctx context.Context, project string) (unlock func(), err error) {
-	return state.LockTracker(ctx, o.p.Env.Getenv("XDG_STATE_HOME"), o.p.Env.Home, trackerOf(project))
+// NewOthers returns the projects beside p, which has a project of the tracker (Policy.Project). warn
+// receives the reason if a project can't be read.
+func NewOthers(p *Project, project string, warn func(string)) *Others {
+	return &Others{p: p, project: project, warn: warn}
 }
 
-// Claimed implements reconcile.Others.
-func (o *Others) Claimed(ctx context.Context, project string) (by map[string]string, err error) {
+// Known implements reconcile.IssueClaims: a look at other databases is made only for a start.
+func (o *Others) Known(context.Context) (reconcile.Claimed, error) { return reconcile.Claimed{}, nil }
+
+// Take implements reconcile.IssueClaims. It returns all issues of the tracker that other projects have,
+// and keeps them from starting runs for others until Release.
+func (o *Others) Take(
+	ctx context.Context,
+	_ []reconcile.Issue,
+	dryRun bool,
+) (elsewhere map[string]string, err error) {
+	if o.unlock != nil {
+		return o.elsewhere, nil
+	}
+	unlock := func() {}
+	if !dryRun {
+		unlock, err = state.LockTracker(ctx, o.p.Env.Getenv("XDG_STATE_HOME"), o.p.Env.Home, trackerOf(o.project))
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.unlock = unlock
+	o.elsewhere, err = o.Claimed(ctx)
+	return o.elsewhere, err
+}
+
+// Release implements reconcile.IssueClaims.
+func (o *Others) Release() {
+	if o.unlock != nil {
+		o.unlock()
+	}
+	o.unlock = nil
+}
+
+// Settle implements reconcile.IssueClaims: what a pass deletes from its database is given back.
+func (o *Others) Settle(context.Context) error { return nil }
+
+// Claimed returns the issues of the tracker that other projects have claimed, with a sentence that names
+// the workflow and the purpose. Without a live worker an issue counts only if that project has a
+// workflow and ran a pass within a day.
+func (o *Others) Claimed(ctx context.Context) (by map[string]string, err error) {
 	by = map[string]string{}
 	all, err := AllProjects(o.p.Env)
 	if err != nil {
@@ -39,7 +79,7 @@ func (o *Others) Claimed(ctx context.Context, project string) (by map[string]str
 		if other.StateDir == o.p.StateDir {
 			continue
 		}
-		if err := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); err != nil {
+		if err := o.addClaims(ctx, by, other.StateDir, trackerOf(o.project)); err != nil {
 			const unknown = "%s: could not find out which issues this project works on: %v"
 			o.warn(fmt.Sprintf(unknown, other.StateDir, err))
 		}
@@ -96,7 +136,7 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 
 // Sharing lists the workflows of the other projects with the same project of the tracker. It
 // skips projects that can't be read.
-func (o *Others) Sharing(project string) (workflows []string) {
+func (o *Others) Sharing() (workflows []string) {
 	all, _ := AllProjects(o.p.Env)
 	for _, other := range all {
 		path := ownerOf(other.StateDir)
@@ -104,7 +144,7 @@ func (o *Others) Sharing(project string) (workflows []string) {
 			continue
 		}
 		cfg, err := NewProject(o.p.Env, path, other.StateDir).ConfigWithoutKey()
-		if err != nil || cfg.Policy.Project != project {
+		if err != nil || cfg.Policy.Project != o.project {
 			continue
 		}
 		workflows = append(workflows, path)

@@ -167,7 +167,7 @@ func checkScheduler(ctx context.Context, e *environment) []finding {
 
 // checkSharing names the other projects with the same project of the tracker.
 func checkSharing(_ context.Context, e *environment) []finding {
-	others := wiring.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
+	others := wiring.NewOthers(e.p, e.config.Policy.Project, nil).Sharing()
 	if len(others) == 0 {
 		return nil
 	}

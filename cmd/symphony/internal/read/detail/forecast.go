@@ -159,8 +159,8 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		return s, err
 	}
 	// the next pass says which can't be read
-	others := wiring.NewOthers(r.Project, func(string) {})
-	s.Claimed, err = others.Claimed(ctx, policy.Project)
+	others := wiring.NewOthers(r.Project, policy.Project, func(string) {})
+	s.Claimed.Elsewhere, err = others.Claimed(ctx)
 	if err != nil {
 		return s, err
 	}

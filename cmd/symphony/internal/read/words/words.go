@@ -20,6 +20,7 @@ var Releases = map[string]string{
 	reconcile.StopLabel:     "it lost a required label",
 	reconcile.StopAssignee:  "it is no longer assigned as tracker.assignee asks",
 	reconcile.StopProject:   "the workflow names another project",
+	reconcile.StopClaim:     "another machine has taken it",
 	reconcile.StopStates:    "its state is no longer in tracker.active_states: WORKFLOW.md has changed",
 	reconcile.StopOperator:  "an operator holds it",
 	reconcile.StopAll:       "it starts again after symphony resume",
