@@ -100,6 +100,7 @@ const (
 	typeMS       = "milliseconds"
 	typeBool     = "true or false"
 	typeNetwork  = "true, false or {allow: list of hosts}"
+	typeClaims   = "true, false or {branch: name, term_ms: milliseconds}"
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
 	typeVarMap   = "map of variables to values"
@@ -324,6 +325,15 @@ func workspaceKeys(c *Config) []Key {
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
 			"more hosts, besides repository.url's own, from which submodules may come, such as github.com").
 			then((*reader).submoduleHosts),
+		key(
+			"repository.claims",
+			typeClaims,
+			"false",
+			&c.Repository.Claims,
+			"claims in the remote keep several machines that run this workflow from the same issues; "+
+				"{branch: symphony-claims} keeps them on a branch, {term_ms: 1200000} says how long a claim "+
+				"holds without a renewal",
+		).then((*reader).repositoryClaims),
 
 		key(
 			"handoff.state",

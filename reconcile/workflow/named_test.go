@@ -34,6 +34,7 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 	policy := json.RawMessage(`{"type": "workspaceWrite", "writableRoots": ["/some/file"]}`)
 	plain := []string{
 		typeURL, typeInteger, typeTokens, typeMS, typeBool, typeBudget, typeStateMap, typePrices, typeNetwork,
+		typeClaims,
 	}
 	var naming []string
 	for _, k := range keys(cfg) {

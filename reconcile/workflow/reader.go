@@ -464,7 +464,7 @@ func (r *values) wrong(k Key, f field, hint string) {
 		allowed = "a whole number"
 	case k.Type == typeTokens:
 		allowed = "a whole number, or one with k, M or G, such as 5M"
-	case k.Type == typeBool, k.Type == typeNetwork:
+	case k.Type == typeBool, k.Type == typeNetwork, k.Type == typeClaims:
 		allowed = k.Type
 	case k.Words != nil:
 		allowed = strings.Join(k.Words, " or ")

@@ -32,6 +32,7 @@ type Repository struct {
 	SubmoduleHosts []string
 	Submodules     bool // clones have submodules
 	Sign           bool // commits are signed with the operator's key before they are pushed
+	Claims         Claims
 }
 
 // The values of repository.deliver.

@@ -26,6 +26,8 @@ func (r *values) value(k Key, f field) bool {
 		ok = r.value(Key{Type: k.Type, Default: k.Default, to: (*string)(to)}, f)
 	case *bool:
 		*to, ok = r.boolean(k, f)
+	case *Claims:
+		*to, ok = r.claims(k, f)
 	case network:
 		*to.open, *to.allow, ok = r.network(k, f)
 	case *int:

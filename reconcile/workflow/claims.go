@@ -1,0 +1,96 @@
+package workflow
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Claims is repository.claims: whether the machines of a team keep each other from issues by claims in
+// the remote, and how.
+type Claims struct {
+	On bool
+	// Branch is the branch with the claims, such as symphony-claims, for a remote that takes no other
+	// references; empty for refs/symphony/claims.
+	Branch string
+	// Term is for how long a claim holds without a renewal.
+	Term time.Duration
+}
+
+// The usual and the shortest term of a claim.
+const (
+	claimTerm    = 20 * time.Minute
+	minClaimTerm = time.Minute
+)
+
+const claimsHint = "write true, {branch: symphony-claims}, or {term_ms: 1200000} for 20 minutes"
+
+// claims reads true, false, or a map with the branch and the term.
+func (r *values) claims(k Key, f field) (c Claims, ok bool) {
+	c.Term = claimTerm
+	if f.node == nil || f.node.Kind == yaml.ScalarNode {
+		c.On, ok = r.boolean(k, f)
+		return c, ok
+	}
+	if f.node.Kind != yaml.MappingNode {
+		r.wrong(k, f, claimsHint)
+		return c, false
+	}
+	c.On = true
+	ok = true
+	given := map[string]bool{}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
+		if given[name.Value] {
+			r.fail(CodeParse, entry, "given twice", "keep one of them")
+			return c, false
+		}
+		given[name.Value] = true
+		isRead := false
+		switch name.Value {
+		case "branch":
+			c.Branch, isRead = r.text(Key{Type: typeString}, entry)
+		case "term_ms":
+			var ms int64
+			ms, isRead = r.integer(Key{Type: typeMS, min: minClaimTerm.Milliseconds()}, entry, maxMS)
+			c.Term = time.Duration(ms) * time.Millisecond
+		default:
+			r.invalid(entry, "unknown", "repository.claims has the keys branch and term_ms")
+		}
+		ok = ok && isRead
+	}
+	return c, ok
+}
+
+// repositoryClaims checks that claims can be kept where the workflow says.
+func (r *reader) repositoryClaims(f field) {
+	c := r.cfg.Repository.Claims
+	switch {
+	case !c.On:
+	case r.cfg.Repository.URL == "":
+		r.invalid(f, "claims are kept in the repository, and repository.url is missing",
+			"write repository.url, or leave repository.claims out")
+	case !r.cfg.Repository.Delivers():
+		r.invalid(f, "claims keep others from delivering an issue, and repository.deliver is none",
+			"leave one of the two out")
+	case c.Branch != "" && c.Branch == r.cfg.Repository.Base:
+		r.invalid(f, fmt.Sprintf("%s is the base of the work", c.Branch), "name a branch of its own, such as symphony-claims")
+	case c.Branch != "" && r.hasIssueBranch(c.Branch):
+		r.invalid(f, fmt.Sprintf("%s may be the branch of an issue (repository.branch)", c.Branch),
+			"name a branch of its own, such as symphony-claims")
+	}
+}
+
+// hasIssueBranch reports whether a name is one of issues' branches, or a folder of them: symphony/claims
+// for symphony/{{ issue.identifier }}, and symphony.
+func (r *reader) hasIssueBranch(name string) bool {
+	fixed, _, isPattern := strings.Cut(r.cfg.Repository.Branch, "{")
+	if !isPattern {
+		return name == fixed
+	}
+	return fixed != "" && strings.HasPrefix(name+"/", fixed) || path.Dir(fixed) == name
+}
