@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // Worker carries out a run that it took. It does not change during the run.
@@ -39,6 +40,9 @@ type Worker struct {
 	Redactor *agent.Redactor
 	// Free contains the additional settings of an agent without an issue; nil for other runs.
 	Free *Free
+	// Team is this machine as a member of the team that shares the repository; nil without a team, or
+	// for a run that needs no claim.
+	Team *team.Member
 	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass
 	// notifies.
 	Attend func(ctx context.Context)
@@ -110,6 +114,9 @@ type Repository struct {
 	// Token is the token for the forge that the workflow names, empty for none. TokenVar is
 	// the variable that contains it, such as GITHUB_TOKEN.
 	Token, TokenVar string
+	// ClaimsBranch is the branch of the remote with the claims of a team, such as symphony-claims;
+	// empty if they are references, or without a team.
+	ClaimsBranch string
 }
 
 // Handoff names the states to which issues are moved that agents hand over; the zero value if

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // deliveryStep delivers the commits of the workspace, and hands the issue over.
@@ -20,6 +21,7 @@ type deliveryStep struct {
 	site      *site
 	shell     *shell
 	issue     *issueReader
+	claim     *claimKeeper
 	branch    *issueBranch
 	pull      *pullRequest
 	verifier  *verifier
@@ -42,6 +44,7 @@ func (j *job) newDeliveryStep() *deliveryStep {
 		site:      j.site,
 		shell:     j.shell,
 		issue:     j.issue,
+		claim:     j.claim,
 		branch:    j.branch,
 		pull:      j.pull,
 		verifier:  j.verifier,
@@ -88,13 +91,17 @@ func (d *deliveryStep) deliverSince(
 		return result, "", err
 	}
 	repository := d.site.Config.Repository.Repository
-	answer, err := d.site.host.Deliver(ctx, host.DeliverRequest{
-		Repository: repository,
-		Branch:     branch,
-		Delivered:  last.Commit,
-		Again:      d.run.Kind == reconcile.DeliveryRun,
-		Timeout:    max(repositoryTimeout, d.site.Config.Hooks.Timeout),
-		Env:        env,
+	answer, err := d.claim.fence(ctx, func(claim *team.Change) (host.DeliverAnswer, error) {
+		return d.site.host.Deliver(ctx, host.DeliverRequest{
+			Repository:   repository,
+			Branch:       branch,
+			Delivered:    last.Commit,
+			Again:        d.run.Kind == reconcile.DeliveryRun,
+			Claim:        claim,
+			ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
+			Timeout:      max(repositoryTimeout, d.site.Config.Hooks.Timeout),
+			Env:          env,
+		})
 	})
 	if err != nil {
 		logOutput(d.log, err)

@@ -28,6 +28,9 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	if err != nil {
 		return err
 	}
+	if err := d.claim.check(ctx); err != nil {
+		return notHandedOver(work, "its claim could not be confirmed", err)
+	}
 	if d.site.Config.Verify.isDue(&h, work.Commit) {
 		return notVerified(h, work.Commit)
 	}

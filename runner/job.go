@@ -28,6 +28,7 @@ type job struct {
 	shell     *shell
 	boxes     *boxes
 	issue     *issueReader
+	claim     *claimKeeper
 	branch    *issueBranch
 	pull      *pullRequest
 	agents    *launcher
@@ -67,6 +68,7 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	j.shell = &shell{site: j.site, runID: run.ID, boxes: j.boxes, redactor: w.Redactor, log: w.Log}
 	j.account = sharedAccount{account: w.Account, began: run.StartedAt, now: w.Now, log: w.Log}
 	j.issue = j.newIssueReader()
+	j.claim = j.newClaimKeeper(cancel)
 	j.branch = j.newIssueBranch()
 	j.pull = &pullRequest{
 		issueID: run.IssueID,

@@ -55,6 +55,7 @@ func (w *Worker) Run(
 		}
 	}()
 
+	stopRenewing := j.claim.startRenewing(ctx)
 	if err == nil && w.Reach != nil {
 		err = j.reach(ctx)
 	}
@@ -63,6 +64,7 @@ func (w *Worker) Run(
 		err = j.work(ctx)
 	}
 	err = j.finish(ctx, err)
+	stopRenewing()
 	if err == nil {
 		err = j.rec.conclude(ctx)
 	}

@@ -102,26 +102,27 @@ type Keep struct {
 	Branch, Commit, PullRequest string
 }
 
-// Known returns the issues that other machines have, by id, as this one saw it last. It makes no
-// request.
-func (m *Member) Known(ctx context.Context) (map[string]Elsewhere, error) {
+// Known returns the issues that other machines have, by id, as this one saw it last, and those of them
+// that this machine had before. It makes no request.
+func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, err error) {
 	b, err := m.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	known := map[string]Elsewhere{}
+	others = map[string]Elsewhere{}
+	lost = map[string]Elsewhere{}
 	for _, s := range b.seen {
 		c := m.read(s.Entry)
 		if c.Project == m.Project && m.isCurrent(s) {
-			known[c.IssueID] = m.elsewhere(s)
+			others[c.IssueID] = m.elsewhere(s)
 		}
 	}
 	for id, own := range b.own {
 		if own.LostTo != "" {
-			known[id] = Elsewhere{Holder: own.LostTo, Status: Working}
+			lost[id] = Elsewhere{Holder: own.LostTo, Status: Working}
 		}
 	}
-	return known, nil
+	return others, lost, nil
 }
 
 // Take claims issues before their runs start, and returns those that another machine has, by id. It

@@ -47,6 +47,16 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// SinceBoot reads CLOCK_MONOTONIC_RAW, which on macOS goes on while the machine is asleep. Values of the
+// same BootID can be compared.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
+		panic("proc: no clock since boot: " + err.Error()) // every macOS provides it
+	}
+	return time.Duration(ts.Nano())
+}
+
 // TempFile opens a file that no longer has a name.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "symphony-")

@@ -51,6 +51,16 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// SinceBoot reads CLOCK_BOOTTIME: the time since boot with the time spent suspended. Values of the same
+// BootID can be compared.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("proc: no clock since boot: " + err.Error()) // Linux has it since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
+
 // checkNumbering returns an error unless /proc shows the same pids as kill and fork use. In a
 // pid namespace without its own /proc, /proc shows the pids of the outer namespace, and a
 // signal would hit an unrelated process.

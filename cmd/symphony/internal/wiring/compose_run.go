@@ -106,6 +106,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Deliver:  cfg.Repository.Delivers(),
 			Token:    cfg.Repository.Token.Reveal(),
 			TokenVar: cfg.Repository.TokenVar,
+
+			ClaimsBranch: cfg.Repository.Claims.Branch,
 		},
 		Handoff: runner.Handoff{
 			State:        cfg.Handoff.State,

@@ -489,11 +489,19 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
+	claims := []reconcile.IssueClaims{wiring.NewOthers(p, policy.Project, c.r.warn)}
+	team, err := wiring.NewTeamClaims(p, cfg, c.db)
+	if err != nil {
+		return reconcile.Deps{}, nil, err
+	}
+	if team != nil {
+		claims = append(claims, team)
+	}
 	return reconcile.Deps{
 		Policy:       policy,
 		Runners:      runners,
 		Accounts:     accounts,
-		Claims:       []reconcile.IssueClaims{wiring.NewOthers(p, policy.Project, c.r.warn)},
+		Claims:       claims,
 		CheckMachine: runners.Shelter,
 		Now:          p.Env.Now,
 		Mono:         proc.Monotonic,

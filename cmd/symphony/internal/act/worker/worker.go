@@ -28,6 +28,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
 )
 
 const (
@@ -300,7 +301,12 @@ func (h *OwnRun) newWorker(
 	}
 	config.RootsAreReal = h.Run.Host == ""
 	account := wiring.OpenAccount(p, cfg.Chosen.Home)
+	member, err := h.memberOf(p, cfg)
+	if err != nil {
+		return nil, err
+	}
 	return &runner.Worker{
+		Team: member,
 		Here: runner.Place{
 			Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
 			StateDir: p.StateDir,
@@ -322,6 +328,14 @@ func (h *OwnRun) newWorker(
 		Log:      log,
 		Redactor: redactor,
 	}, nil
+}
+
+// memberOf returns this machine as a member of the team, for the runs that need a claim.
+func (h *OwnRun) memberOf(p *wiring.Project, cfg *workflow.Config) (*team.Member, error) {
+	if h.Run.Kind != reconcile.AgentRun && h.Run.Kind != reconcile.DeliveryRun {
+		return nil, nil //nolint:nilnil // a cleanup changes nothing that others see
+	}
+	return wiring.NewTeam(p, cfg, h.DB, h.Run.ID)
 }
 
 // work lets the worker carry the run out, and notifies operators of its requests. It returns an

@@ -1,0 +1,239 @@
+package wiring
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/user"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// MachineVar is the variable with the name of this machine for its team; by default the host name.
+const MachineVar = "SYMPHONY_MACHINE"
+
+// watchTerm is for how long a claim of an issue that waits for its review holds without a renewal.
+const watchTerm = 24 * time.Hour
+
+// NewTeam returns this machine as a member of the team that shares the project's repository; nil if
+// repository.claims is off. runID marks the processes of git; a pass has one of its own, and ends what
+// they leave behind.
+func NewTeam(p *Project, cfg *workflow.Config, db *state.DB, runID string) (*team.Member, error) {
+	claims := cfg.Repository.Claims
+	if !claims.On || db == nil {
+		return nil, nil //nolint:nilnil // without a team there is no member
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	return &team.Member{
+		Remote:   newTeamRemote(p, cfg, runID),
+		Journal:  db.Team,
+		Terms:    team.Terms{Term: claims.Term, Watch: max(watchTerm, 2*claims.Term)},
+		Machine:  machineName(p),
+		Account:  accountName(),
+		Project:  cfg.Policy.Project,
+		Now:      p.Env.Now,
+		Clock:    func() team.Instant { return team.Instant{Boot: boot, Since: proc.SinceBoot()} },
+		NewToken: rand.Text,
+	}, nil
+}
+
+// machineName is the name of this machine for its team.
+func machineName(p *Project) string {
+	if name, _ := p.Lookup(MachineVar); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "a machine without a name"
+	}
+	return name
+}
+
+// accountName is the name of the account on this machine; empty if it has none.
+func accountName() string {
+	account, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return account.Username
+}
+
+// teamRemote reaches the claims in the remote when they are needed first: the login profile of the
+// account may name an ssh agent or a credential helper of git.
+type teamRemote struct {
+	p      *Project
+	config runner.Config
+	runID  string
+
+	opening sync.Mutex
+	claims  host.Claims
+}
+
+func newTeamRemote(p *Project, cfg *workflow.Config, runID string) *teamRemote {
+	return &teamRemote{p: p, config: RunnerConfig(p, cfg), runID: runID}
+}
+
+// Look implements team.Remote.
+func (r *teamRemote) Look(ctx context.Context) (entries []team.Entry, err error) {
+	claims, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return claims.Look(ctx)
+}
+
+// Change implements team.Remote.
+func (r *teamRemote) Change(ctx context.Context, changes []team.Change) (map[string]team.Changed, error) {
+	claims, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return claims.Change(ctx, changes)
+}
+
+// open runs the login shell, once.
+func (r *teamRemote) open(ctx context.Context) (host.Claims, error) {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	if r.claims != nil {
+		return r.claims, nil
+	}
+	profile, err := ThisMachine().Run(r.runID).Login(ctx, host.LoginRequest{
+		Env:     append(r.config.HookEnv(r.p.Environ()), host.RunMark+"="+r.runID),
+		Timeout: loginTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mirrors := local.Mirrors{Dir: mirrorsDir(r.p.StateDir), RunID: r.runID}
+	env := r.config.GitEnv(r.p.Environ(), profile)
+	r.claims = mirrors.Claims(r.config.Repository.Repository, r.config.Repository.ClaimsBranch, env)
+	return r.claims, nil
+}
+
+// close ends the processes that git has left behind.
+func (r *teamRemote) close(ctx context.Context) error {
+	if r.claims == nil {
+		return nil
+	}
+	_, err := ThisMachine().Run(r.runID).Kill(ctx, host.KillRequest{})
+	return err
+}
+
+// TeamClaims are the claims of the team, as a pass uses them. They implement reconcile.IssueClaims.
+type TeamClaims struct {
+	member *team.Member
+	remote *teamRemote
+	db     *state.DB
+}
+
+// NewTeamClaims returns the claims of the team for a pass; nil if repository.claims is off.
+func NewTeamClaims(p *Project, cfg *workflow.Config, db *state.DB) (*TeamClaims, error) {
+	id := "pass-" + NewRunID(p.Env.Now())
+	member, err := NewTeam(p, cfg, db, id)
+	if err != nil || member == nil {
+		return nil, err
+	}
+	remote := newTeamRemote(p, cfg, id)
+	member.Remote = remote
+	return &TeamClaims{member: member, remote: remote, db: db}, nil
+}
+
+// Known implements reconcile.IssueClaims.
+func (t *TeamClaims) Known(ctx context.Context) (known reconcile.Claimed, err error) {
+	others, lost, err := t.member.Known(ctx)
+	if err != nil {
+		return known, err
+	}
+	known.Elsewhere = sentences(others)
+	known.Lost = sentences(lost)
+	return known, nil
+}
+
+// Take implements reconcile.IssueClaims.
+func (t *TeamClaims) Take(
+	ctx context.Context,
+	issues []reconcile.Issue,
+	dryRun bool,
+) (elsewhere map[string]string, err error) {
+	if dryRun {
+		return nil, nil
+	}
+	var wanted []team.Issue
+	for _, i := range issues {
+		wanted = append(wanted, team.Issue{ID: i.ID, Identifier: i.Identifier})
+	}
+	taken, err := t.member.Take(ctx, wanted)
+	return sentences(taken), err
+}
+
+// Release implements reconcile.IssueClaims: the claims stay until the issues need no more work.
+func (t *TeamClaims) Release() {}
+
+// Settle implements reconcile.IssueClaims.
+func (t *TeamClaims) Settle(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, t.remote.close(ctx)) }()
+	keep, err := t.kept(ctx)
+	if err != nil {
+		return err
+	}
+	return t.member.Settle(ctx, keep)
+}
+
+// kept are the issues that need this machine: those that it works on, and those whose review it waits
+// for.
+func (t *TeamClaims) kept(ctx context.Context) (keep []team.Keep, err error) {
+	stored, err := t.db.Store.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range stored.Claims {
+		keep = append(keep, team.Keep{
+			Issue:     team.Issue{ID: c.IssueID, Identifier: c.Identifier},
+			Status:    team.Working,
+			HasWorker: c.Status == reconcile.Running,
+		})
+	}
+	reviews, err := t.db.Views.Reviews(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range reviews {
+		keep = append(keep, team.Keep{
+			Issue:  team.Issue{ID: r.IssueID, Identifier: r.Identifier},
+			Status: team.Watching,
+		})
+	}
+	for i := range keep {
+		last, _, err := t.db.Delivered(ctx, keep[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		keep[i].Branch = last.Branch
+		keep[i].Commit = last.Commit
+		keep[i].PullRequest = last.PullRequest
+	}
+	return keep, nil
+}
+
+// sentences are the reasons in words.
+func sentences(all map[string]team.Elsewhere) map[string]string {
+	said := map[string]string{}
+	for id, e := range all {
+		said[id] = e.String()
+	}
+	return said
+}

@@ -1,0 +1,110 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// claimStep is how often a worker looks whether its claim is to be renewed. The shortest term is a
+// minute.
+const claimStep = 5 * time.Second
+
+// claimKeeper keeps the claim of the run's issue in the git remote, which keeps the other machines of
+// the team from the issue, and without which nothing is delivered.
+type claimKeeper struct {
+	issue  team.Issue
+	member *team.Member            // nil without a team
+	cancel context.CancelCauseFunc // ends the run
+	log    *slog.Logger
+}
+
+func (j *job) newClaimKeeper(cancel context.CancelCauseFunc) *claimKeeper {
+	return &claimKeeper{
+		issue:  team.Issue{ID: j.run.IssueID, Identifier: j.run.Identifier},
+		member: j.worker.Team,
+		cancel: cancel,
+		log:    j.log,
+	}
+}
+
+// keep describes the claim of an issue on which an agent works, or whose commits are delivered.
+func (k *claimKeeper) keep() team.Keep { return team.Keep{Issue: k.issue, Status: team.Working} }
+
+// startRenewing renews the claim until stop is called. It ends the run if another machine has the
+// claim, or if the claim could not be renewed in time.
+func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
+	if k.member == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
+		repeat(ctx, claimStep, func() {
+			err := k.renew(ctx)
+			if err != nil && ctx.Err() == nil {
+				k.cancel(err)
+			}
+		})
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// renew renews the claim if that is due. An error is the end of the run.
+func (k *claimKeeper) renew(ctx context.Context) error {
+	left, err := k.member.Renew(ctx, k.keep())
+	if isLost(err) {
+		code, message := codeOf(err)
+		return runEnd{reconcile.Canceled, code, message}
+	}
+	warn(k.log, "claim not renewed", err)
+	if left > 0 || err == nil {
+		return nil
+	}
+	_, message := codeOf(err)
+	return runEnd{
+		reconcile.InterruptedRun,
+		host.CodeClaimsUnavailable,
+		"its claim in the remote could not be renewed before it ended: " + message,
+	}
+}
+
+// check returns an error unless this machine still has the claim. It comes before every step that
+// people see, such as a move of the issue.
+func (k *claimKeeper) check(ctx context.Context) error {
+	if k.member == nil {
+		return nil
+	}
+	return k.member.Check(ctx, k.issue)
+}
+
+// fence calls deliver with the change of the claim that has to be a part of its push; nil without a
+// team.
+func (k *claimKeeper) fence(
+	ctx context.Context,
+	deliver func(claim *team.Change) (host.DeliverAnswer, error),
+) (answer host.DeliverAnswer, err error) {
+	if k.member == nil {
+		return deliver(nil)
+	}
+	err = k.member.Fence(ctx, k.keep(), func(claim team.Change) (string, error) {
+		answer, err = deliver(&claim)
+		return answer.Claim, err
+	})
+	return answer, err
+}
+
+// isLost reports whether an error says that another machine has the claim.
+func isLost(err error) bool {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	return ok && known.Code == host.CodeClaimLost
+}
