@@ -111,6 +111,11 @@ func (p *planner) lostClaims() {
 			p.release(*c, StopClaim, why)
 		}
 	}
+	for _, r := range p.s.Reviews {
+		if _, isLost := p.s.Claimed.Lost[r.IssueID]; isLost {
+			p.update(&Change{Reviewed: r.IssueID})
+		}
+	}
 }
 
 // otherProjects releases the claims of other endpoints and projects. Their workspaces stay.

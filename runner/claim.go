@@ -87,16 +87,19 @@ func (k *claimKeeper) check(ctx context.Context) error {
 	return k.member.Check(ctx, k.issue)
 }
 
-// fence calls deliver with the change of the claim that has to be a part of its push; nil without a
-// team.
+// fence calls deliver with the change of the claim that has to be a part of its push to a branch; nil
+// without a team.
 func (k *claimKeeper) fence(
 	ctx context.Context,
+	branch string,
 	deliver func(claim *team.Change) (host.DeliverAnswer, error),
 ) (answer host.DeliverAnswer, err error) {
 	if k.member == nil {
 		return deliver(nil)
 	}
-	err = k.member.Fence(ctx, k.keep(), func(claim team.Change) (string, error) {
+	keep := k.keep()
+	keep.Branch = branch
+	err = k.member.Fence(ctx, keep, func(claim team.Change) (string, error) {
 		answer, err = deliver(&claim)
 		return answer.Claim, err
 	})

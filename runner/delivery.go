@@ -91,7 +91,7 @@ func (d *deliveryStep) deliverSince(
 		return result, "", err
 	}
 	repository := d.site.Config.Repository.Repository
-	answer, err := d.claim.fence(ctx, func(claim *team.Change) (host.DeliverAnswer, error) {
+	answer, err := d.claim.fence(ctx, branch, func(claim *team.Change) (host.DeliverAnswer, error) {
 		return d.site.host.Deliver(ctx, host.DeliverRequest{
 			Repository:   repository,
 			Branch:       branch,

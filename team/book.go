@@ -134,11 +134,14 @@ func (b *book) try(ctx context.Context, list []Keep) ([]Change, error) {
 	for _, k := range list {
 		own, isOwn := b.own[k.ID]
 		old := own.Object
+		before, _ := Parse(own.Content)
 		if !isOwn {
 			own = Own{Issue: k.Issue, Key: b.key(k.Issue)}
-			old = b.seen[own.Key].Object // a claim that has ended; empty for none
+			ended := b.seen[own.Key] // the claim of another machine; empty for none
+			old = ended.Object
+			before = b.inherited(ended)
 		}
-		content := b.claimOf(own, k).Content()
+		content := b.claimOf(before, k).Content()
 		own.Tried = append(slices.Clone(own.Tried), content)
 		own.TriedAt = at
 		trying = append(trying, own)
@@ -218,15 +221,27 @@ func (b *book) delete(ctx context.Context, list []Own) error {
 	return b.look(ctx) // the next time deletes what it finds
 }
 
-// check looks for the claim of an issue. It returns an error if another machine has it, or if nobody
-// has it and it can't be created again.
+// check looks whether another machine has the claim of an issue.
 func (b *book) check(ctx context.Context, i Issue) error {
 	if err := b.look(ctx); err != nil {
 		return err
 	}
-	own, isOwn := b.own[i.ID]
-	if !isOwn || own.LostTo != "" {
-		return lost(i, own.LostTo)
+	if b.own[i.ID].LostTo != "" {
+		return lost(i, b.own[i.ID].LostTo)
+	}
+	if e := b.elsewhere(i); e != nil {
+		return lost(i, e.Holder)
+	}
+	return nil
+}
+
+// checkOwn is check for an issue whose claim this machine must have.
+func (b *book) checkOwn(ctx context.Context, i Issue) error {
+	if err := b.check(ctx, i); err != nil {
+		return err
+	}
+	if _, isOwn := b.own[i.ID]; !isOwn {
+		return lost(i, unknownHolder)
 	}
 	return nil
 }

@@ -172,6 +172,20 @@ func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere
 	return elsewhere, nil
 }
 
+// Held returns the claim of an issue that this machine has; false if it has none.
+func (m *Member) Held(ctx context.Context, issueID string) (Claim, bool, error) {
+	b, err := m.open(ctx)
+	if err != nil {
+		return Claim{}, false, err
+	}
+	own, isOwn := b.own[issueID]
+	if !isOwn || own.LostTo != "" {
+		return Claim{}, false, nil
+	}
+	c, err := Parse(own.Content)
+	return c, err == nil, nil
+}
+
 // Settle makes the claims of this machine agree with its issues: it renews those that are due, and
 // deletes those of issues that are not kept. It makes a push for each if there is anything to do, and a
 // look if any of it is refused.
@@ -227,8 +241,8 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	return m.left(own), err
 }
 
-// Check looks whether this machine still has the claim of an issue. The code of the error is CodeLost
-// if another machine has it.
+// Check looks whether another machine has the claim of an issue, before this one changes something that
+// people see. The code of the error is CodeLost if one has it.
 func (m *Member) Check(ctx context.Context, i Issue) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
@@ -251,7 +265,7 @@ func (m *Member) Fence(ctx context.Context, k Keep, push func(Change) (object st
 	}
 	own := b.own[k.ID]
 	if own.LostTo != "" || own.Object == "" || len(own.Tried) > 0 {
-		if err := b.check(ctx, k.Issue); err != nil {
+		if err := b.checkOwn(ctx, k.Issue); err != nil {
 			return err
 		}
 	}
@@ -259,7 +273,7 @@ func (m *Member) Fence(ctx context.Context, k Keep, push func(Change) (object st
 	if !isLost(err) {
 		return err
 	}
-	if err := b.check(ctx, k.Issue); err != nil {
+	if err := b.checkOwn(ctx, k.Issue); err != nil {
 		return err
 	}
 	return b.fence(ctx, k, push)

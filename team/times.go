@@ -48,12 +48,18 @@ func (m *Member) due(o Own, k Keep) bool {
 	return !isKnown || age >= c.Term()/2
 }
 
-// claimOf is the next content of a claim of this machine.
-func (m *Member) claimOf(o Own, k Keep) Claim {
+// inherited is what a claim of another machine leaves to the one that takes it: what it has delivered.
+func (m *Member) inherited(s Seen) Claim {
+	before := m.read(s.Entry)
+	return Claim{Branch: before.Branch, Commit: before.Commit, PullRequest: before.PullRequest}
+}
+
+// claimOf is the next content of a claim of this machine, after one of its own, or after what another
+// machine has left.
+func (m *Member) claimOf(c Claim, k Keep) Claim {
 	now := m.Now().UTC().Truncate(time.Second)
-	c, err := Parse(o.Content)
-	if err != nil {
-		c = Claim{Since: now}
+	if c.Since.IsZero() {
+		c.Since = now
 	}
 	c.Token = m.NewToken()
 	c.Machine = m.Machine

@@ -275,6 +275,9 @@ type Claims interface {
 	// Try creates, reads, replaces and deletes a claim of no issue, to find out whether the remote
 	// takes claims.
 	Try(ctx context.Context) error
+	// Tip returns the commit of a branch, which another machine may have pushed; empty if there is no
+	// such branch.
+	Tip(ctx context.Context, branch string) (commit string, err error)
 }
 
 // Mirror is the mirror of a repository.

@@ -104,6 +104,15 @@ func (r *teamRemote) Change(ctx context.Context, changes []team.Change) (map[str
 	return claims.Change(ctx, changes)
 }
 
+// tip returns the commit of a branch of the remote; empty if it is gone.
+func (r *teamRemote) tip(ctx context.Context, branch string) (commit string, err error) {
+	claims, err := r.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	return claims.Tip(ctx, branch)
+}
+
 // open runs the login shell, once.
 func (r *teamRemote) open(ctx context.Context) (host.Claims, error) {
 	r.opening.Lock()
@@ -177,7 +186,43 @@ func (t *TeamClaims) Take(
 		wanted = append(wanted, team.Issue{ID: i.ID, Identifier: i.Identifier})
 	}
 	taken, err := t.member.Take(ctx, wanted)
-	return sentences(taken), err
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range wanted {
+		if _, isElsewhere := taken[i.ID]; isElsewhere {
+			continue
+		}
+		if err := t.inherit(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return sentences(taken), nil
+}
+
+// inherit records what another machine has delivered for an issue that this one has taken from it, so
+// that the work goes on from there. The claim says so until it is renewed with a delivery of one's own.
+func (t *TeamClaims) inherit(ctx context.Context, i team.Issue) error {
+	claim, isHeld, err := t.member.Held(ctx, i.ID)
+	if err != nil || !isHeld || claim.Branch == "" {
+		return err
+	}
+	_, isKnown, err := t.db.Delivered(ctx, i.ID)
+	if err != nil || isKnown {
+		return err
+	}
+	commit, err := t.remote.tip(ctx, claim.Branch)
+	if err != nil || commit == "" {
+		return err
+	}
+	return t.db.Journal.RecordDelivered(ctx, i.ID, reconcile.Delivered{
+		URL:         t.remote.config.Repository.URL,
+		Branch:      claim.Branch,
+		Commit:      commit,
+		Base:        t.remote.config.Repository.Base,
+		At:          t.member.Now(),
+		PullRequest: claim.PullRequest,
+	})
 }
 
 // Release implements reconcile.IssueClaims: the claims stay until the issues need no more work.

@@ -182,6 +182,13 @@ func (c *Claims) refused(why string) error {
 	return claimsRefused(c.store(), c.Address(), why, nil)
 }
 
+// Tip implements host.Claims.
+func (c *Claims) Tip(ctx context.Context, branch string) (string, error) {
+	m := New(c.dir, c.remote, c.env, c.inherit)
+	commit, err := m.remoteCommit(ctx, branch)
+	return commit, m.failed(host.CodeRepositoryUnavailable, "look for the branch "+branch, err)
+}
+
 // Address is the address of the remote without a password.
 func (c *Claims) Address() string { return New(c.dir, c.remote, nil, nil).Address() }
 

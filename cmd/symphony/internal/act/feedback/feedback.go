@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // Watcher watches the pull requests of a project, and moves their issues.
@@ -33,6 +34,8 @@ type Watcher struct {
 	Handoff  string // the state of issues that were handed over
 	Now      func() time.Time
 	Most     int // how many pull requests a pass reads; 0 for all
+	// Team is this machine as a member of a team; nil without one.
+	Team *team.Member
 
 	// during a pass
 	all []reconcile.Watch
@@ -363,9 +366,9 @@ func (d Watcher) act(
 	case stepWait:
 		w.EndTurn()
 	case stepMoveOn:
-		return d.merged(ctx, w, d.cameBack(w, issue))
+		return d.ifOurs(ctx, w, func() error { return d.merged(ctx, w, d.cameBack(w, issue)) })
 	case stepHold:
-		return d.closed(ctx, w, issue)
+		return d.ifOurs(ctx, w, func() error { return d.closed(ctx, w, issue) })
 	case stepContinue:
 		return d.bringBack(ctx, w, issue)
 	case stepTakeBack:
@@ -375,11 +378,28 @@ func (d Watcher) act(
 		w.Rework = nil
 	case stepLook:
 		if verdict == reconcile.MergeGo {
-			return d.merge(ctx, forge, w, issue)
+			return d.ifOurs(ctx, w, func() error { return d.merge(ctx, forge, w, issue) })
 		}
 		return d.look(ctx, forge, w, issue)
 	}
 	return nil
+}
+
+// ifOurs calls do if this machine has the claim of an issue that others could have. If another has it,
+// that one watches the pull request from now on.
+func (d Watcher) ifOurs(ctx context.Context, w *reconcile.Watch, do func() error) error {
+	if d.Team != nil {
+		err := d.Team.Check(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
+		known, is := errors.AsType[*reconcile.Error](err)
+		if is && known.Code == team.CodeLost {
+			w.Ended = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return do()
 }
 
 // closed holds the issue of a pull request that was closed without a merge.
@@ -501,12 +521,14 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 
 // bringBack moves an issue to the state in which agents work on it.
 func (d Watcher) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
-	if err := d.Tracker.Move(ctx, issue.ID, d.Feedback.State); err != nil {
-		return err
-	}
-	crash.At("feedback.moved")
-	w.Rework.Moved = true
-	return nil
+	return d.ifOurs(ctx, w, func() error {
+		if err := d.Tracker.Move(ctx, issue.ID, d.Feedback.State); err != nil {
+			return err
+		}
+		crash.At("feedback.moved")
+		w.Rework.Moved = true
+		return nil
+	})
 }
 
 // hold holds an issue that is handed over.

@@ -1,0 +1,106 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Another machine has taken the issues: their runs are stopped, and their claims released, whatever
+// they wait for.
+func TestLostClaims(t *testing.T) {
+	s := newScene().
+		running(issueNo(1), nil).
+		claim(issueNo(2), nil).
+		held(issueNo(3), HoldOperator).
+		claim(issueNo(4), func(c *Claim) { c.Delivery.Due = true }).
+		claim(issueNo(5), nil)
+	s.Claimed.Lost = map[string]string{}
+	for i := 1; i <= 4; i++ {
+		s.Claimed.Lost[issueNo(i).ID] = "ann on buildhost works on it"
+	}
+	s.Reviews = []InReview{{IssueID: issueNo(1).ID}, {IssueID: issueNo(9).ID}}
+	p := compute(s.Snapshot)
+	equal(t, "plan", story(p.plan),
+		"stop A-1 claim_lost; release A-2 claim_lost; release A-3 claim_lost; release A-4 claim_lost")
+	var ended []string
+	for _, a := range p.plan.Actions {
+		if a.Change != nil && a.Change.Reviewed != "" {
+			ended = append(ended, a.Change.Reviewed)
+		}
+	}
+	equal(t, "reviews that end", strings.Join(ended, " "), issueNo(1).ID)
+}
+
+// rivals are others who have issues. A pass learns of the issues in has only when it takes them.
+type rivals struct {
+	has   map[string]string
+	err   error
+	asked []string
+}
+
+func (r *rivals) Known(context.Context) (Claimed, error) { return Claimed{}, nil }
+
+func (r *rivals) Take(_ context.Context, issues []Issue, dryRun bool) (map[string]string, error) {
+	var names []string
+	for _, i := range issues {
+		names = append(names, i.Identifier)
+	}
+	r.asked = append(r.asked, fmt.Sprint(strings.Join(names, " "), " ", dryRun))
+	elsewhere := map[string]string{}
+	for _, i := range issues {
+		if r.has[i.Identifier] != "" {
+			elsewhere[i.ID] = r.has[i.Identifier]
+		}
+	}
+	return elsewhere, r.err
+}
+
+func (r *rivals) Release() { r.asked = append(r.asked, "release") }
+
+func (r *rivals) Settle(context.Context) error {
+	r.asked = append(r.asked, "settle")
+	return nil
+}
+
+// A pass with one slot takes issues until it has one that nobody else has.
+func TestTake(t *testing.T) {
+	has := map[string]string{"A-1": "ann has it", "A-2": "bob has it"}
+	const started = "dispatch A-3; skip A-1 elsewhere; skip A-2 elsewhere; skip A-4 no_slot; skip A-5 no_slot"
+	four := map[string]string{"A-1": "x", "A-2": "x", "A-3": "x", "A-4": "x"}
+	for _, row := range []struct {
+		name    string
+		rivals  rivals
+		options Options
+		story   string
+		asked   string
+	}{
+		{
+			"others have two", rivals{has: has}, Options{},
+			started, "A-1 false, A-2 false, A-3 false, release, settle",
+		},
+		{
+			"others have four", rivals{has: four}, Options{},
+			"", "A-1 false, A-2 false, A-3 false, A-4 false, release, settle",
+		},
+		{"dry run", rivals{has: has}, Options{DryRun: true}, started, "A-1 true, A-2 true, A-3 true, release"},
+		{"they can't be asked", rivals{err: errors.New("no link")}, Options{}, "", "A-1 false, release, settle"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newScene()
+			s.Policy.MaxConcurrent = 1
+			w := worldOf(s.Snapshot)
+			for i := 1; i <= 5; i++ {
+				w.issues[issueNo(i).ID] = issueNo(i)
+			}
+			deps := w.deps(s.Policy)
+			deps.Claims = []IssueClaims{&row.rivals}
+			report := Tick(t.Context(), deps, row.options)
+			equal(t, "applied", w.story(report), row.story)
+			asked := strings.Join(row.rivals.asked, ", ")
+			equal(t, "asked", strings.TrimPrefix(asked, "release, "), row.asked)
+		})
+	}
+}
