@@ -77,13 +77,13 @@ func TestTake(t *testing.T) {
 		story   string
 		asked   string
 	}{
+		{"others have two", rivals{has: has}, Options{}, started, "A-1 false, A-2 false, A-3 false, release, settle"},
 		{
-			"others have two", rivals{has: has}, Options{},
-			started, "A-1 false, A-2 false, A-3 false, release, settle",
-		},
-		{
-			"others have four", rivals{has: four}, Options{},
-			"", "A-1 false, A-2 false, A-3 false, A-4 false, release, settle",
+			"others have four",
+			rivals{has: four},
+			Options{},
+			"",
+			"A-1 false, A-2 false, A-3 false, A-4 false, release, settle",
 		},
 		{"dry run", rivals{has: has}, Options{DryRun: true}, started, "A-1 true, A-2 true, A-3 true, release"},
 		{"they can't be asked", rivals{err: errors.New("no link")}, Options{}, "", "A-1 false, release, settle"},
