@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // book is what the database of this machine says of claims during one operation of a Member.
@@ -106,10 +107,12 @@ func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string
 	if err != nil {
 		return nil, err
 	}
+	crash.At("team.tried")
 	results, err := b.Remote.Change(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
+	crash.At("team.pushed")
 	refused = map[string]string{}
 	var done []Own
 	for at, k := range list {
@@ -256,6 +259,7 @@ func (b *book) fence(ctx context.Context, k Keep, push func(Change) (string, err
 	if err != nil {
 		return err
 	}
+	crash.At("team.delivered")
 	own := b.pushed(k.ID, object)
 	if object == "" { // nothing was pushed, and the remote has what it had
 		own = b.own[k.ID]

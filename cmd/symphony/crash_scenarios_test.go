@@ -45,6 +45,7 @@ type crashScenario struct {
 	accepted  bool     // the remote refuses no push
 	handsOver int      // how often more than once, besides the answers to its pull request
 	pushed    []string // the commits that a person pushes to the branch, the newest first
+	claims    string   // what repository.claims adds to the repository of the workflow, such as ", claims: true"
 	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this
 	// scenario although an earlier one reaches them, too.
 	again []string
@@ -418,6 +419,50 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// The same with a claim in the remote, which the delivery renews.
+		name:     "claimed",
+		accepted: true,
+		claims:   ", claims: true",
+		issue:    commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:     "Human Review",
+		keeps:    true,
+		again:    []string{"pass:team.", "worker:team.", "pass:repository.claims.", "worker:repository.claims."},
+		play: func(c *crashScene) {
+			c.edit(
+				"hooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+			)
+			deliveredPlay(c)
+		},
+	},
+	{
+		// The claim is deleted with the last of the work.
+		name:     "claimed and done",
+		accepted: true,
+		claims:   ", claims: true",
+		issue:    commits + "{move Done}",
+		ends:     "Done",
+		again:    []string{"pass:team.", "pass:state.DropOwnClaims."},
+		play:     deliveredPlay,
+	},
+	{
+		// An issue that is handed over, with the claims on a branch.
+		name:     "claimed on a branch",
+		accepted: true,
+		claims:   ", claims: {branch: symphony-claims}",
+		issue:    commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:     "Human Review",
+		keeps:    true,
+		again:    []string{"pass:repository.claims.", "worker:repository.claims."},
+		play: func(c *crashScene) {
+			c.edit(
+				"hooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+			)
+			deliveredPlay(c)
+		},
+	},
+	{
 		// The base moves between two runs in a workspace.
 		name:      "base moved",
 		accepted:  true,
@@ -754,7 +799,7 @@ func deliveredPlay(c *crashScene) {
 	c.edit(
 		"hooks:\n",
 		"repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com, deliver: pull-request, "+
-			"api: "+c.github.URL()+", token: $GITHUB_TOKEN}\nhooks:\n",
+			"api: "+c.github.URL()+", token: $GITHUB_TOKEN"+c.claims+"}\nhooks:\n",
 	)
 	c.arm()
 }
@@ -964,6 +1009,30 @@ func (c *crashScene) checkHandedOver() {
 	}
 }
 
+// checkClaims checks that the remote has one claim, of this machine, that waits for the review, or none
+// if the issue is done. It returns the other references.
+func (c *crashScene) checkClaims(remote, refs string) string {
+	c.t.Helper()
+	if c.claims == "" {
+		return refs
+	}
+	claims := c.git("--git-dir", remote, "for-each-ref", "--format=%(contents)", "refs/symphony/claims")
+	if strings.Contains(c.claims, "branch") {
+		names := c.git("--git-dir", remote, "ls-tree", "--name-only", "symphony-claims")
+		claims = c.git("--git-dir", remote, "show", "symphony-claims:"+names)
+	}
+	want := 0
+	if c.keeps {
+		want = 1
+	}
+	test.Equal(c.t, "claims of watched issues", strings.Count(claims, `"status":"watching"`), want)
+	test.Equal(c.t, "claims", strings.Count(claims, `"status":`), want)
+	others := slices.DeleteFunc(strings.Split(refs, "\n"), func(line string) bool {
+		return strings.Contains(line, "symphony/claims/") || strings.Contains(line, "symphony-claims ")
+	})
+	return strings.Join(others, "\n")
+}
+
 // checkRemote checks that the work was pushed once, to the branch of the issue only, with one
 // pull request, and that no git command left anything.
 func (c *crashScene) checkRemote() {
@@ -974,6 +1043,7 @@ func (c *crashScene) checkRemote() {
 	remote := c.path("remote")
 	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
+	refs = c.checkClaims(remote, refs)
 	commits := append(slices.Clone(c.pushed), "work on it", "first")
 	test.Equal(c.t, "the commits of the branch", log, strings.Join(commits, "\n"))
 	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 "+commits[0])
@@ -982,6 +1052,8 @@ func (c *crashScene) checkRemote() {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
 	mirrors := c.glob("ws", ".symphony", "mirrors", "*")
+	isOfClaims := func(path string) bool { return strings.Contains(path, ".claims") }
+	mirrors = slices.DeleteFunc(mirrors, isOfClaims)
 	if strings.Contains(c.point, "forward.") || strings.Contains(c.point, "branch.indexed") {
 		// The directory in which git moves a workspace goes after a day, as one of a delivery
 		// does.
@@ -994,6 +1066,7 @@ func (c *crashScene) checkRemote() {
 		c.t.Fatalf("mirrors: %q", mirrors)
 	}
 	refs = c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)", "refs/heads")
+	refs = strings.ReplaceAll(refs, "refs/heads/symphony-claims\n", "")
 	test.Equal(c.t, "the references of the mirror", refs, "refs/heads/main\nrefs/heads/symphony/ABC-1")
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }

@@ -482,8 +482,7 @@ func (c *crashScene) checkFiles() {
 		c.entries(dir+"/slots", "1")
 	}
 	c.entries("tmp")
-	c.entries(
-		"state",
+	inState := []string{
 		"lock",
 		"lock.waiter",
 		"runs",
@@ -492,7 +491,11 @@ func (c *crashScene) checkFiles() {
 		"state.db-shm",
 		"attention.log",
 		"attention.tree",
-	)
+	}
+	if c.claims != "" {
+		inState = append(inState, "mirrors") // with a copy of the claims
+	}
+	c.entries("state", inState...)
 	meta := []string{"mirrors", "projects", "trash", "work", "ABC-1.lock"}
 	if c.keeps {
 		meta = append(meta, "ABC-1.json")

@@ -355,6 +355,13 @@ func (d Watcher) act(
 ) error {
 	step := d.nextStep(w, issue)
 	verdict, _ := w.MayMerge(d.Feedback, d.Now())
+	if step == stepMoveOn || step == stepHold || step == stepContinue || step == stepLook {
+		isOurs, err := d.isOurs(ctx, w)
+		if err != nil || !isOurs {
+			w.Ended = err == nil // another machine watches it from now on
+			return err
+		}
+	}
 	if w.MayBeArmed() && (step != stepLook || verdict == reconcile.MergeNo) {
 		if err := d.disarm(ctx, forge, w); err != nil {
 			return err
@@ -366,9 +373,9 @@ func (d Watcher) act(
 	case stepWait:
 		w.EndTurn()
 	case stepMoveOn:
-		return d.ifOurs(ctx, w, func() error { return d.merged(ctx, w, d.cameBack(w, issue)) })
+		return d.merged(ctx, w, d.cameBack(w, issue))
 	case stepHold:
-		return d.ifOurs(ctx, w, func() error { return d.closed(ctx, w, issue) })
+		return d.closed(ctx, w, issue)
 	case stepContinue:
 		return d.bringBack(ctx, w, issue)
 	case stepTakeBack:
@@ -378,28 +385,24 @@ func (d Watcher) act(
 		w.Rework = nil
 	case stepLook:
 		if verdict == reconcile.MergeGo {
-			return d.ifOurs(ctx, w, func() error { return d.merge(ctx, forge, w, issue) })
+			return d.merge(ctx, forge, w, issue)
 		}
 		return d.look(ctx, forge, w, issue)
 	}
 	return nil
 }
 
-// ifOurs calls do if this machine has the claim of an issue that others could have. If another has it,
-// that one watches the pull request from now on.
-func (d Watcher) ifOurs(ctx context.Context, w *reconcile.Watch, do func() error) error {
-	if d.Team != nil {
-		err := d.Team.Check(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
-		known, is := errors.AsType[*reconcile.Error](err)
-		if is && known.Code == team.CodeLost {
-			w.Ended = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// isOurs reports whether this machine has the claim of an issue that others of its team could have.
+func (d Watcher) isOurs(ctx context.Context, w *reconcile.Watch) (bool, error) {
+	if d.Team == nil {
+		return true, nil
 	}
-	return do()
+	err := d.Team.Check(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
+	known, is := errors.AsType[*reconcile.Error](err)
+	if is && known.Code == team.CodeLost {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // closed holds the issue of a pull request that was closed without a merge.
@@ -521,14 +524,12 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 
 // bringBack moves an issue to the state in which agents work on it.
 func (d Watcher) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
-	return d.ifOurs(ctx, w, func() error {
-		if err := d.Tracker.Move(ctx, issue.ID, d.Feedback.State); err != nil {
-			return err
-		}
-		crash.At("feedback.moved")
-		w.Rework.Moved = true
-		return nil
-	})
+	if err := d.Tracker.Move(ctx, issue.ID, d.Feedback.State); err != nil {
+		return err
+	}
+	crash.At("feedback.moved")
+	w.Rework.Moved = true
+	return nil
 }
 
 // hold holds an issue that is handed over.
