@@ -139,7 +139,7 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 	} {
 		var stderr strings.Builder
 		w := &term.Env{
-			Env:   environ.Env{Dir: c.dir, Home: "/nowhere", Now: time.Now},
+			Env:   environ.Env{Dir: c.dir, Home: dir, Now: time.Now},
 			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Width: c.width,
 		}
 		run(t.Context(), w, strings.Fields(c.args))
