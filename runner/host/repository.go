@@ -173,9 +173,9 @@ type DeliverRequest struct {
 	// Again pushes the commits again if Delivered has them all and Branch was deleted since.
 	Again bool
 	// Claim, if set, changes this machine's claim of the issue in the same push: without the claim
-	// nothing is pushed (CodeClaimLost). If the remote has not the object Old, and a content with the
-	// token of New, this machine has renewed it meanwhile: that is replaced, too. Nothing changes if
-	// there is nothing to push.
+	// nothing is pushed (CodeClaimLost), also if this machine has another content there by now. A
+	// remote that has New has it from a push whose answer was lost. Nothing changes if there is
+	// nothing to push.
 	Claim *team.Change
 	// ClaimsBranch is the branch of the remote with the claims, such as symphony-claims; empty if
 	// they are references.
@@ -527,8 +527,9 @@ const (
 	CodeIncomplete = reconcile.CodeIncomplete
 	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
-	// CodeClaimLost: another machine has the issue, or a person has removed the claim.
-	CodeClaimLost = "claim_lost"
+	// CodeClaimLost: the remote has another claim than the request expects: another machine has the
+	// issue, a person has removed the claim, or this machine has renewed it.
+	CodeClaimLost = team.CodeLost
 )
 
 // Codes of errors of Claims, and of Deliver with a claim.
@@ -536,7 +537,7 @@ const (
 	// CodeClaimsUnavailable: the remote can't be reached, or its answer was lost.
 	CodeClaimsUnavailable = "claims_unavailable"
 	// CodeClaimsRefused: the remote refuses the references or the branch of the claims.
-	CodeClaimsRefused = "claims_refused"
+	CodeClaimsRefused = team.CodeRefused
 	// CodeClaimsNotAtomic: the remote can't push a branch and a claim at once.
 	CodeClaimsNotAtomic = "claims_not_atomic"
 )

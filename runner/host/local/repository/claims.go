@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/team"
 )
 
@@ -69,11 +70,12 @@ func (c *Claims) store() claimStore {
 type claimStore interface {
 	// look reads all claims.
 	look(ctx context.Context) (claimsSeen, error)
-	// change implements team.Remote.
-	change(ctx context.Context, changes []team.Change) (map[string]team.Changed, error)
+	// change implements team.Remote. atomic asks for a push that carries out everything or nothing, as
+	// a delivery does.
+	change(ctx context.Context, changes []team.Change, atomic bool) (map[string]team.Changed, error)
 	// prepare makes the objects of a change, with which a delivery pushes it. It may have to look at
-	// the claims, unless the caller has: then it returns errClaimMoved if the claim is not as the
-	// change expects.
+	// the claims, unless the caller has. It returns errClaimMoved, and the object of the new content,
+	// if it sees that the claim is not as the change expects.
 	prepare(ctx context.Context, change team.Change, seen *claimsSeen) (claimPush, error)
 	// place names where the claims are, for people.
 	place() string
@@ -126,7 +128,7 @@ func (c *Claims) Change(ctx context.Context, changes []team.Change) (map[string]
 	if len(changes) == 0 {
 		return map[string]team.Changed{}, nil
 	}
-	results, err := c.store().change(ctx, changes)
+	results, err := c.store().change(ctx, changes, false)
 	return results, host.WithCode(err)
 }
 
@@ -151,7 +153,7 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 	}()
 	seen, err := c.store().look(ctx)
 	if err != nil {
-		return err
+		return host.WithCode(err)
 	}
 	if seen.find(key).Object != change.Old {
 		return c.refused("it took a claim for a trial, and does not show it")
@@ -167,9 +169,9 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 
 // tryChange carries a change of Try out.
 func (c *Claims) tryChange(ctx context.Context, change team.Change) (object string, err error) {
-	results, err := c.Change(ctx, []team.Change{change})
+	results, err := c.store().change(ctx, []team.Change{change}, true)
 	if err != nil {
-		return "", err
+		return "", host.WithCode(err)
 	}
 	result := results[change.Key]
 	if result.Refused != "" {
@@ -227,7 +229,7 @@ func (r claimsRepository) make(ctx context.Context) error {
 
 // locked calls f while no other process writes references to the repository.
 func (r claimsRepository) locked(ctx context.Context, f func(writer) error) error {
-	return r.withLock(ctx, func(w writer) error {
+	err := r.withLock(ctx, func(w writer) error {
 		if r.exists() {
 			return f(w)
 		}
@@ -244,6 +246,10 @@ func (r claimsRepository) locked(ctx context.Context, f func(writer) error) erro
 		}
 		return f(w)
 	})
+	if errors.Is(err, proc.ErrHeld) {
+		return r.unavailable("wait for another process", err)
+	}
+	return err
 }
 
 // fetched calls read after a fetch. If read fails, something has damaged the repository: it is made
@@ -305,18 +311,25 @@ func (r claimsRepository) fetch(ctx context.Context, w writer, refspec string) e
 	})
 }
 
-// maxLooseInOne is how many objects of their own one of the 256 directories of objects may have.
-const maxLooseInOne = 4
+const (
+	// maxLooseInOne is how many objects of their own one of the 256 directories of objects may have.
+	maxLooseInOne = 4
+	// maxLooseRefs is how many references may have files of their own.
+	maxLooseRefs = 100
+)
 
-// tidy removes claims of the past, which nobody needs, and joins packs. A claim that another process
-// is about to push is younger than a day. Failures are tried again after a later fetch.
+// tidy removes claims of the past, which nobody needs, and joins packs and references. A claim that
+// another process is about to push is younger than a day. Failures are tried again after a later fetch.
 func (r claimsRepository) tidy(ctx context.Context) {
-	if len(find(r.path, "objects/17/*")) <= maxLooseInOne && len(find(r.path, "objects/pack/*.pack")) <= maxPacks {
-		return
+	if len(find(r.path, claimsDir+"*")) > maxLooseRefs {
+		_ = r.run(r.localGit(ctx, "pack-refs", "--all"))
 	}
-	_ = r.run(r.localGit(ctx, "pack-refs", "--all"))
-	_ = r.run(r.localGit(ctx, "repack", "-a", "-d", "-n", "-q"))
-	_ = r.run(r.localGit(ctx, "prune", "--expire=1.day.ago"))
+	loose := len(find(r.path, "objects/17/*"))
+	packs := len(find(r.path, "objects/pack/*.pack"))
+	if loose > maxLooseInOne || packs > maxPacks {
+		_ = r.run(r.localGit(ctx, "repack", "-a", "-d", "-n", "-q"))
+		_ = r.run(r.localGit(ctx, "prune", "--expire=1.day.ago"))
+	}
 }
 
 // claimObject is an object in the place of a claim.

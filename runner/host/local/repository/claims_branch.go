@@ -184,6 +184,10 @@ func (b claimBranch) prepare(
 		seen = &now
 	}
 	if seen.find(change.Key).Object != change.Old {
+		p.object, err = b.write(ctx, "blob", change.New)
+		if err != nil {
+			return p, b.unavailable("write the claim of "+change.Key, err)
+		}
 		return p, errClaimMoved
 	}
 	p, objects, err := b.commit(ctx, *seen, []team.Change{change})
@@ -250,7 +254,11 @@ func (b claimBranch) commit(
 	return p, objects, failed(err)
 }
 
-func (b claimBranch) change(ctx context.Context, changes []team.Change) (map[string]team.Changed, error) {
+func (b claimBranch) change(
+	ctx context.Context,
+	changes []team.Change,
+	atomic bool,
+) (map[string]team.Changed, error) {
 	results := map[string]team.Changed{}
 	for move := 1; move <= mostMoves; move++ {
 		if move > 1 {
@@ -266,7 +274,7 @@ func (b claimBranch) change(ctx context.Context, changes []team.Change) (map[str
 		if len(changes) == 0 {
 			return results, nil
 		}
-		isDone, err := b.pushAll(ctx, seen, changes, results)
+		isDone, err := b.pushAll(ctx, seen, changes, atomic, results)
 		if err != nil || isDone {
 			return results, err
 		}
@@ -301,6 +309,7 @@ func (b claimBranch) pushAll(
 	ctx context.Context,
 	seen claimsSeen,
 	changes []team.Change,
+	atomic bool,
 	results map[string]team.Changed,
 ) (isDone bool, err error) {
 	p, objects, err := b.commit(ctx, seen, changes)
@@ -308,7 +317,7 @@ func (b claimBranch) pushAll(
 		return false, err
 	}
 	crash.At("repository.claims.committed")
-	statuses, said, err := b.push(ctx, false, p)
+	statuses, said, err := b.push(ctx, atomic, p)
 	if err != nil {
 		return false, err
 	}

@@ -45,9 +45,7 @@ func (f *fence) prepare(ctx context.Context) (err error) {
 // isThere reports whether the remote has the new claim, whose reference it has at a commit.
 func (f *fence) isThere(at string) bool { return at == f.commit }
 
-// again prepares another push after one that failed, or tells why there is none. The claim is this
-// machine's if the remote has a content with its token: a push whose answer was lost has put it there,
-// or this machine has renewed it meanwhile.
+// again prepares another push after one that failed, or tells why there is none.
 func (f *fence) again(ctx context.Context) error {
 	f.moves++
 	if f.moves > mostMoves {
@@ -67,27 +65,18 @@ func (f *fence) again(ctx context.Context) error {
 		return err
 	}
 	there := seen.find(f.change.Key)
-	if there.Object != f.change.Old {
-		if !f.holds(there) {
-			return f.lost(there)
-		}
-		f.change.Old = there.Object
+	switch there.Object {
+	case f.change.Old:
+	case f.object: // an earlier push has put it there, and its answer was lost
+		f.change.Old = f.object
+	default:
+		return f.lost(there)
 	}
 	f.claimPush, err = f.store.prepare(ctx, f.change, &seen)
 	return err
 }
 
-// holds reports whether a claim in the remote is this machine's.
-func (f *fence) holds(there team.Entry) bool {
-	theirs, err := team.Parse(there.Content)
-	if err != nil {
-		return false
-	}
-	ours, err := team.Parse(f.change.New)
-	return err == nil && theirs.Token == ours.Token
-}
-
-// lost is the error of a claim that another machine has, or nobody.
+// lost is the error of a claim that is another one in the remote, or none.
 func (f *fence) lost(there team.Entry) error {
 	who := "it was deleted"
 	if there.Object != "" {
@@ -99,7 +88,8 @@ func (f *fence) lost(there team.Entry) error {
 	}
 	return reconcile.NewError(
 		host.CodeClaimLost,
-		fmt.Sprintf("this machine has lost the claim %s: %s; its branch stays as it is", f.change.Key, who),
+		fmt.Sprintf("the claim %s is not what this machine put there: %s; the branch stays as it is",
+			f.change.Key, who),
 		"the commits are kept in the workspace",
 	)
 }

@@ -93,7 +93,11 @@ func (r claimRefs) commit(ctx context.Context, content string) (string, error) {
 	return r.write(ctx, "commit", fmt.Sprintf("tree %s\nauthor %s\ncommitter %[2]s\n\n%s", tree, who, content))
 }
 
-func (r claimRefs) change(ctx context.Context, changes []team.Change) (map[string]team.Changed, error) {
+func (r claimRefs) change(
+	ctx context.Context,
+	changes []team.Change,
+	atomic bool,
+) (map[string]team.Changed, error) {
 	results := map[string]team.Changed{}
 	var pushes []claimPush
 	for _, change := range changes {
@@ -110,7 +114,7 @@ func (r claimRefs) change(ctx context.Context, changes []team.Change) (map[strin
 	}
 	crash.At("repository.claims.written")
 	for some := range slices.Chunk(pushes, claimsAtOnce) { // a command line is not endless
-		if err := r.pushSome(ctx, some, results); err != nil {
+		if err := r.pushSome(ctx, some, atomic, results); err != nil {
 			return nil, err
 		}
 	}
@@ -118,8 +122,13 @@ func (r claimRefs) change(ctx context.Context, changes []team.Change) (map[strin
 }
 
 // pushSome pushes changes, and adds their results.
-func (r claimRefs) pushSome(ctx context.Context, pushes []claimPush, results map[string]team.Changed) error {
-	statuses, said, err := r.push(ctx, false, pushes...)
+func (r claimRefs) pushSome(
+	ctx context.Context,
+	pushes []claimPush,
+	atomic bool,
+	results map[string]team.Changed,
+) error {
+	statuses, said, err := r.push(ctx, atomic, pushes...)
 	if err != nil {
 		return err
 	}

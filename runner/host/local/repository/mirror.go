@@ -101,7 +101,7 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 		err = proc.Lock(f, unix.LOCK_EX, lockStep)
 	}
 	if errors.Is(err, proc.ErrHeld) {
-		err = fmt.Errorf("another clone or delivery is using the mirror %s: %w", m.path, ctx.Err())
+		err = fmt.Errorf("another clone or delivery is using the mirror %s: %w: %w", m.path, err, ctx.Err())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
