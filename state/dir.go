@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 
 	"github.com/gofrs/flock"
@@ -124,8 +125,21 @@ func EnsureDir(dir string) error {
 	return nil
 }
 
+// refuseDangling returns an error if a link that leads to nothing is in the place of a directory
+// that does not exist, or above it.
+func refuseDangling(dir string) error {
+	what, remedy := paths.Missing(dir)
+	if remedy == "" {
+		return nil
+	}
+	return dirError(dir, what, remedy+", or choose another directory with --state-dir", nil)
+}
+
 // createDir creates the state directory.
 func createDir(dir string) error {
+	if err := refuseDangling(dir); err != nil {
+		return err
+	}
 	err := os.MkdirAll(dir, dirMode)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return diskFull(dir, "create the state directory", err)
@@ -155,7 +169,7 @@ func CheckDir(dir string) (exists bool, err error) {
 func checkDir(dir string) (exists, open bool, err error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
+		return false, false, refuseDangling(dir)
 	}
 	if err != nil {
 		return true, false, unreadable(dir, err)

@@ -2,6 +2,8 @@
 package paths
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +63,28 @@ func Real(path string) string {
 		rest = append(strings.Split(target, "/"), rest...)
 	}
 	return real
+}
+
+// Missing says how a path that leads to nothing does so, for messages: "does not exist", or "is a
+// link to /mnt/a, which does not exist". remedy is what to do about such a link, of the path or
+// of a directory above it; empty without one.
+func Missing(path string) (what, remedy string) {
+	what = "does not exist"
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil && at != filepath.Dir(at) {
+			continue
+		}
+		target, readErr := os.Readlink(at)
+		_, statErr := os.Stat(at)
+		if err != nil || readErr != nil || info.Mode()&fs.ModeSymlink == 0 || !errors.Is(statErr, fs.ErrNotExist) {
+			return what, ""
+		}
+		if at == path {
+			return "is a link to " + target + ", which does not exist", "correct the link"
+		}
+		return what + ", because " + at + " is a link to " + target + ", which does not exist", "correct the link"
+	}
 }
 
 // SameDir reports whether two paths lead to the same directory. Either may contain symlinks.

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -41,7 +42,12 @@ func Read(path string) (Source, error) {
 	if err != nil {
 		message := "there is no workflow file " + path
 		hint := "write one with symphony init, or go to the folder of your WORKFLOW.md, or name it with -w FILE"
-		if !errors.Is(err, fs.ErrNotExist) {
+		what, remedy := paths.Missing(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && remedy != "":
+			message = path + " " + what
+			hint = remedy + ", or name another file with -w FILE"
+		case !errors.Is(err, fs.ErrNotExist):
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
 			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}
@@ -182,7 +188,7 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 // ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after
 // #. A line may begin with `export `. Values may be quoted as in a shell: no character is
 // special in single quotes, and a backslash escapes \ " $ ` in double quotes. Variables are
-// not expanded. A file that does not exist counts as empty.
+// not expanded. A file that does not exist counts as empty, unless a link leads to it.
 //
 // The code of the error is env_file_permissions for a file that does not belong to uid, or
 // whose mode is not 0600 or 0400, and env_file_invalid for any other line. No error contains a
@@ -195,6 +201,10 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	data, info, err := readRegular(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		what, remedy := paths.Missing(path)
+		if remedy != "" { // it was meant to contain something
+			return nil, reconcile.NewError(CodeEnvFileInvalid, path+" "+what, remedy+", or remove it")
+		}
 		return map[string]string{}, nil
 	case err != nil:
 		return nil, reconcile.NewError(CodeEnvFilePermissions, path+": "+reason(err), yours).WithCause(err)

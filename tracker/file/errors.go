@@ -1,12 +1,14 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -50,8 +52,8 @@ func reason(err error) string {
 
 // folderError returns the error of a folder that cannot be read.
 func folderError(path string, err error) error {
-	what := "does not exist"
-	hint := "create it"
+	what, remedy := paths.Missing(path)
+	hint := cmp.Or(remedy, "create it")
 	info, statErr := os.Stat(path)
 	isOther := statErr == nil && !info.IsDir()
 	if isOther {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -192,8 +193,9 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 		hint := "write the path of the folder with the files of the issues, such as " + filepath.Dir(folder)
 		return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 	}
-	hint := cmp.Or(didYouMean(folder), "create the folder, or correct the path")
-	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
+	what, remedy := paths.Missing(folder)
+	hint := cmp.Or(remedy, didYouMean(folder), "create the folder, or correct the path")
+	message := fmt.Sprintf("%s: tracker.provider.path: %s %s", p.Path, folder, what)
 	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 }
 

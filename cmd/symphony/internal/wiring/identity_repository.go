@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -31,8 +32,9 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 	hint := "run git init and git commit in it, or correct the path"
 	switch {
 	case !Exists(dir):
-		message = "does not exist"
-		hint = cmp.Or(didYouMean(dir), "make the repository, or correct the path")
+		what, remedy := paths.Missing(dir)
+		message = what
+		hint = cmp.Or(remedy, didYouMean(dir), "make the repository, or correct the path")
 	case !isRepository(dir):
 		message = "is no git repository"
 	case lacksCommit(ctx, dir, p.Environ()):
