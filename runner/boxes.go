@@ -174,12 +174,8 @@ func (o *Sandbox) way(c Config, env []string) (way, error) {
 		}
 	}
 	keyed := ""
-	if o.Key != "" && service.Through == nil {
-		return w, reconcile.NewError(
-			"invalid_config",
-			"agent.key: symphony does not know how the provider of agent.model "+c.Model+" gets its key",
-			"put the key into agent.env, where the agent and its commands can read it",
-		)
+	if fault := KeyFault(service, c.Model); o.Key != "" && fault != nil {
+		return w, fault
 	}
 	if o.Key != "" {
 		keyed = service.BaseVar
@@ -208,6 +204,19 @@ func (o *Sandbox) way(c Config, env []string) (way, error) {
 		w.rules = append(w.rules, ruleOf(at)...)
 	}
 	return w, nil
+}
+
+// KeyFault is the error of agent.key with a model whose provider gets its key in a way that
+// symphony does not know; nil if it knows it.
+func KeyFault(service agent.Service, model string) *reconcile.Error {
+	if service.Through != nil {
+		return nil
+	}
+	return reconcile.NewError(
+		"invalid_config",
+		"agent.key: symphony does not know how the provider of agent.model "+model+" gets its key",
+		"put the key into agent.env, where the agent and its commands can read it",
+	)
 }
 
 // service returns where the model of the agents is, as far as that is known.

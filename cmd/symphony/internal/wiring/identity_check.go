@@ -47,6 +47,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
 	out.Errors = append(out.Errors, repositoryFaults(ctx, p, cfg)...)
+	out.Errors = append(out.Errors, agentFaults(ctx, p, cfg)...)
 	_, err := MaxAgents(p)
 	out.Errors = append(out.Errors, workflow.Faults(err)...)
 	out.OK = len(out.Errors) == 0
@@ -109,6 +110,11 @@ func (p *Project) parseForCheck() (*workflow.Config, error) {
 	return p.parseWithoutKey(p.Source)
 }
 
+// keyAt is where the workflow has a key, as messages begin.
+func keyAt(p *Project, cfg *workflow.Config, key string) string {
+	return fmt.Sprintf("%s:%d: %s", p.Path, cfg.Lines[key], key)
+}
+
 // MetricsBegin begins every file of metrics.
 const MetricsBegin = "# HELP symphony_"
 
@@ -126,9 +132,30 @@ func metricsFault(p *Project, cfg *workflow.Config) *reconcile.Error {
 	}
 	return reconcile.NewError(
 		workflow.CodeInvalid,
-		fmt.Sprintf("%s:%d: %s: %s", p.Path, cfg.Lines[key], key, err),
+		fmt.Sprintf("%s: %s", keyAt(p, cfg, key), err),
 		"each pass replaces the file: name another one, whose name ends with .prom",
 	)
+}
+
+// keyFault is the error of an agent.key that reaches no model, because symphony does not know how
+// its provider gets one; nil if there is none.
+func keyFault(p *Project, cfg *workflow.Config) *reconcile.Error {
+	const key = "agent.key"
+	if cfg.Lines[key] == 0 {
+		return nil
+	}
+	for _, choice := range cfg.AllAgents() {
+		kind, err := AgentOf(choice.Kind)
+		if err != nil || kind.Service == nil {
+			continue
+		}
+		fault := runner.KeyFault(kind.Service(choice.Model), choice.Model)
+		if fault != nil {
+			fault.Message = fmt.Sprintf("%s:%d: %s", p.Path, cfg.Lines[key], fault.Message)
+			return fault
+		}
+	}
+	return nil
 }
 
 // promptFaults returns an error for each branch of the prompt with which a run that renders it

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -44,7 +45,7 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 			hint = "make a first commit in it, with git add and git commit: agents begin at one"
 		}
 	default:
-		return nil
+		return baseFaults(ctx, p, cfg, dir)
 	}
 	return []*reconcile.Error{repositoryFault(p, cfg, message, hint)}
 }
@@ -86,8 +87,7 @@ func misplacedRepository(p *Project, cfg *workflow.Config) *reconcile.Error {
 
 // repositoryFault is the error of a repository.url that is a path of this machine.
 func repositoryFault(p *Project, cfg *workflow.Config, message, hint string) *reconcile.Error {
-	const key = "repository.url"
-	message = fmt.Sprintf("%s:%d: %s: %s %s", p.Path, cfg.Lines[key], key, cfg.Repository.URL, message)
+	message = fmt.Sprintf("%s: %s %s", keyAt(p, cfg, "repository.url"), cfg.Repository.URL, message)
 	return reconcile.NewError(workflow.CodeInvalid, message, hint)
 }
 
@@ -115,13 +115,45 @@ func isGitFile(path string) bool {
 	return begins("gitdir: ") || begins("# v") && strings.Contains(string(first[:n]), "git bundle")
 }
 
+// baseFaults returns an error if repository.base is no branch of a repository on this machine.
+func baseFaults(ctx context.Context, p *Project, cfg *workflow.Config, dir string) []*reconcile.Error {
+	base := cfg.Repository.Base
+	branches, err := referencesOf(ctx, dir, p.Environ(), "refs/heads/")
+	if base == "" || err != nil || len(branches) == 0 || slices.Contains(branches, base) {
+		return nil
+	}
+	hint := "write the name of a branch: git -C " + text.ShellQuote(dir) + " branch lists them"
+	near := text.Nearest(base, branches)
+	switch {
+	case len(near) > 0:
+		hint = "did you mean " + near[0] + "?"
+	case len(branches) == 1:
+		hint = "write " + branches[0]
+	}
+	message := fmt.Sprintf("%s: %s has no branch %q", keyAt(p, cfg, "repository.base"), dir, base)
+	return []*reconcile.Error{reconcile.NewError(workflow.CodeInvalid, message, hint)}
+}
+
 // lacksCommit reports whether git finds no branch and no tag in a repository. If git can't read
 // it, that is for symphony doctor to say.
 func lacksCommit(ctx context.Context, dir string, env []string) bool {
-	cmd := exec.CommandContext(ctx, "git", "-C", dir, "for-each-ref", "--count=1")
+	found, err := referencesOf(ctx, dir, env, "")
+	return err == nil && len(found) == 0
+}
+
+// referencesOf returns the names of the branches and tags in a repository whose names begin with
+// a prefix, without the prefix.
+func referencesOf(ctx context.Context, dir string, env []string, prefix string) (names []string, err error) {
+	cmd := exec.CommandContext(ctx, "git", "-C", dir, "for-each-ref", "--format=%(refname)")
 	cmd.Env = host.Scrub(env, host.GitRepositoryVars...) // such as of a hook that runs check
 	found, err := cmd.Output()
-	return err == nil && len(found) == 0
+	for line := range strings.Lines(string(found)) {
+		name, isOne := strings.CutPrefix(strings.TrimSpace(line), prefix)
+		if isOne {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // didYouMean names the directory beside a missing one that is named most like it; empty for

@@ -470,14 +470,14 @@ func writableDir(
 	key, written string,
 	files []Guarded,
 ) (string, error) {
-	dir, err := writableFits(p, key, written, files)
+	dir, err := writableFits(keyAt(p, cfg, key), written, files)
 	if err != nil {
 		return "", err
 	}
 	if len(cfg.Policy.Hosts) > 0 {
 		return written, nil
 	}
-	return dir.Path, ownLink(p, key, written, dir)
+	return dir.Path, ownLink(keyAt(p, cfg, key), written, dir)
 }
 
 // writableRules returns the paths that no writable directory of a project may contain, or be
@@ -505,16 +505,15 @@ func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Gua
 }
 
 // writableFits returns the place of a writable directory, unless it is, contains or is in any
-// of files.
-func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
+// of files. at is where the workflow names it.
+func writableFits(at, written string, files []Guarded) (paths.Place, error) {
 	dir, err := paths.Find(written)
 	if errors.Is(err, paths.ErrProc) {
 		return dir, reconcile.NewError(
 			workflow.CodeInvalid,
 			fmt.Sprintf(
-				"%s: %s: %s leads into /proc, and from there perhaps elsewhere",
-				p.Path,
-				key,
+				"%s: %s leads into /proc, and from there perhaps elsewhere",
+				at,
 				written,
 			),
 			"name the directory itself",
@@ -523,7 +522,7 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 	if err != nil {
 		return dir, reconcile.NewError(
 			workflow.CodeInvalid,
-			fmt.Sprintf("%s: %s: %v", p.Path, key, err),
+			fmt.Sprintf("%s: %v", at, err),
 			"name an existing directory",
 		)
 	}
@@ -534,9 +533,8 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 		return dir, reconcile.NewError(
 			workflow.CodeInvalid,
 			fmt.Sprintf(
-				"%s: %s: %s would let an agent change %s, which a pass or the agents obey",
-				p.Path,
-				key,
+				"%s: %s would let an agent change %s, which a pass or the agents obey",
+				at,
 				dir.Path,
 				one.Path,
 			),
@@ -547,15 +545,14 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 }
 
 // ownLink refuses a directory that is reached by a link which a process of this account made.
-func ownLink(p *Project, key, written string, dir paths.Place) error {
+func ownLink(at, written string, dir paths.Place) error {
 	for _, link := range dir.Links {
 		if link.MadeBy(os.Getuid()) {
 			return reconcile.NewError(
 				workflow.CodeInvalid,
 				fmt.Sprintf(
-					"%s: %s: %s leads to %s by the symlink %s, which an agent may have made",
-					p.Path,
-					key,
+					"%s: %s leads to %s by the symlink %s, which an agent may have made",
+					at,
 					written,
 					dir.Path,
 					link.Path,

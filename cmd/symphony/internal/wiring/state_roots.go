@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -108,7 +109,7 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 	if err != nil {
 		return err
 	}
-	if _, err := WritableRoots(ctx, p, cfg); err != nil {
+	if err := agentsFit(ctx, p, cfg); err != nil {
 		return err
 	}
 	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
@@ -129,6 +130,23 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 	return file.Claim(ctx, folder, account, p.Env.Now())
 }
 
+// agentsFit returns why no agent may start with these values of the workflow, wherever it works:
+// the directories that it could write, and the way to its model.
+func agentsFit(ctx context.Context, p *Project, cfg *workflow.Config) error {
+	if fault := keyFault(p, cfg); fault != nil {
+		return fault
+	}
+	_, err := WritableRoots(ctx, p, cfg)
+	return err
+}
+
+// agentFaults is agentsFit for check, which leaves out what is no fault of the file, such as the
+// state of another project that can't be read.
+func agentFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*reconcile.Error {
+	faults := workflow.Faults(agentsFit(ctx, p, cfg))
+	return text.Filter(faults, func(e *reconcile.Error) bool { return e.Code == workflow.CodeInvalid })
+}
+
 // issueFolder returns the folder of the issues without links, empty if the tracker is none. It
 // refuses a folder that agents could write.
 func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) {
@@ -147,8 +165,8 @@ func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) 
 		return "", reconcile.NewError(
 			"invalid_config",
 			fmt.Sprintf(
-				"%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write",
-				p.Path,
+				"%s: %s overlaps workspace.root %s, where agents write",
+				keyAt(p, cfg, "tracker.provider.path"),
 				issues.Path,
 				root,
 			),
