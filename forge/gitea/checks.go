@@ -139,13 +139,15 @@ func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	return names[:min(len(names), reconcile.MaxChecks)], nil
 }
 
-// readLog implements reconcile.Forge. Only the end of the log is transferred.
+// readLog implements reconcile.Forge. Only the end of the log is transferred, or, by a server that
+// does not send parts, kept.
 func (h *hub) readLog(ctx context.Context, job int64) (string, error) {
 	path := fmt.Sprintf("/repos/%s/actions/jobs/%d", h.o.Repository, job)
 	a, err := h.ask(ctx, giteaapi.ReadRepository, transport.Request{
 		Method: http.MethodGet,
 		Path:   path + "/logs",
 		Range:  fmt.Sprintf("bytes=-%d", reconcile.MaxLog+1),
+		Tail:   reconcile.MaxLog,
 	})
 	e, known := errors.AsType[*reconcile.Error](err)
 	if known && e.Status == http.StatusInternalServerError && h.isAtWork(ctx, path) {
@@ -157,10 +159,7 @@ func (h *hub) readLog(ctx context.Context, job int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	end := &text.Tail{Limit: reconcile.MaxLog}
-	_, _ = end.Write(a.Body) // it never fails
-	log, _ := end.Text()
-	return strings.ToValidUTF8(string(log), "\uFFFD"), nil
+	return strings.ToValidUTF8(string(a.Body), "\uFFFD"), nil
 }
 
 // isAtWork reports whether a job has not ended, so that it has no log.

@@ -224,10 +224,14 @@ func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	return nil, err
 }
 
-// readLog implements reconcile.Forge.
+// readLog implements reconcile.Forge. Not every release can send a part of a log.
 func (h *hub) readLog(ctx context.Context, id int64) (string, error) {
 	path := h.path("/jobs/%s/trace", strconv.FormatInt(id, 10))
-	a, err := h.Ask(ctx, transport.Request{Method: http.MethodGet, Path: path})
+	a, err := h.Ask(ctx, transport.Request{
+		Method: http.MethodGet,
+		Path:   path,
+		Tail:   4 * reconcile.MaxLog, // with colours and the like
+	})
 	if err != nil {
 		return "", h.named(ctx, err)
 	}

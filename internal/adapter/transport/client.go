@@ -27,6 +27,8 @@ import (
 // Timeout bounds a request with its answer (specification 11.2).
 const Timeout = 30 * time.Second
 
+const tailTimeout = 2 * time.Minute
+
 const maxBody = 64 << 20 // bytes of an answer, if a request does not allow less
 
 // Service describes the API of a tracker: its names, and the texts of its errors.
@@ -177,6 +179,9 @@ type Request struct {
 	ETag         string     // of If-None-Match; empty for none
 	Range        string     // the part of the answer that is wanted, such as bytes=-16384
 	Limit        int64      // bytes of the answer; 64 MiB if 0
+	// Tail: of an answer that succeeds, only so many bytes are kept, the last ones in whole lines. It
+	// may be of any size, such as a log of 200 MB, and takes two minutes at most. 0: all is kept.
+	Tail int
 }
 
 // Answer is an HTTP answer of any status.
@@ -189,7 +194,11 @@ type Answer struct {
 
 // Send sends a request and reads the answer, which may be a redirect.
 func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	timeout := Timeout
+	if r.Tail > 0 {
+		timeout = tailTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if r.To == "" {
 		r.To = c.Endpoint + r.Path
@@ -225,7 +234,14 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}
 	defer resp.Body.Close()
 	limit := cmp.Or(r.Limit, maxBody)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	var body []byte
+	if r.Tail > 0 && resp.StatusCode/100 == 2 {
+		end := &text.Tail{Limit: r.Tail}
+		_, err = io.Copy(end, resp.Body)
+		body, _ = end.Text()
+	} else {
+		body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	}
 	if err != nil {
 		return Answer{}, c.requestError(r, fmt.Errorf("read answer: %w", err))
 	}
