@@ -84,6 +84,9 @@ func (h *hub) commitOf(ctx context.Context, ref string) (string, error) {
 	commit, err := get[struct {
 		SHA string `json:"sha"`
 	}](ctx, h, giteaapi.ReadRepository, "/git/commits/"+url.PathEscape(ref)+"?stat=false&files=false&verification=false")
+	if err == nil && commit.SHA == "" {
+		err = h.Fail("forge_unknown_payload", "the answer contains no commit "+ref)
+	}
 	return commit.SHA, err
 }
 

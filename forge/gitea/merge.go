@@ -1,6 +1,7 @@
 package gitea
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,9 @@ func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (tr
 	}
 	if known && strings.Contains(e.Message, "behind the base branch") {
 		e.Err = reconcile.ErrBehind
+	}
+	if err == nil && len(bytes.TrimSpace(a.Body)) > 0 { // Gitea says nothing more than the status
+		err = h.Unreadable("none of Gitea's to a merge", a.Body, nil)
 	}
 	return a, err
 }

@@ -131,6 +131,9 @@ func (h *hub) comment(ctx context.Context, number int, marker, body string) erro
 		User account `json:"user"`
 		Body string  `json:"body"`
 	}](ctx, h, giteaapi.WriteIssue, path)
+	if err == nil && comments == nil { // null is no empty list
+		err = h.Fail("forge_unknown_payload", "the answer contains no list of comments")
+	}
 	if err != nil {
 		return err
 	}

@@ -139,11 +139,20 @@ func (m merging) labels() []reconcile.LabelSet {
 // merge implements reconcile.Forge.
 func (h hub) merge(ctx context.Context, m reconcile.Merging) error {
 	path := fmt.Sprintf("/pulls/%d/merge", m.Number)
-	_, err := h.do(ctx, writeContents, http.MethodPut, path, map[string]string{
+	a, err := h.do(ctx, writeContents, http.MethodPut, path, map[string]string{
 		"sha":          m.Head,
 		"merge_method": m.Method,
 	})
-	return refusedMerge(err)
+	if err != nil {
+		return refusedMerge(err)
+	}
+	made, err := githubapi.Decode[struct {
+		Merged bool `json:"merged"`
+	}](h.Client.Client, "answer to a merge", a.Body)
+	if err == nil && !made.Merged {
+		err = h.Fail("forge_unknown_payload", "the answer does not say that the pull request is merged")
+	}
+	return err
 }
 
 // refusedMerge says whether a merge that GitHub refused may succeed soon.

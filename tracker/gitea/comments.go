@@ -63,6 +63,9 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	if err != nil {
 		return nil, c.ofIssue(ctx, issueID, err)
 	}
+	if list == nil { // null is no empty list
+		return nil, c.api.Fail(unknownPayload, "the answer contains no list of comments")
+	}
 	comments := []reconcile.Comment{}
 	for _, w := range list {
 		if w.ID == 0 || w.CreatedAt.IsZero() {

@@ -73,7 +73,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 		if err != nil {
 			return nil, c.OfIssue(issueID, err)
 		}
-		list, err := githubapi.Decode[[]wireComment](c.api, "list of comments", a.Body)
+		list, err := githubapi.DecodeList[wireComment](c.api, "list of comments", a.Body)
 		if err != nil {
 			return nil, err
 		}

@@ -227,7 +227,7 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	case a.Status != http.StatusOK:
 		return nil, c.Refusal(a, nil)
 	}
-	entries, err := githubapi.Decode[[]json.RawMessage](c.api, "list of issues", a.Body)
+	entries, err := githubapi.DecodeList[json.RawMessage](c.api, "list of issues", a.Body)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,8 @@ func (c *client) refusal(a transport.Answer) error {
 		return err
 	}
 	if a.Status == http.StatusForbidden {
-		e.Hint = "the account of the token needs that right in the project " + c.o.Project
+		e.Hint = "the account of the token needs that right in the project " + c.o.Project +
+			"; a token with scopes needs read:jira-work, write:jira-work and read:jira-user"
 	}
 	if status, isStatus := strings.CutPrefix(e.Message, "HTTP "); isStatus {
 		e.Message = "Jira answers " + status

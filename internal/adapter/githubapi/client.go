@@ -185,6 +185,15 @@ func Decode[T any](c *transport.Client, what string, raw []byte) (v T, err error
 	return v, nil
 }
 
+// DecodeList decodes a list. null is no empty list.
+func DecodeList[T any](c *transport.Client, what string, raw []byte) ([]T, error) {
+	list, err := Decode[[]T](c, what, raw)
+	if err == nil && list == nil {
+		err = c.Unreadable("no "+what, raw, nil)
+	}
+	return list, err
+}
+
 type graphqlError = transport.GraphQLError
 
 // ErrUnknownField is wrapped by the error of a query with a field that the server's schema
