@@ -74,7 +74,8 @@ type account = giteaapi.Account
 // jobsSince is the first release whose checks name jobs by the ids that the API uses.
 const jobsSince = 26
 
-var releaseOf = text.Pattern(`^1\.(\d{1,4})\.[^+]*$`) // not 16.0.0+gitea-1.22.0, a Forgejo
+// releaseOf finds 26 in 1.26.0 and in 1.26.0+dev-7, and nothing in 16.0.0+gitea-1.22.0, a Forgejo.
+var releaseOf = text.Pattern(`^1\.(\d{1,4})\.`)
 
 // namesJobs reports whether the addresses of checks contain the ids of jobs.
 func (h *hub) namesJobs(ctx context.Context) (bool, error) {

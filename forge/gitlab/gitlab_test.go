@@ -3,11 +3,15 @@ package gitlab
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -130,6 +134,53 @@ func TestManyPipelines(t *testing.T) {
 	p.SetJob(commit, gitlabtest.Job{Name: "test", State: "success"})
 	names := text.Map(p.one(number).Checks.List, func(c reconcile.Check) string { return c.Name })
 	test.Equal(t, "checks", names, []string{"quality", "test"})
+}
+
+// Of 3,000 checks of a commit the first 2,000 are read and 500 kept, with those that have failed.
+func TestManyChecks(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	for n := range 3000 {
+		state := "success"
+		if n == 1900 {
+			state = "failed"
+		}
+		p.SetJob(commit, gitlabtest.Job{Name: "job " + strconv.Itoa(n), State: state})
+	}
+	p.ClearLog()
+	checks := p.one(number).Checks
+	isFailed := func(c reconcile.Check) bool { return c.State == reconcile.CheckFailure }
+	test.Equal(t, "checks", []any{len(checks.List), checks.Cut, checks.State, text.First(checks.List, isFailed).Name},
+		[]any{reconcile.MaxChecks, true, reconcile.CheckFailure, "job 1900"})
+	if n := len(p.Log()); n > 40 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// Of a log of 200 MB only the end is kept, without the colours in it.
+func TestLargeLog(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		lines := []byte(strings.Repeat("\x1b[32mok\x1b[0m 12345678901234567890\n", 3000))
+		for sent := 0; sent < 200<<20; sent += len(lines) {
+			_, _ = w.Write(lines)
+		}
+		_, _ = w.Write([]byte("\x1b[31mFAIL\x1b[0m\n"))
+	}))
+	t.Cleanup(s.Close)
+	f := test.Must(Adapter(transport.ForgeOptions{
+		Options:    transport.Options{Endpoint: s.URL + "/api/v4", Key: testToken},
+		Repository: testProject,
+	}))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	log := test.Must(f.ReadLog(t.Context(), 1))
+	runtime.ReadMemStats(&after)
+	if len(log) > reconcile.MaxLog || !strings.HasSuffix(log, "ok 12345678901234567890\nFAIL\n") {
+		t.Errorf("%d bytes, at the end %q", len(log), log[max(0, len(log)-100):])
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 100<<20 {
+		t.Errorf("%d MB were used", used>>20)
+	}
 }
 
 // A pipeline that can't begin has failed, although it has no job.

@@ -29,7 +29,7 @@ const serviceToken = "0123456789abcdef0123456789abcdef01234567"
 var apiPaths = map[string]string{"gitea": "/api/v1", "gitlab": "/api/v4"}
 
 // trackerAt is a tracker of a kind whose server is at an address.
-func trackerAt(t *testing.T, kind, address string) *reconcile.TrackerAdapter {
+func trackerAt(t *testing.T, kind, address string, warn ...func(string)) *reconcile.TrackerAdapter {
 	t.Helper()
 	cfg := &workflow.Config{}
 	cfg.Policy.ActiveStates = []string{"open", "opened", "Todo"}
@@ -43,7 +43,11 @@ func trackerAt(t *testing.T, kind, address string) *reconcile.TrackerAdapter {
 	}
 	dir := t.TempDir()
 	p := &Project{Env: &environ.Env{Now: time.Now}, Path: filepath.Join(dir, "WORKFLOW.md"), StateDir: dir}
-	return test.Must(NewTracker(p, cfg, TrackerOptions{Memory: noMemory{}}))
+	o := TrackerOptions{Memory: noMemory{}}
+	if warn != nil {
+		o.Warn = warn[0]
+	}
+	return test.Must(NewTracker(p, cfg, o))
 }
 
 // forgeAt is a forge of a kind whose server is at an address.
@@ -330,6 +334,11 @@ func TestLargeProjects(t *testing.T) {
 	}
 }
 
+// statuses are those of a project of Jira.
+var statuses = []any{map[string]any{"id": "1", "name": "Task", "statuses": []any{
+	map[string]any{"id": "1", "name": "Todo", "statusCategory": map[string]string{"key": "new"}},
+}}}
+
 // bigService answers as a service with many issues does.
 func bigService(kind string, issues int, requests *int) http.HandlerFunc {
 	const at = "2026-03-01T12:00:00Z"
@@ -360,9 +369,7 @@ func bigService(kind string, issues int, requests *int) http.HandlerFunc {
 		case strings.HasSuffix(path, "/myself"):
 			out = map[string]any{"accountId": "1", "displayName": "Ann"}
 		case strings.HasSuffix(path, "/statuses"):
-			out = []any{map[string]any{"id": "1", "name": "Task", "statuses": []any{
-				map[string]any{"id": "1", "name": "Todo", "statusCategory": map[string]string{"key": "new"}},
-			}}}
+			out = statuses
 		case strings.HasSuffix(path, "/search/jql"):
 			from, _ := strconv.Atoi(in.Token)
 			page := map[string]any{"isLast": from+100 >= issues}
@@ -399,4 +406,37 @@ func numbered(from, to int, value func(n int) any) []any {
 		list = append(list, value(n))
 	}
 	return list
+}
+
+// An archived project is told by check: nothing in it can be changed.
+func TestArchivedProjects(t *testing.T) {
+	project := map[string]any{
+		"id": 1, "full_name": "acme/shop", "path_with_namespace": "acme/shop", "archived": true,
+		"has_issues": true, "permissions": map[string]any{"push": true, "project_access": map[string]int{"access_level": 30}},
+	}
+	for _, kind := range []string{"gitea", "gitlab", "jira"} {
+		t.Run(kind, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var out any = []any{}
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/user"), strings.HasSuffix(r.URL.Path, "/myself"):
+					out = map[string]any{"id": 1, "login": "ann", "username": "ann", "accountId": "1", "displayName": "Ann"}
+				case strings.HasSuffix(r.URL.Path, "/acme/shop"):
+					out = project
+				case strings.HasSuffix(r.URL.Path, "/project/SHOP"):
+					out = map[string]any{"id": "1", "key": "SHOP", "archived": true}
+				case strings.HasSuffix(r.URL.Path, "/statuses"):
+					out = statuses
+				case strings.HasSuffix(r.URL.Path, "/self"), strings.HasSuffix(r.URL.Path, "/mypermissions"):
+					out = map[string]any{}
+				}
+				_ = json.NewEncoder(w).Encode(out)
+			}))
+			defer s.Close()
+			var warned []string
+			a := trackerAt(t, kind, s.URL, func(text string) { warned = append(warned, text) })
+			test.Must(a.Verify(t.Context(), reconcile.TrackerNames{}))
+			test.Contains(t, "warnings", strings.Join(warned, "\n"), "is archived, so that nothing in it can be changed")
+		})
+	}
 }
