@@ -382,6 +382,10 @@ func bigService(kind string, issues int, requests *int) http.HandlerFunc {
 			out = page
 		case strings.HasSuffix(path, "/bulkfetch"):
 			out = map[string]any{"issues": text.Map(in.IDs, jiraIssue), "issueErrors": []any{}}
+		case r.URL.Query().Has("since"): // nothing has changed
+		case text.IsNumber(path[strings.LastIndexByte(path, '/')+1:]):
+			n, _ := strconv.Atoi(path[strings.LastIndexByte(path, '/')+1:])
+			out = issue(n)
 		default:
 			size := map[string]int{"gitea": 50, "gitlab": 100}[kind]
 			page, err := strconv.Atoi(r.URL.Query().Get("page"))
