@@ -39,6 +39,7 @@ var chapters = []chapter{
 			"docs/scheduling.md",
 			"docs/agents.md",
 			"docs/hosts.md",
+			"docs/team.md",
 		},
 	},
 	{
