@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,7 +61,7 @@ func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
 // renew renews the claim if that is due. An error is the end of the run.
 func (k *claimKeeper) renew(ctx context.Context) error {
 	left, err := k.member.Renew(ctx, k.keep())
-	if isLost(err) {
+	if team.IsLost(err) {
 		code, message := codeOf(err)
 		return runEnd{reconcile.Canceled, code, message}
 	}
@@ -104,10 +103,4 @@ func (k *claimKeeper) fence(
 		return answer.Claim, err
 	})
 	return answer, err
-}
-
-// isLost reports whether an error says that another machine has the claim.
-func isLost(err error) bool {
-	known, ok := errors.AsType[*reconcile.Error](err)
-	return ok && known.Code == host.CodeClaimLost
 }

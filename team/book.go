@@ -14,24 +14,44 @@ import (
 // book is what the database of this machine says of claims during one operation of a Member.
 type book struct {
 	*Member
-	own  map[string]Own  // by the id of the issue
-	seen map[string]Seen // by key
+	own map[string]Own // by the id of the issue
+	// seen are the claims of other machines, by key. There may be a thousand, which a worker that looks
+	// every few seconds whether its claim is due does not need: nil until readSeen.
+	seen map[string]Seen
 }
 
-// open reads the book.
+// open reads the claims of this machine.
 func (m *Member) open(ctx context.Context) (*book, error) {
-	b := &book{Member: m, seen: map[string]Seen{}}
+	b := &book{Member: m}
 	if err := b.readOwn(ctx); err != nil {
 		return nil, err
 	}
-	seen, err := m.Journal.SeenClaims(ctx)
+	return b, nil
+}
+
+// openAll also reads the claims of other machines.
+func (m *Member) openAll(ctx context.Context) (*book, error) {
+	b, err := m.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range seen {
+	return b, b.readSeen(ctx)
+}
+
+// readSeen reads the claims of other machines, unless that was done.
+func (b *book) readSeen(ctx context.Context) error {
+	if b.seen != nil {
+		return nil
+	}
+	all, err := b.Journal.SeenClaims(ctx)
+	if err != nil {
+		return err
+	}
+	b.seen = map[string]Seen{}
+	for _, s := range all {
 		b.seen[s.Key] = s
 	}
-	return b, nil
+	return nil
 }
 
 func (b *book) readOwn(ctx context.Context) error {
@@ -95,6 +115,17 @@ func (b *book) elsewhere(i Issue) *Elsewhere {
 		return &Elsewhere{Holder: own.LostTo, Status: Working}
 	}
 	return nil
+}
+
+// othersHave returns which of the issues other machines have, by id.
+func (b *book) othersHave(issues []Issue) map[string]Elsewhere {
+	have := map[string]Elsewhere{}
+	for _, i := range issues {
+		if e := b.elsewhere(i); e != nil {
+			have[i.ID] = *e
+		}
+	}
+	return have
 }
 
 // push creates, replaces and takes claims, and returns the reasons of those that the remote refused,
@@ -224,24 +255,13 @@ func (b *book) delete(ctx context.Context, list []Own) error {
 	return b.look(ctx) // the next time deletes what it finds
 }
 
-// check looks whether another machine has the claim of an issue.
-func (b *book) check(ctx context.Context, i Issue) error {
+// checkOwn looks whether this machine still has the claim of an issue.
+func (b *book) checkOwn(ctx context.Context, i Issue) error {
 	if err := b.look(ctx); err != nil {
 		return err
 	}
-	if b.own[i.ID].LostTo != "" {
-		return lost(i, b.own[i.ID].LostTo)
-	}
 	if e := b.elsewhere(i); e != nil {
 		return lost(i, e.Holder)
-	}
-	return nil
-}
-
-// checkOwn is check for an issue whose claim this machine must have.
-func (b *book) checkOwn(ctx context.Context, i Issue) error {
-	if err := b.check(ctx, i); err != nil {
-		return err
 	}
 	if _, isOwn := b.own[i.ID]; !isOwn {
 		return lost(i, unknownHolder)
@@ -322,6 +342,9 @@ func (b *book) look(ctx context.Context) error {
 
 // see stores the claims of other machines.
 func (b *book) see(ctx context.Context, entries []Entry, at Instant) error {
+	if err := b.readSeen(ctx); err != nil {
+		return err
+	}
 	ours := map[string]bool{}
 	for _, own := range b.own {
 		if own.LostTo == "" {
@@ -387,7 +410,8 @@ func lost(i Issue, to string) error {
 	)
 }
 
-func isLost(err error) bool {
+// IsLost reports whether an error says that another machine has a claim.
+func IsLost(err error) bool {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	return ok && known.Code == CodeLost
 }

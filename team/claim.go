@@ -59,8 +59,8 @@ func (c Claim) Holder() string {
 	return c.Account + " on " + c.Machine
 }
 
-// contentLimit is the most bytes that a claim may have. Ours have about 600.
-const contentLimit = 16 << 10
+// MaxContent is the most bytes that a claim may have. Ours have about 600.
+const MaxContent = 16 << 10
 
 // errContent is the error of a content that is no claim.
 var errContent = errors.New("it is no claim of symphony")
@@ -68,7 +68,7 @@ var errContent = errors.New("it is no claim of symphony")
 // Parse reads the content of a claim. A claim that another program wrote, or a person by hand, is
 // an error.
 func Parse(content string) (c Claim, err error) {
-	if len(content) > contentLimit {
+	if len(content) > MaxContent {
 		return c, fmt.Errorf("%w: it has %d bytes", errContent, len(content))
 	}
 	if err := json.Unmarshal([]byte(content), &c); err != nil {

@@ -105,7 +105,7 @@ type Keep struct {
 // Known returns the issues that other machines have, by id, as this one saw it last, and those of them
 // that this machine had before. It makes no request.
 func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, err error) {
-	b, err := m.open(ctx)
+	b, err := m.openAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, 
 func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
 	m.busy.Lock()
 	defer m.busy.Unlock()
-	b, err := m.open(ctx)
+	b, err := m.openAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +159,10 @@ func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere
 			return nil, err
 		}
 	}
-	elsewhere := map[string]Elsewhere{}
+	elsewhere := b.othersHave(issues)
 	for _, i := range issues {
-		e := b.elsewhere(i)
-		switch {
-		case e != nil:
-			elsewhere[i.ID] = *e
-		case !m.holds(b.own[i.ID]):
+		_, isElsewhere := elsewhere[i.ID]
+		if !isElsewhere && !m.holds(b.own[i.ID]) {
 			return nil, notTaken(i, refused[i.ID])
 		}
 	}
@@ -241,16 +238,31 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	return m.left(own), err
 }
 
-// Check looks whether another machine has the claim of an issue, before this one changes something that
-// people see. The code of the error is CodeLost if one has it.
-func (m *Member) Check(ctx context.Context, i Issue) error {
+// LookFor looks which issues other machines have, and returns these by id.
+func (m *Member) LookFor(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	b, err := m.open(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.look(ctx); err != nil {
+		return nil, err
+	}
+	return b.othersHave(issues), nil
+}
+
+// Check looks whether another machine has the claim of an issue, before this one changes something that
+// people see. The code of the error is CodeLost if one has it.
+func (m *Member) Check(ctx context.Context, i Issue) error {
+	others, err := m.LookFor(ctx, []Issue{i})
+	if err != nil {
 		return err
 	}
-	return b.check(ctx, i)
+	if e, is := others[i.ID]; is {
+		return lost(i, e.Holder)
+	}
+	return nil
 }
 
 // Fence calls push with the change of the claim that has to be a part of its push, and stores the
@@ -270,7 +282,7 @@ func (m *Member) Fence(ctx context.Context, k Keep, push func(Change) (object st
 		}
 	}
 	err = b.fence(ctx, k, push)
-	if !isLost(err) {
+	if !IsLost(err) {
 		return err
 	}
 	if err := b.checkOwn(ctx, k.Issue); err != nil {

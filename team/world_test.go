@@ -277,7 +277,7 @@ func (w *world) deliver(at int, a answer) (wrong string) {
 		}
 		return result.Object, nil
 	})
-	if isLost(err) {
+	if IsLost(err) {
 		w.machines[at].working = false
 	}
 	return wrong

@@ -266,7 +266,7 @@ type Mirrors interface {
 }
 
 // Claims are the claims of issues in the remote of a repository, such as
-// refs/symphony/claims/WEB-12-3f2a9c1b04de. It may be used concurrently, also by several processes.
+// refs/symphony/claims/3f2a9c1b04de55aa10c7. It may be used concurrently, also by several processes.
 //
 // Its errors are CodeClaimsUnavailable if the remote can't be asked or has not answered, and
 // CodeClaimsRefused if the remote takes no claims, whoever has them.

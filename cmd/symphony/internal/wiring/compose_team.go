@@ -3,7 +3,6 @@ package wiring
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"os"
 	"os/user"
 	"sync"
@@ -25,20 +24,24 @@ const MachineVar = "SYMPHONY_MACHINE"
 // watchTerm is for how long a claim of an issue that waits for its review holds without a renewal.
 const watchTerm = 24 * time.Hour
 
-// NewTeam returns this machine as a member of the team that shares the project's repository; nil if
-// repository.claims is off. runID marks the processes of git; a pass has one of its own, and ends what
-// they leave behind.
+// NewTeam returns this machine as a member of the team that shares the project's repository, for a run;
+// nil if repository.claims is off. The processes of git are marked as the run's, and end with it.
 func NewTeam(p *Project, cfg *workflow.Config, db *state.DB, runID string) (*team.Member, error) {
-	claims := cfg.Repository.Claims
-	if !claims.On || db == nil {
-		return nil, nil //nolint:nilnil // without a team there is no member
+	if !cfg.Repository.Claims.On {
+		return nil, nil //nolint:nilnil // most projects have one machine
 	}
+	return newMember(p, cfg, db, newTeamRemote(p, cfg, runID))
+}
+
+// newMember returns this machine as a member of the team, which reaches the others through remote.
+func newMember(p *Project, cfg *workflow.Config, db *state.DB, remote *teamRemote) (*team.Member, error) {
+	claims := cfg.Repository.Claims
 	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
 	}
 	return &team.Member{
-		Remote:   newTeamRemote(p, cfg, runID),
+		Remote:   remote,
 		Journal:  db.Team,
 		Terms:    team.Terms{Term: claims.Term, Watch: max(watchTerm, 2*claims.Term)},
 		Machine:  machineName(p),
@@ -133,15 +136,6 @@ func (r *teamRemote) open(ctx context.Context) (host.Claims, error) {
 	return r.claims, nil
 }
 
-// close ends the processes that git has left behind.
-func (r *teamRemote) close(ctx context.Context) error {
-	if r.claims == nil {
-		return nil
-	}
-	_, err := ThisMachine().Run(r.runID).Kill(ctx, host.KillRequest{})
-	return err
-}
-
 // TeamClaims are the claims of the team, as a pass uses them. They implement reconcile.IssueClaims.
 type TeamClaims struct {
 	member *team.Member
@@ -149,16 +143,35 @@ type TeamClaims struct {
 	db     *state.DB
 }
 
-// NewTeamClaims returns the claims of the team for a pass; nil if repository.claims is off.
+// NewTeamClaims returns the claims of the team for a pass; nil if repository.claims is off, or before
+// the first pass.
 func NewTeamClaims(p *Project, cfg *workflow.Config, db *state.DB) (*TeamClaims, error) {
-	id := "pass-" + NewRunID(p.Env.Now())
-	member, err := NewTeam(p, cfg, db, id)
-	if err != nil || member == nil {
+	if !cfg.Repository.Claims.On || db == nil {
+		return nil, nil //nolint:nilnil // there are no claims
+	}
+	remote := newTeamRemote(p, cfg, "pass-"+NewRunID(p.Env.Now()))
+	member, err := newMember(p, cfg, db, remote)
+	if err != nil {
 		return nil, err
 	}
-	remote := newTeamRemote(p, cfg, id)
-	member.Remote = remote
 	return &TeamClaims{member: member, remote: remote, db: db}, nil
+}
+
+// Member returns this machine as a member of the team; nil without a team.
+func (t *TeamClaims) Member() *team.Member {
+	if t == nil {
+		return nil
+	}
+	return t.member
+}
+
+// Close ends the processes that git has left behind during the pass.
+func (t *TeamClaims) Close(ctx context.Context) error {
+	if t == nil || t.remote.claims == nil {
+		return nil
+	}
+	_, err := ThisMachine().Run(t.remote.runID).Kill(ctx, host.KillRequest{})
+	return err
 }
 
 // Known implements reconcile.IssueClaims.
@@ -201,7 +214,7 @@ func (t *TeamClaims) Take(
 }
 
 // inherit records what another machine has delivered for an issue that this one has taken from it, so
-// that the work goes on from there. The claim says so until it is renewed with a delivery of one's own.
+// that the work goes on from there. The claim of the issue names the branch.
 func (t *TeamClaims) inherit(ctx context.Context, i team.Issue) error {
 	claim, isHeld, err := t.member.Held(ctx, i.ID)
 	if err != nil || !isHeld || claim.Branch == "" {
@@ -229,8 +242,7 @@ func (t *TeamClaims) inherit(ctx context.Context, i team.Issue) error {
 func (t *TeamClaims) Release() {}
 
 // Settle implements reconcile.IssueClaims.
-func (t *TeamClaims) Settle(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, t.remote.close(ctx)) }()
+func (t *TeamClaims) Settle(ctx context.Context) error {
 	keep, err := t.kept(ctx)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/team"
 )
 
-// claimBranch keeps each claim as a file on a branch, such as WEB-12-3f2a9c1b04de.json. Each push adds
+// claimBranch keeps each claim as a file on a branch, such as 3f2a9c1b04de55aa10c7.json. Each push adds
 // a commit, because forges may forbid anything else.
 type claimBranch struct {
 	claimsRepository

@@ -38,8 +38,9 @@ type Watcher struct {
 	Team *team.Member
 
 	// during a pass
-	all []reconcile.Watch
-	git *gitTime
+	all    []reconcile.Watch
+	claims claimsLook
+	git    *gitTime
 }
 
 const (
@@ -237,6 +238,7 @@ func (d Watcher) actAll(
 		return []error{err}
 	}
 	slices.SortFunc(asking, func(a, b *reconcile.Watch) int { return a.Pull.Number - b.Pull.Number })
+	d.claims = d.lookForClaims(ctx, asking)
 	for _, w := range asking {
 		errs = append(errs,
 			about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])),
@@ -356,10 +358,12 @@ func (d Watcher) act(
 	step := d.nextStep(w, issue)
 	verdict, _ := w.MayMerge(d.Feedback, d.Now())
 	if step == stepMoveOn || step == stepHold || step == stepContinue || step == stepLook {
-		isOurs, err := d.isOurs(ctx, w)
-		if err != nil || !isOurs {
-			w.Ended = err == nil // another machine watches it from now on
-			return err
+		if d.claims.err != nil {
+			return d.claims.err
+		}
+		if _, is := d.claims.elsewhere[w.IssueID]; is {
+			w.Ended = true // another machine watches it from now on
+			return nil
 		}
 	}
 	if w.MayBeArmed() && (step != stepLook || verdict == reconcile.MergeNo) {
@@ -392,17 +396,24 @@ func (d Watcher) act(
 	return nil
 }
 
-// isOurs reports whether this machine has the claim of an issue that others of its team could have.
-func (d Watcher) isOurs(ctx context.Context, w *reconcile.Watch) (bool, error) {
+// claimsLook is who has the claims of issues instead of this machine, by the ids of the issues. After an
+// error that is not known.
+type claimsLook struct {
+	elsewhere map[string]team.Elsewhere
+	err       error
+}
+
+// lookForClaims looks once for the claims of all issues whose pull requests ask for something. Without a
+// team nobody else has any.
+func (d Watcher) lookForClaims(ctx context.Context, asking []*reconcile.Watch) (found claimsLook) {
 	if d.Team == nil {
-		return true, nil
+		return found
 	}
-	err := d.Team.Check(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
-	known, is := errors.AsType[*reconcile.Error](err)
-	if is && known.Code == team.CodeLost {
-		return false, nil
-	}
-	return err == nil, err
+	issues := text.Map(asking, func(w *reconcile.Watch) team.Issue {
+		return team.Issue{ID: w.IssueID, Identifier: w.Identifier}
+	})
+	found.elsewhere, found.err = d.Team.LookFor(ctx, issues)
+	return found
 }
 
 // closed holds the issue of a pull request that was closed without a merge.

@@ -60,13 +60,8 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 	if t == nil || !cfg.Feedback.On() || forge == nil || len(c.o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
-	member, err := wiring.NewTeam(c.p, cfg, c.db, "pass-"+wiring.NewRunID(c.p.Env.Now()))
-	if err != nil {
-		c.r.addError(err)
-		return
-	}
 	watcher := feedback.Watcher{
-		Team: member,
+		Team: c.team.Member(),
 		Mirror: func(ctx context.Context, use func(host.Merges) error) error {
 			return wiring.WithMirror(ctx, c.p, cfg, use)
 		},

@@ -226,7 +226,8 @@ type current struct {
 	o       Options
 	db      *state.DB // nil in a dry run before the first pass
 	r       *Result
-	warning sync.Mutex // a pass makes two requests at once
+	team    *wiring.TeamClaims // nil without a team
+	warning sync.Mutex         // a pass makes two requests at once
 }
 
 // warn adds a warning of the tracker to the result.
@@ -361,6 +362,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		r.addObstacle(err)
 		return
 	}
+	defer func() { r.addError(c.team.Close(ctx)) }()
 	if askTracker {
 		deps.Tracker, err = c.newTracker(cfg)
 		if err != nil {
@@ -490,12 +492,12 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	claims := []reconcile.IssueClaims{wiring.NewOthers(p, policy.Project, c.r.warn)}
-	team, err := wiring.NewTeamClaims(p, cfg, c.db)
+	c.team, err = wiring.NewTeamClaims(p, cfg, c.db)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
 	}
-	if team != nil {
-		claims = append(claims, team)
+	if c.team != nil {
+		claims = append(claims, c.team)
 	}
 	return reconcile.Deps{
 		Policy:       policy,
