@@ -23,24 +23,14 @@ func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
 		return false, nil, false
 	}
 	allow = []string{}
-	for i := 0; i+1 < len(f.node.Content); i += 2 {
-		name := f.node.Content[i]
-		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
-		if name.Value != "allow" {
-			r.invalid(entry, "unknown", "agent.network has only the key allow")
-			return false, nil, false
+	ok = r.options(f, map[string]func(field) bool{"allow": func(hosts field) (isRead bool) {
+		allow, isRead = r.list(Key{Type: typeStrings}, hosts)
+		if isRead {
+			r.checkAllowed(hosts, allow)
 		}
-		if i > 0 {
-			r.fail(CodeParse, entry, "given twice", "keep one of them")
-			return false, nil, false
-		}
-		allow, ok = r.list(Key{Type: typeStrings}, entry)
-		if !ok {
-			return false, nil, false
-		}
-		r.checkAllowed(entry, allow)
-	}
-	return false, allow, true
+		return isRead
+	}})
+	return false, allow, ok
 }
 
 // checkAllowed checks the hosts that agent.network allows.

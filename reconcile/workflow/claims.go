@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/team"
 )
 
 // Claims is repository.claims: whether the machines of a team keep each other from issues by claims in
@@ -20,11 +22,8 @@ type Claims struct {
 	Term time.Duration
 }
 
-// The usual and the shortest term of a claim.
-const (
-	claimTerm    = 20 * time.Minute
-	minClaimTerm = time.Minute
-)
+// claimTerm is the usual term of a claim.
+const claimTerm = 20 * time.Minute
 
 const claimsHint = "write true, {branch: symphony-claims}, or {term_ms: 1200000} for 20 minutes"
 
@@ -40,29 +39,17 @@ func (r *values) claims(k Key, f field) (c Claims, ok bool) {
 		return c, false
 	}
 	c.On = true
-	ok = true
-	given := map[string]bool{}
-	for i := 0; i+1 < len(f.node.Content); i += 2 {
-		name := f.node.Content[i]
-		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
-		if given[name.Value] {
-			r.fail(CodeParse, entry, "given twice", "keep one of them")
-			return c, false
-		}
-		given[name.Value] = true
-		isRead := false
-		switch name.Value {
-		case "branch":
-			c.Branch, isRead = r.text(Key{Type: typeString}, entry)
-		case "term_ms":
-			var ms int64
-			ms, isRead = r.integer(Key{Type: typeMS, min: minClaimTerm.Milliseconds()}, entry, maxMS)
+	ok = r.options(f, map[string]func(field) bool{
+		"branch": func(branch field) (isRead bool) {
+			c.Branch, isRead = r.text(Key{Type: typeString}, branch)
+			return isRead
+		},
+		"term_ms": func(term field) bool {
+			ms, isRead := r.integer(Key{Type: typeMS, min: team.MinTerm.Milliseconds()}, term, maxMS)
 			c.Term = time.Duration(ms) * time.Millisecond
-		default:
-			r.invalid(entry, "unknown", "repository.claims has the keys branch and term_ms")
-		}
-		ok = ok && isRead
-	}
+			return isRead
+		},
+	})
 	return c, ok
 }
 

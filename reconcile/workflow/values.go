@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -387,6 +388,39 @@ func (r *reader) warnSectionInPrompt() {
 func (k Key) applies(tracker, engine string) bool {
 	return (k.Kinds == nil || slices.Contains(k.Kinds, tracker)) &&
 		(k.engines == nil || slices.Contains(k.engines, engine))
+}
+
+// options reads a map that stands in the place of a single word, such as {allow: [github.com]}: it
+// calls read for each entry, by name. It reports names that are not known, and those that are given
+// twice.
+func (r *values) options(f field, read map[string]func(field) bool) (ok bool) {
+	ok = true
+	given := map[string]bool{}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
+		readEntry := read[name.Value]
+		switch {
+		case readEntry == nil:
+			r.invalid(entry, "unknown", optionsHint(f.key, slices.Sorted(maps.Keys(read))))
+			ok = false
+		case given[name.Value]:
+			r.fail(CodeParse, entry, "given twice", "keep one of them")
+			ok = false
+		default:
+			ok = readEntry(entry) && ok
+		}
+		given[name.Value] = true
+	}
+	return ok
+}
+
+// optionsHint names the keys of a map.
+func optionsHint(key string, names []string) string {
+	if len(names) == 1 {
+		return key + " has only the key " + names[0]
+	}
+	return key + " has the keys " + listed(names)
 }
 
 // warnLimitedStates warns about limits for states in which no agent works.
