@@ -102,17 +102,9 @@ func (s claimsSeen) find(key string) team.Entry {
 
 // claimPush is the change of one reference, which changes a claim.
 type claimPush struct {
-	ref      string // such as refs/symphony/claims/WEB-12-3f2a9c1b04de
-	expected string // what it must lead to; empty if it must not exist
-	commit   string // what it is to lead to; empty to delete it
-	object   string // the claim's Entry.Object then
+	refChange
+	object string // the claim's Entry.Object then
 }
-
-// lease is the option of git push that makes it a compare-and-swap.
-func (p claimPush) lease() string { return "--force-with-lease=" + p.ref + ":" + p.expected }
-
-// refspec is the argument of git push.
-func (p claimPush) refspec() string { return p.commit + ":" + p.ref }
 
 // errClaimMoved is the error of a change whose claim is another one in the remote.
 var errClaimMoved = errors.New("stale info")
@@ -338,8 +330,8 @@ type claimObject struct {
 	size          int
 }
 
-// maxClaim is the most bytes of a claim that are read, a little more than team.Parse accepts.
-const maxClaim = 16<<10 + 1
+// maxClaim is the most bytes of a claim that are read, one more than team.Parse accepts.
+const maxClaim = team.MaxContent + 1
 
 // maxCommit is the most bytes of a commit whose message may be a claim.
 const maxCommit = maxClaim + 1<<10
@@ -446,21 +438,16 @@ func (r claimsRepository) push(
 	atomic bool,
 	pushes ...claimPush,
 ) (statuses map[string]refStatus, said, err error) {
-	args := []string{
-		"push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-	}
+	options := []string{"--porcelain"}
 	if atomic {
-		args = append(args, "--atomic")
+		options = append(options, "--atomic")
 	}
+	var changes []refChange
 	for _, p := range pushes {
-		args = append(args, p.lease())
-	}
-	args = append(args, "--", r.remote.URL)
-	for _, p := range pushes {
-		args = append(args, p.refspec())
+		changes = append(changes, p.refChange)
 	}
 	var out git.Answer
-	cmd := r.remoteGit(ctx, args...)
+	cmd := r.pushCommand(ctx, options, changes...)
 	cmd.Stdout = &out
 	said = r.runWithin(cmd, noLimit)
 	crash.At("repository.claims.pushed")

@@ -66,10 +66,19 @@ func (r claimRefs) prepare(
 	if err := r.make(ctx); err != nil {
 		return p, err
 	}
+	tree, err := r.emptyTree(ctx)
+	if err != nil {
+		return p, err
+	}
+	return r.pushOf(ctx, change, tree)
+}
+
+// pushOf is prepare in a repository that exists and has the empty tree.
+func (r claimRefs) pushOf(ctx context.Context, change team.Change, tree string) (p claimPush, err error) {
 	p.ref = claimsDir + change.Key
 	p.expected = change.Old
 	if change.New != "" {
-		p.commit, err = r.commit(ctx, change.New)
+		p.commit, err = r.commit(ctx, tree, change.New)
 		if err != nil {
 			return p, r.unavailable("write the claim of "+change.Key, err)
 		}
@@ -78,16 +87,18 @@ func (r claimRefs) prepare(
 	return p, nil
 }
 
+// emptyTree makes the tree of all commits of claims.
+func (r claimRefs) emptyTree(ctx context.Context) (string, error) {
+	tree, err := r.write(ctx, "tree", "")
+	return tree, r.unavailable("write the claims", err)
+}
+
 // sameContent is why a change is refused that changes nothing.
 const sameContent = "the content is the same"
 
 // commit makes the commit of a content. It always makes the same one of a content, so that a push
 // whose answer was lost is known again.
-func (r claimRefs) commit(ctx context.Context, content string) (string, error) {
-	tree, err := r.write(ctx, "tree", "")
-	if err != nil {
-		return "", err
-	}
+func (r claimRefs) commit(ctx context.Context, tree, content string) (string, error) {
 	name, email := r.author()
 	who := name + " <" + email + "> 0 +0000"
 	return r.write(ctx, "commit", fmt.Sprintf("tree %s\nauthor %s\ncommitter %[2]s\n\n%s", tree, who, content))
@@ -98,10 +109,17 @@ func (r claimRefs) change(
 	changes []team.Change,
 	atomic bool,
 ) (map[string]team.Changed, error) {
+	if err := r.make(ctx); err != nil {
+		return nil, err
+	}
+	tree, err := r.emptyTree(ctx)
+	if err != nil {
+		return nil, err
+	}
 	results := map[string]team.Changed{}
 	var pushes []claimPush
 	for _, change := range changes {
-		p, err := r.prepare(ctx, change, nil)
+		p, err := r.pushOf(ctx, change, tree)
 		if err != nil {
 			return nil, err
 		}

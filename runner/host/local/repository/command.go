@@ -67,6 +67,26 @@ func (c *commands) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
 	return c.command(ctx, append(slices.Clone(c.env), where), args)
 }
 
+// refChange is the change of a reference of the remote, as a compare-and-swap.
+type refChange struct {
+	ref      string // such as refs/heads/symphony/ABC-1
+	expected string // what it must lead to; empty if it must not exist
+	commit   string // what it is to lead to; empty to delete it
+}
+
+// pushCommand is a git push of changes, with more options.
+func (c *commands) pushCommand(ctx context.Context, options []string, changes ...refChange) *exec.Cmd {
+	args := append([]string{"push", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"}, options...)
+	for _, change := range changes {
+		args = append(args, "--force-with-lease="+change.ref+":"+change.expected)
+	}
+	args = append(args, "--", c.remote.URL)
+	for _, change := range changes {
+		args = append(args, change.commit+":"+change.ref)
+	}
+	return c.remoteGit(ctx, args...)
+}
+
 // localGit is git in the mirror with no configuration but the mirror's. It talks to no remote.
 func (c *commands) localGit(ctx context.Context, args ...string) *exec.Cmd {
 	return c.command(ctx, append(c.plain(), "GIT_DIR="+c.path, "GIT_ALLOW_PROTOCOL=none"), args)

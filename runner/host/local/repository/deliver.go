@@ -422,7 +422,7 @@ func (d *delivery) push(ctx context.Context) error {
 		}
 	}
 	for moved := 0; moved < 2; {
-		pushErr := d.runWithin(d.pushCommand(ctx, ref, expected), noLimit)
+		pushErr := d.runWithin(d.deliverCommand(ctx, ref, expected), noLimit)
 		at, claimAt, err := d.remoteState(ctx, ref)
 		if err != nil && pushErr != nil {
 			err = pushErr // it says more
@@ -461,18 +461,15 @@ func (d *delivery) push(ctx context.Context) error {
 	return d.conflict(expected)
 }
 
-// pushCommand is the command that pushes the commit to the branch, which must be at expected, or
+// deliverCommand is the command that pushes the commit to the branch, which must be at expected, or
 // must not exist if that is empty. With a claim it pushes both or nothing.
-func (d *delivery) pushCommand(ctx context.Context, ref, expected string) *exec.Cmd {
-	args := []string{
-		"push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-		"--force-with-lease=" + ref + ":" + expected,
-	}
+func (d *delivery) deliverCommand(ctx context.Context, ref, expected string) *exec.Cmd {
+	branch := refChange{ref: ref, expected: expected, commit: d.Commit}
 	if d.fence == nil {
-		return d.remoteGit(ctx, append(args, "--", d.remote.URL, d.Commit+":"+ref)...)
+		return d.pushCommand(ctx, []string{"--quiet"}, branch)
 	}
-	args = append(args, "--atomic", d.fence.lease(), "--", d.remote.URL, d.Commit+":"+ref, d.fence.refspec())
-	return withObjects(d.remoteGit(ctx, args...), d.fence.store.objects())
+	push := d.pushCommand(ctx, []string{"--quiet", "--atomic"}, branch, d.fence.refChange)
+	return withObjects(push, d.fence.store.objects())
 }
 
 // remoteState asks the remote for the commit of the branch, and of the reference with the claim;

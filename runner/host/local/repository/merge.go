@@ -170,11 +170,9 @@ func (m *Mirror) PushMerge(ctx context.Context, q host.MergeRequest, commit stri
 	crash.At("repository.merge.push")
 	ref := "refs/heads/" + q.Branch
 	err := m.withLock(ctx, func(w writer) error {
-		return w.runWithin(w.remoteGit(
-			ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease="+ref+":"+q.Head, // the commit contains it: nothing is overwritten
-			"--", w.remote.URL, commit+":"+ref,
-		), noLimit)
+		// The commit contains what is expected: nothing is overwritten.
+		merge := refChange{ref: ref, expected: q.Head, commit: commit}
+		return w.runWithin(w.pushCommand(ctx, []string{"--quiet"}, merge), noLimit)
 	})
 	return m.failed(host.CodeDeliveryFailed, "", err)
 }
