@@ -39,23 +39,11 @@ func BootID() (string, error) {
 }
 
 // Monotonic reads CLOCK_UPTIME_RAW: the time since boot without the time spent asleep.
-func Monotonic() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &ts); err != nil {
-		panic("proc: no monotonic clock: " + err.Error()) // every macOS provides it
-	}
-	return time.Duration(ts.Nano())
-}
+func Monotonic() time.Duration { return readClock(unix.CLOCK_UPTIME_RAW) }
 
 // SinceBoot reads CLOCK_MONOTONIC_RAW, which on macOS goes on while the machine is asleep. Values of the
 // same BootID can be compared.
-func SinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
-		panic("proc: no clock since boot: " + err.Error()) // every macOS provides it
-	}
-	return time.Duration(ts.Nano())
-}
+func SinceBoot() time.Duration { return readClock(unix.CLOCK_MONOTONIC_RAW) }
 
 // TempFile opens a file that no longer has a name.
 func TempFile() (*os.File, error) {

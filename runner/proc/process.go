@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -195,4 +196,13 @@ func PeerPID(conn net.Conn) (pid int, err error) {
 	}
 	controlErr := raw.Control(func(fd uintptr) { pid, err = peerPID(int(fd)) })
 	return pid, errors.Join(controlErr, err)
+}
+
+// readClock reads a clock that every system of its kind has.
+func readClock(id int32) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(id, &ts); err != nil {
+		panic(fmt.Sprintf("proc: no clock %d: %v", id, err))
+	}
+	return time.Duration(ts.Nano())
 }

@@ -43,23 +43,11 @@ var bootID = sync.OnceValues(func() (string, error) {
 
 // Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended.
 // Values of the same BootID can be compared.
-func Monotonic() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic("proc: no monotonic clock: " + err.Error()) // every Linux provides it
-	}
-	return time.Duration(ts.Nano())
-}
+func Monotonic() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
 // SinceBoot reads CLOCK_BOOTTIME: the time since boot with the time spent suspended. Values of the same
 // BootID can be compared.
-func SinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("proc: no clock since boot: " + err.Error()) // Linux has it since 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}
+func SinceBoot() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
 // checkNumbering returns an error unless /proc shows the same pids as kill and fork use. In a
 // pid namespace without its own /proc, /proc shows the pids of the outer namespace, and a
