@@ -115,11 +115,15 @@ func isGitFile(path string) bool {
 	return begins("gitdir: ") || begins("# v") && strings.Contains(string(first[:n]), "git bundle")
 }
 
-// baseFaults returns an error if repository.base is no branch of a repository on this machine.
+// baseFaults returns an error if a repository on this machine does not have the branch that
+// repository.base names.
 func baseFaults(ctx context.Context, p *Project, cfg *workflow.Config, dir string) []*reconcile.Error {
 	base := cfg.Repository.Base
-	branches, err := referencesOf(ctx, dir, p.Environ(), "refs/heads/")
-	if base == "" || err != nil || len(branches) == 0 || slices.Contains(branches, base) {
+	if base == "" {
+		return nil
+	}
+	branches, err := referencesOf(ctx, dir, p.Environ(), "--format=%(refname:lstrip=2)", "refs/heads")
+	if err != nil || len(branches) == 0 || slices.Contains(branches, base) {
 		return nil
 	}
 	hint := "write the name of a branch: git -C " + text.ShellQuote(dir) + " branch lists them"
@@ -137,23 +141,19 @@ func baseFaults(ctx context.Context, p *Project, cfg *workflow.Config, dir strin
 // lacksCommit reports whether git finds no branch and no tag in a repository. If git can't read
 // it, that is for symphony doctor to say.
 func lacksCommit(ctx context.Context, dir string, env []string) bool {
-	found, err := referencesOf(ctx, dir, env, "")
+	found, err := referencesOf(ctx, dir, env, "--count=1")
 	return err == nil && len(found) == 0
 }
 
-// referencesOf returns the names of the branches and tags in a repository whose names begin with
-// a prefix, without the prefix.
-func referencesOf(ctx context.Context, dir string, env []string, prefix string) (names []string, err error) {
-	cmd := exec.CommandContext(ctx, "git", "-C", dir, "for-each-ref", "--format=%(refname)")
+// referencesOf returns the words that git for-each-ref prints about a repository.
+func referencesOf(ctx context.Context, dir string, env []string, args ...string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "for-each-ref"}, args...)...)
 	cmd.Env = host.Scrub(env, host.GitRepositoryVars...) // such as of a hook that runs check
 	found, err := cmd.Output()
-	for line := range strings.Lines(string(found)) {
-		name, isOne := strings.CutPrefix(strings.TrimSpace(line), prefix)
-		if isOne {
-			names = append(names, name)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	return strings.Fields(string(found)), nil // no name has blanks
 }
 
 // didYouMean names the directory beside a missing one that is named most like it; empty for
