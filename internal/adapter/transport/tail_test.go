@@ -21,7 +21,8 @@ func TestTailOfALargeAnswer(t *testing.T) {
 		_, _ = w.Write([]byte("the last line\n"))
 	}))
 	t.Cleanup(server.Close)
-	c := test.Must(Service{Name: "Forge"}.Connect(Options{Endpoint: server.URL, Key: "0123456789abcdef"}, func(http.Header) {}))
+	options := Options{Endpoint: server.URL, Key: "0123456789abcdef"}
+	c := test.Must(Service{Name: "Forge"}.Connect(options, func(http.Header) {}))
 	a := test.Must(c.Send(t.Context(), Request{Method: http.MethodGet, Tail: 4096}))
 	test.Equal(t, "the end", strings.HasSuffix(string(a.Body), "x\nthe last line\n"), true)
 	test.Equal(t, "at most 4096 bytes are kept", len(a.Body) <= 4096, true)

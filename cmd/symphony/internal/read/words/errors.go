@@ -150,8 +150,8 @@ var runErrors = []RunError{
 	},
 	{
 		"claim_lost",
-		"nothing to do: another machine goes on with the issue, from what was pushed; the commits of this " +
-			"one are kept",
+		"nothing to do: another machine has the issue now, and continues what was pushed; this machine keeps " +
+			"its commits",
 	},
 	{
 		"delivery_failed",

@@ -129,9 +129,9 @@ func checkDirectories(w *Env) error {
 	return nil
 }
 
-// RequireHome refuses a home that is no directory or another account's, such as the home of an
-// account that was moved, or of whoever called sudo. Symphony would make a new home there, without
-// settings, keys and state, or find all of it closed.
+// RequireHome refuses a home that is not a directory, or that belongs to another account. An account
+// may have been moved, or sudo may have kept the HOME of its caller. Symphony would make a new home
+// there, without settings, keys and state, or could read none of them.
 func (w *Env) RequireHome() error {
 	fault := homeFault(w.Home)
 	if w.Home == "" || fault == "" {
@@ -148,8 +148,8 @@ func (w *Env) RequireHome() error {
 	return reconcile.NewError("environment_invalid", what+", which "+fault, hint)
 }
 
-// homeFault says why a directory can't be the home of this account; empty if it can. The root
-// directory, a usual home in containers, belongs to root.
+// homeFault says why a directory can't be the home of this account; empty if it can. In containers
+// the home is often the root directory, which belongs to root.
 func homeFault(home string) string {
 	var st unix.Stat_t
 	err := unix.Stat(home, &st)
@@ -157,9 +157,9 @@ func homeFault(home string) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return "does not exist"
 	case err != nil:
-		return "" // who uses it, says why it can't be used
+		return "" // the first file that is read below it fails, and tells why
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return "is no directory"
+		return "is not a directory"
 	}
 	needed := uint32(unix.X_OK)
 	if st.Uid != 0 {

@@ -41,8 +41,8 @@ func TestAddressMeant(t *testing.T) {
 	}
 }
 
-// The token of the printed link is for a browser. A program, or a form, that sends it is told so, as is a link
-// with the token of programs.
+// The token of the printed link lets a browser in. A program or a form that sends it gets an error that
+// says so. So does a link with the token of programs.
 func TestTokenOfLink(t *testing.T) {
 	s, _, _ := withWorkspace(t)
 	const said = "this is the token of the link, which lets a single browser in"
