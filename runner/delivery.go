@@ -287,19 +287,20 @@ func (d *deliveryStep) workflowText() string {
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
-// agent asked for it. A failure does not change the outcome of the run. Passes do it later if
-// it fails, or if ctx ends first because the run is asked to stop.
-func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
+// agent asked for it. Passes do it later if it fails, or if ctx ends first because the run is
+// asked to stop: neither changes the outcome of the run. Only a claim that another machine has
+// is returned as an error.
+func (d *deliveryStep) deliverAfterRun(ctx context.Context) error {
 	run := d.rec.get()
 	delivers := d.site.Config.Repository.Deliver && d.site.space != nil && run.Turns > 0
 	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() {
-		return
+		return nil
 	}
 	if ctx.Err() != nil {
 		if delivers && !run.Delivery.Handover.Waits() {
 			d.noteNoCommits(ctx)
 		}
-		return
+		return nil
 	}
 	end := d.handOverAlone
 	if delivers {
@@ -307,7 +308,10 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 	}
 	err := end(ctx)
 	if err == nil || ctx.Err() != nil {
-		return
+		return nil
+	}
+	if team.IsLost(err) {
+		return err
 	}
 	code, message := codeOf(err)
 	d.rec.change(func(r *reconcile.Run) {
@@ -315,6 +319,7 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 		r.Delivery.Message = d.redactor.Text(message)
 	})
 	warn(d.log, "the work was not delivered", err)
+	return nil
 }
 
 // noCommitsPatience is how long a stop may take to look for commits: the run is to end soon.

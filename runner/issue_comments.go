@@ -20,14 +20,19 @@ type issueComments struct {
 	refused bool // the tracker does not know the request for comments
 }
 
+// clockMargin is how far a comment's time may lie before the moment at which it was made, by this
+// machine's clock: some trackers cut off parts of a second, and TimeThere may be wrong by two seconds.
+const clockMargin = 3 * time.Second
+
 // knownUntil returns the time up to which a new thread is told no comments, because it works
-// from the prompt; zero if that is not known.
+// from the prompt; zero if that is not known. A comment of the last seconds before it is told
+// all the same: better twice than never.
 func (c *issueComments) knownUntil(issue reconcile.Issue) (t time.Time) {
 	if issue.LastCommentAt != nil {
 		return *issue.LastCommentAt
 	}
 	if c.tracker.LastComments != nil {
-		return c.tracker.TimeThere(c.now())
+		return c.tracker.TimeThere(c.now()).Add(-clockMargin)
 	}
 	return t
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // runEnd is the error of a run that was ended early, with its outcome. As the cause of a
@@ -62,6 +63,16 @@ func (j *job) judge(ctx context.Context, err error) runEnd {
 	}
 	if failed != nil && failed.Code == agent.CodeStalled {
 		return runEnd{reconcile.Stalled, code, message}
+	}
+	return runEnd{reconcile.Failed, code, message}
+}
+
+// endOfLeaving is the end of a run whose work succeeded, and whose last steps on its machine did not.
+// A run whose issue another machine has taken ends as if it had been stopped for that.
+func endOfLeaving(err error) runEnd {
+	code, message := codeOf(err)
+	if team.IsLost(err) {
+		return runEnd{reconcile.Canceled, code, message}
 	}
 	return runEnd{reconcile.Failed, code, message}
 }

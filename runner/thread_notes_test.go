@@ -205,6 +205,21 @@ func TestCreationsStoredLater(t *testing.T) {
 	}
 }
 
+// Some trackers cut off the parts of a second of a comment's time, so that it may lie before the run
+// during which the comment was made.
+func TestCommentInTheSecondOfTheStart(t *testing.T) {
+	r := newRig(t, "sh true", in("Todo"), in("Todo"), in("Human Review"))
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r.Now = func() time.Time { return noon.Add(900 * time.Millisecond) }
+	r.Tracker.LastComments = func(context.Context, []string) (map[string]time.Time, error) {
+		return nil, errors.New("a worker must not ask for the times of comments")
+	}
+	r.tracker.post("c1", "use red", noon)
+	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+	test.Equal(t, "turns", len(list), 2)
+	test.Contains(t, "second turn", list[1], "use red")
+}
+
 func (m *memory) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -133,8 +133,7 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 		err = j.leaveMachine(ctx, stoppable, end.outcome)
 	}
 	if err != nil && end.outcome == reconcile.Succeeded {
-		code, message := codeOf(err)
-		end = runEnd{reconcile.Failed, code, message}
+		end = endOfLeaving(err)
 	} else {
 		warn(j.log, "end of the run", err)
 	}
@@ -180,7 +179,7 @@ func (j *job) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Out
 			// refuse
 			j.branch.keep(ctx)
 		}
-		j.delivery.deliverAfterRun(stoppable)
+		err = errors.Join(err, j.delivery.deliverAfterRun(stoppable))
 	}
 	warn(j.log, "lease", j.site.host.Finish(ctx))
 	j.leaveHost(ctx)

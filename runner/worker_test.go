@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // TestOutcomes checks the outcome of runs. Scripts test failing hooks and common faults of
@@ -305,4 +306,69 @@ func TestRowLost(t *testing.T) {
 	_, err := r.work()
 	test.Equal(t, "the end of the worker", len(r.journal.finished), 0)
 	test.ErrorIs(t, "the end of the worker", err, reconcile.ErrConflict)
+}
+
+// claimBy is the claim of ABC-1 by a machine.
+func claimBy(machine string) string {
+	claim := team.Claim{
+		Token:      machine,
+		Machine:    machine,
+		Account:    "ann",
+		Project:    "demo",
+		IssueID:    "id-1",
+		Identifier: "ABC-1",
+		Status:     team.Working,
+		TermMS:     time.Hour.Milliseconds(),
+	}
+	return claim.Content()
+}
+
+// theirs is a remote in which the machine right has the claim of ABC-1.
+type theirs struct{ team.Remote }
+
+func (theirs) Look(context.Context) ([]team.Entry, error) {
+	key := team.Key("demo", "id-1")
+	return []team.Entry{{Key: key, Object: "of right", Content: claimBy("right")}}, nil
+}
+
+// claims stores the claims of this machine in memory.
+type claims struct {
+	own  []team.Own
+	seen []team.Seen
+}
+
+func (c *claims) OwnClaims(context.Context) ([]team.Own, error) { return c.own, nil }
+func (c *claims) SaveOwnClaims(_ context.Context, own []team.Own) ([]team.Own, error) {
+	c.own = own
+	return own, nil
+}
+func (c *claims) DropOwnClaims(context.Context, []string) error         { return nil }
+func (c *claims) SeenClaims(context.Context) ([]team.Seen, error)       { return c.seen, nil }
+func (c *claims) SaveSeenClaims(_ context.Context, s []team.Seen) error { c.seen = s; return nil }
+
+// A run that finds only at its last step that another machine has its issue ends as one that
+// was stopped for that, not as a success.
+func TestClaimIsLostAtTheHandover(t *testing.T) {
+	r := newRig(t, `tool hand_over {"summary": "done"}`, in("Todo"))
+	r.Here.Config.Handoff.State = "Human Review"
+	now := team.Instant{Boot: "boot", Since: time.Hour}
+	r.Team = &team.Member{
+		Remote: theirs{},
+		Journal: &claims{own: []team.Own{{
+			Issue:   team.Issue{ID: r.run.IssueID, Identifier: r.run.Identifier},
+			Key:     team.Key("demo", r.run.IssueID),
+			Version: 1,
+			Content: claimBy("left"),
+			Object:  "of left",
+			Renewed: now,
+		}}},
+		Terms:   team.Terms{Term: time.Hour},
+		Machine: "left",
+		Account: "ann",
+		Project: "demo",
+		Now:     time.Now,
+		Clock:   func() team.Instant { return now },
+	}
+	run := r.ends(reconcile.Canceled, team.CodeLost)
+	test.Contains(t, "message", run.ErrorText, "ann on right has the claim of ABC-1 now")
 }
