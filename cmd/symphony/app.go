@@ -52,6 +52,7 @@ func commandGroups() []commandGroup {
 			{"show", showCommand},
 			{"logs", logsCommand},
 			{"report", reportCommand},
+			{"claims", claimsCommand},
 			{"hosts", hostsCommand},
 			{"status", statusCommand},
 			{"serve", serveCommand},

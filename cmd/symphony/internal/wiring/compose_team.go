@@ -30,11 +30,11 @@ func NewTeam(p *Project, cfg *workflow.Config, db *state.DB, runID string) (*tea
 	if !cfg.Repository.Claims.On {
 		return nil, nil //nolint:nilnil // most projects have one machine
 	}
-	return newMember(p, cfg, db, newTeamRemote(p, cfg, runID))
+	return newMember(p, cfg, db.Team, newTeamRemote(p, cfg, runID))
 }
 
 // newMember returns this machine as a member of the team, which reaches the others through remote.
-func newMember(p *Project, cfg *workflow.Config, db *state.DB, remote *teamRemote) (*team.Member, error) {
+func newMember(p *Project, cfg *workflow.Config, journal team.Journal, remote *teamRemote) (*team.Member, error) {
 	claims := cfg.Repository.Claims
 	boot, err := proc.BootID()
 	if err != nil {
@@ -42,7 +42,7 @@ func newMember(p *Project, cfg *workflow.Config, db *state.DB, remote *teamRemot
 	}
 	return &team.Member{
 		Remote:   remote,
-		Journal:  db.Team,
+		Journal:  journal,
 		Terms:    team.Terms{Term: claims.Term, Watch: max(watchTerm, 2*claims.Term)},
 		Machine:  machineName(p),
 		Account:  accountName(),
@@ -80,13 +80,14 @@ type teamRemote struct {
 	p      *Project
 	config runner.Config
 	runID  string
+	dir    string // of what was read from the remote
 
 	opening sync.Mutex
 	claims  host.Claims
 }
 
 func newTeamRemote(p *Project, cfg *workflow.Config, runID string) *teamRemote {
-	return &teamRemote{p: p, config: RunnerConfig(p, cfg), runID: runID}
+	return &teamRemote{p: p, config: RunnerConfig(p, cfg), runID: runID, dir: mirrorsDir(p.StateDir)}
 }
 
 // Look implements team.Remote.
@@ -116,6 +117,24 @@ func (r *teamRemote) tip(ctx context.Context, branch string) (commit string, err
 	return claims.Tip(ctx, branch)
 }
 
+// try finds out whether the remote takes claims.
+func (r *teamRemote) try(ctx context.Context) error {
+	claims, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	return claims.Try(ctx)
+}
+
+// close ends the processes that git has left behind.
+func (r *teamRemote) close(ctx context.Context) error {
+	if r.claims == nil {
+		return nil
+	}
+	_, err := ThisMachine().Run(r.runID).Kill(ctx, host.KillRequest{})
+	return err
+}
+
 // open runs the login shell, once.
 func (r *teamRemote) open(ctx context.Context) (host.Claims, error) {
 	r.opening.Lock()
@@ -130,7 +149,7 @@ func (r *teamRemote) open(ctx context.Context) (host.Claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	mirrors := local.Mirrors{Dir: mirrorsDir(r.p.StateDir), RunID: r.runID}
+	mirrors := local.Mirrors{Dir: r.dir, RunID: r.runID}
 	env := r.config.GitEnv(r.p.Environ(), profile)
 	r.claims = mirrors.Claims(r.config.Repository.Repository, r.config.Repository.ClaimsBranch, env)
 	return r.claims, nil
@@ -150,7 +169,7 @@ func NewTeamClaims(p *Project, cfg *workflow.Config, db *state.DB) (*TeamClaims,
 		return nil, nil //nolint:nilnil // there are no claims
 	}
 	remote := newTeamRemote(p, cfg, "pass-"+NewRunID(p.Env.Now()))
-	member, err := newMember(p, cfg, db, remote)
+	member, err := newMember(p, cfg, db.Team, remote)
 	if err != nil {
 		return nil, err
 	}
@@ -167,11 +186,10 @@ func (t *TeamClaims) Member() *team.Member {
 
 // Close ends the processes that git has left behind during the pass.
 func (t *TeamClaims) Close(ctx context.Context) error {
-	if t == nil || t.remote.claims == nil {
+	if t == nil {
 		return nil
 	}
-	_, err := ThisMachine().Run(t.remote.runID).Kill(ctx, host.KillRequest{})
-	return err
+	return t.remote.close(ctx)
 }
 
 // Known implements reconcile.IssueClaims.

@@ -1,0 +1,203 @@
+// Package claims describes the claims of issues in the git remote that the machines of a team share.
+package claims
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// Unreadable is the status of a row whose content is no claim of symphony.
+const Unreadable = "unreadable"
+
+// Row is a claim.
+type Row struct {
+	// Key names the claim in the remote, such as 3f2a9c1b04de55aa10c7.
+	Key string `json:"key"`
+	// These are empty, null or 0 if the content is no claim of symphony; message says why it is none.
+	IssueID     string     `json:"issue_id"`
+	Identifier  string     `json:"issue_identifier"`
+	Project     string     `json:"tracker_project"`
+	Machine     string     `json:"machine"`
+	Account     string     `json:"account"`
+	Status      string     `json:"status"`     // working, watching, or unreadable
+	Since       *time.Time `json:"since"`      // by the holder's clock
+	RenewedAt   *time.Time `json:"renewed_at"` // by the holder's clock
+	TermMS      int64      `json:"term_ms"`
+	Branch      string     `json:"branch"`
+	Commit      string     `json:"commit"`
+	PullRequest string     `json:"pull_request"`
+	// Ours: this machine has the claim.
+	Ours bool `json:"ours"`
+	// Until is when the claim ends unless its holder renews it, by the clock of this machine. A claim
+	// that this machine has not seen before is counted from now.
+	Until   time.Time `json:"until"`
+	Ended   bool      `json:"ended"`
+	Message string    `json:"message"`
+
+	entry team.Entry
+}
+
+// Rows looks at the remote once, and returns its claims: first those of issues of this project, in the
+// order of the issues, then the others.
+func Rows(ctx context.Context, p *wiring.Project) (rows []Row, err error) {
+	t, err := wiring.OpenTeam(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close(ctx)) }()
+	return RowsOf(ctx, t)
+}
+
+// RowsOf is Rows of an open team.
+func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]Row, error) {
+	listed, err := t.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sorted(listed, t.Project, t.Now()), nil
+}
+
+func sorted(listed []team.Listed, project string, now time.Time) []Row {
+	rows := text.Map(listed, func(l team.Listed) Row { return newRow(l, now) })
+	isOther := func(r Row) int {
+		if r.Project == project {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(isOther(a), isOther(b)), text.CompareNatural(a.Identifier, b.Identifier))
+	})
+	return rows
+}
+
+func newRow(l team.Listed, now time.Time) Row {
+	r := Row{
+		Key:   l.Key,
+		Ours:  l.IsOurs,
+		Until: l.Until.UTC(),
+		Ended: l.Ended(now),
+		entry: l.Entry,
+	}
+	if l.Problem != nil {
+		r.Status = Unreadable
+		r.Message = l.Problem.Error()
+		return r
+	}
+	c := l.Claim
+	r.IssueID = c.IssueID
+	r.Identifier = c.Identifier
+	r.Project = c.Project
+	r.Machine = c.Machine
+	r.Account = c.Account
+	r.Status = string(c.Status)
+	r.Since = text.OrNull(c.Since)
+	r.RenewedAt = text.OrNull(c.Renewed)
+	r.TermMS = c.TermMS
+	r.Branch = c.Branch
+	r.Commit = c.Commit
+	r.PullRequest = c.PullRequest
+	return r
+}
+
+// Name is the issue for people: the identifier, or the key of what is no claim.
+func (r Row) Name() string { return cmp.Or(r.Identifier, r.Key) }
+
+// Holder names who has the claim, such as "ann on buildhost-2".
+func (r Row) Holder() string {
+	if r.Status == Unreadable {
+		return "nobody that can be told"
+	}
+	return team.Claim{Machine: r.Machine, Account: r.Account}.Holder()
+}
+
+// Find returns the claim of an issue, given by its identifier, its id or the key of the claim.
+func Find(rows []Row, ref, project string) (Row, error) {
+	isNamed := func(r Row) bool {
+		return ref == r.Key || ref == r.IssueID || r.Identifier != "" && strings.EqualFold(ref, r.Identifier)
+	}
+	found := text.Filter(rows, isNamed)
+	if len(found) > 1 {
+		ofProject := text.Filter(found, func(r Row) bool { return r.Project == project || r.Key == ref })
+		if len(ofProject) > 0 {
+			found = ofProject
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Row{}, reconcile.NewError(
+			"claim_not_found",
+			"the remote has no claim of "+ref,
+			"symphony claims lists what it has",
+		)
+	case 1:
+		return found[0], nil
+	}
+	keys := text.Map(found, func(r Row) string { return r.Key })
+	return Row{}, reconcile.NewError(
+		"claim_ambiguous",
+		fmt.Sprintf("%s is claimed in several projects", ref),
+		"name a key instead: "+strings.Join(keys, ", "),
+	)
+}
+
+// Release deletes the claim in the remote, if it is still the same.
+func (r Row) Release(ctx context.Context, t *wiring.TeamCommand) error {
+	return t.Release(ctx, r.entry)
+}
+
+// Effect says what happens if the claim is released.
+func (r Row) Effect(now time.Time) []string {
+	name := r.Name()
+	switch {
+	case r.Status == Unreadable:
+		return []string{
+			"the claim " + r.Key + " is none of symphony: " + r.Message,
+			"its issue can be started by any machine again",
+		}
+	case r.Ours:
+		return []string{
+			"this machine has the claim of " + name + " itself: " + r.does(now),
+			"its next pass or its worker takes the claim again, unless another machine is faster; " +
+				"symphony stop " + text.ShellQuote(name) + " ends the run first",
+		}
+	}
+	lines := []string{r.Holder() + " has the claim of " + name + ": " + r.does(now)}
+	if r.Ended {
+		return append(lines, "the claim has ended: any machine may take it already")
+	}
+	if r.Status == string(team.Watching) {
+		return append(lines,
+			"the next machine that starts "+name+" takes it; until then nobody watches its pull request, unless "+
+				"that machine still lives and renews the claim")
+	}
+	return append(lines,
+		"a machine that lives takes the claim again within "+text.Duration(r.term()/2)+", unless another one starts "+
+			name+" first",
+		"if another one does, its run there ends, and commits that were not pushed stay in its workspace",
+	)
+}
+
+func (r Row) term() time.Duration { return time.Duration(r.TermMS) * time.Millisecond }
+
+// does says what the holder does, and when it said so last.
+func (r Row) does(now time.Time) string {
+	does := "works on it"
+	if r.Status == string(team.Watching) {
+		does = "waits for its review"
+	}
+	if r.RenewedAt == nil {
+		return does
+	}
+	return fmt.Sprintf("%s, and renewed it %s ago", does, text.Age(now, *r.RenewedAt))
+}

@@ -1,0 +1,92 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// TeamCommand is this machine as a member of the team, for a command that looks at the claims of the
+// remote or changes them.
+type TeamCommand struct {
+	*team.Member
+
+	remote  *teamRemote
+	db      *state.DB // nil before the first pass
+	scratch string    // removed at the end; empty for none
+}
+
+// OpenTeam returns this machine as a member of the team. The error has the code claims_off if
+// repository.claims is off. Before the first pass this machine knows of no claims, and a directory of
+// its own for what it reads is removed by Close.
+func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Repository.Claims.On {
+		return nil, reconcile.NewError(
+			"claims_off",
+			p.Path+" has no repository.claims: no other machine knows on what this one works",
+			"where several machines share the project, set repository.claims: true on each; docs/team.md says more",
+		)
+	}
+	t = &TeamCommand{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close(ctx))
+		}
+	}()
+	t.remote = newTeamRemote(p, cfg, "claims-"+NewRunID(p.Env.Now()))
+	var journal team.Journal = noJournal{}
+	if p.HasState() {
+		t.db, err = state.Open(ctx, p.StateDir)
+		if err != nil {
+			return t, err
+		}
+		if _, err := OwnerPath(ctx, p, t.db); err != nil {
+			return t, err
+		}
+		journal = t.db.Team
+	} else {
+		t.scratch, err = os.MkdirTemp("", "symphony-claims-")
+		if err != nil {
+			return t, err
+		}
+		t.remote.dir = t.scratch
+	}
+	t.Member, err = newMember(p, cfg, journal, t.remote)
+	return t, err
+}
+
+// Try finds out whether the remote takes claims.
+func (t *TeamCommand) Try(ctx context.Context) error { return t.remote.try(ctx) }
+
+// Close ends the processes that git has left behind, and closes the database.
+func (t *TeamCommand) Close(ctx context.Context) error {
+	err := t.remote.close(context.WithoutCancel(ctx))
+	if t.db != nil {
+		err = errors.Join(err, t.db.Close())
+	}
+	if t.scratch != "" {
+		err = errors.Join(err, os.RemoveAll(t.scratch))
+	}
+	return err
+}
+
+// noJournal is the journal of a machine that has no state yet.
+type noJournal struct{}
+
+func (noJournal) OwnClaims(context.Context) ([]team.Own, error) { return nil, nil }
+
+func (noJournal) SaveOwnClaims(context.Context, []team.Own) ([]team.Own, error) { return nil, nil }
+
+func (noJournal) DropOwnClaims(context.Context, []string) error { return nil }
+
+func (noJournal) SeenClaims(context.Context) ([]team.Seen, error) { return nil, nil }
+
+func (noJournal) SaveSeenClaims(context.Context, []team.Seen) error { return nil }
