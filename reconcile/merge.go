@@ -94,12 +94,14 @@ type MergeTry struct {
 
 // The states of a MergeTry.
 const (
-	mergeBegun   = "begun"   // it is not known whether the forge has got the request
-	mergeArmed   = "armed"   // the forge merges by itself, once nothing is missing
-	mergeDone    = "merged"  // the forge has merged
-	mergeRefused = "refused" // it is tried again later
-	mergeEnded   = "ended"   // the forge, or a person there, ended what was armed
-	mergeQueued  = "queued"  // another pull request of the base is merged first, or a pass has no time
+	mergeBegun = "begun" // it is not known whether the forge has got the request
+	mergeArmed = "armed" // the forge merges by itself, once nothing is missing
+	// symphony takes that back, and it is not known whether the forge has got the request
+	mergeDisarming = "disarming"
+	mergeDone      = "merged"  // the forge has merged
+	mergeRefused   = "refused" // it is tried again later
+	mergeEnded     = "ended"   // the forge, or a person there, ended what was armed
+	mergeQueued    = "queued"  // another pull request of the base is merged first, or a pass has no time
 )
 
 const (
@@ -349,8 +351,12 @@ func (w *Watch) MergeRests(now time.Time) bool {
 
 // MayBeArmed reports whether the forge may merge the open pull request by itself.
 func (w *Watch) MayBeArmed() bool {
-	return w.Pull.State == pullOpen && w.Merge != nil &&
-		(w.Merge.State == mergeArmed || w.Merge.State == mergeBegun)
+	return w.Pull.State == pullOpen && w.Merge != nil && w.Merge.wasAsked()
+}
+
+// wasAsked reports whether the forge may have got the request, and may still act on it.
+func (t *MergeTry) wasAsked() bool {
+	return t.State == mergeBegun || t.State == mergeArmed || t.State == mergeDisarming
 }
 
 // LeftToForge reports whether symphony leaves the merge to the forge, which was asked for it, for
@@ -406,9 +412,12 @@ func (w *Watch) RefuseMerge(message string, now time.Time) {
 	}
 }
 
-// NoteArming notes that the forge will not merge by itself any more, although it was asked to
-// and nothing else is in the way. Otherwise symphony may have taken that back itself, and died
-// before it was stored.
+// BeginDisarm notes that symphony takes back what it has asked the forge for. If it dies before
+// it has recorded the answer, the next pass does not mistake that for a person's decision.
+func (w *Watch) BeginDisarm() { w.Merge.State = mergeDisarming }
+
+// NoteArming notes that a person, or the forge, has ended auto-merge, which symphony has not
+// taken back.
 func (w *Watch) NoteArming(now time.Time) {
 	if w.MergeArmed() && w.Pull.AutoMerge == AutoMergeOff {
 		w.Merge.State = mergeEnded
@@ -423,7 +432,7 @@ func (w *Watch) MergedBy() string {
 	if t == nil || w.Pull.State != PullMerged || t.Head != w.Pull.Head {
 		return ""
 	}
-	if t.State != mergeArmed && t.State != mergeBegun && t.State != mergeDone {
+	if !t.wasAsked() && t.State != mergeDone {
 		return ""
 	}
 	return "merged by symphony, " + t.Why

@@ -213,6 +213,7 @@ func TestMergeDue(t *testing.T) {
 		"never tried":         {nil, "", true},
 		"begun":               {at(mergeBegun), AutoMergeOff, true},
 		"armed":               {at(mergeArmed), AutoMergeOn, true}, // the issue may have been moved
+		"being taken back":    {at(mergeDisarming), AutoMergeOff, true},
 		"ended at the forge":  {at(mergeArmed), AutoMergeOff, false},
 		"refused":             {at(mergeRefused), "", false},
 		"refused long ago":    {&MergeTry{Head: "c", State: mergeRefused, At: mergeNoon.Add(-time.Hour)}, "", true},

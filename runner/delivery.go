@@ -146,6 +146,10 @@ func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
 	if err != nil || !watch.MayBeArmed() {
 		return err
 	}
+	if err := d.journal.BeginDisarm(ctx, d.run.IssueID); err != nil {
+		return err
+	}
+	crash.At("runner.disarming")
 	disarm := func(ctx context.Context) (struct{}, error) {
 		forge, err := d.pull.open(ctx, env)
 		if err != nil {

@@ -88,7 +88,9 @@ type DeliveryJournal interface {
 	// are answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
-	// EndMerge records that the forge will not merge the issue's pull request by itself.
+	// BeginDisarm records that the forge is about to be told not to merge the issue's pull
+	// request by itself, EndMerge that it will not.
+	BeginDisarm(ctx context.Context, issueID string) error
 	EndMerge(ctx context.Context, issueID string) error
 }
 

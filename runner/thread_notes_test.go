@@ -383,4 +383,6 @@ func (m *memory) Watch(context.Context, string) (reconcile.Watch, bool, error) {
 
 func (m *memory) EndRework(context.Context, string) error { return nil }
 
+func (m *memory) BeginDisarm(context.Context, string) error { return nil }
+
 func (m *memory) EndMerge(context.Context, string) error { return nil }

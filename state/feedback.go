@@ -84,6 +84,21 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	})
 }
 
+// BeginDisarm records that symphony takes back what it has asked the forge for.
+func (j Journal) BeginDisarm(ctx context.Context, issueID string) error {
+	return j.update(ctx, "record that auto-merge is being ended", full, func(t tx) error {
+		w, err := row(t, watchFields, oneWatch, issueID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil || w.Merge == nil {
+			return err
+		}
+		w.BeginDisarm()
+		return saveWatch(t, w)
+	})
+}
+
 // EndMerge records that the forge will not merge the pull request of an issue by itself.
 func (j Journal) EndMerge(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that a pull request is not merged", full, func(t tx) error {

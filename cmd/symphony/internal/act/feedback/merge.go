@@ -45,6 +45,7 @@ func (d Watcher) merge(
 	case reconcile.MergeUpdate:
 		return d.bringUpToDate(ctx, forge, w, issue)
 	}
+	wasAsked := w.MayBeArmed()
 	w.BeginMerge(plan.Why, d.Now())
 	if err := d.save(ctx, w); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (d Watcher) merge(
 		return d.bringUpToDate(ctx, forge, w, issue)
 	}
 	if err != nil {
-		return d.notMerged(w, err)
+		return d.notMerged(ctx, forge, w, wasAsked, err)
 	}
 	crash.At("feedback.asked")
 	w.EndMerge(merged)
@@ -93,12 +94,22 @@ func ask(ctx context.Context, forge *reconcile.Forge, do string, m reconcile.Mer
 // notMerged notes why a merge failed. After a fault of the connection or of the forge it stays
 // begun, because the forge may have got the request. If the forge itself refuses, the pass goes
 // on without an error, and the pull request is shown as waiting for what it demands.
-func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
+//
+// wasAsked: an earlier request, whose answer was lost, may have armed the forge. The answer to
+// this one says nothing about that.
+func (d Watcher) notMerged(
+	ctx context.Context,
+	forge *reconcile.Forge,
+	w *reconcile.Watch,
+	wasAsked bool,
+	err error,
+) error {
 	isArmed := w.MergeArmed() // then symphony only looked whether the forge can still merge
 	if errors.Is(err, reconcile.ErrLater) {
-		if isArmed {
+		switch {
+		case isArmed:
 			w.Merge.LookedAt = time.Time{}
-		} else {
+		case !wasAsked:
 			w.Merge = nil
 		}
 		return nil
@@ -106,6 +117,11 @@ func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
 	known, is := errors.AsType[*reconcile.Error](err)
 	if !is || reconcile.EndsByItself(known.Code, known.Status) {
 		return err
+	}
+	if !isArmed && wasAsked {
+		if err := d.disarm(ctx, forge, w); err != nil {
+			return err
+		}
 	}
 	if !isArmed {
 		w.RefuseMerge(strings.TrimSuffix(known.Message+"; "+known.Hint, "; "), d.Now())
@@ -116,9 +132,14 @@ func (d Watcher) notMerged(w *reconcile.Watch, err error) error {
 	return err
 }
 
-// disarm takes back that the forge merges a pull request by itself. It stores only that,
-// because a worker may write the rest now.
+// disarm takes back that the forge merges a pull request by itself. It stores only that it does
+// so and that it has, because a worker may write the rest now.
 func (d Watcher) disarm(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	w.BeginDisarm()
+	if err := d.DB.Journal.BeginDisarm(ctx, w.IssueID); err != nil {
+		return err
+	}
+	crash.At("feedback.disarming")
 	if err := forge.DisarmMerge(ctx, w.Pull.Number); err != nil {
 		return err
 	}
