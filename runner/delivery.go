@@ -311,19 +311,23 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) error {
 		end = d.deliverAndHandOver
 	}
 	err := end(ctx)
-	if err == nil || ctx.Err() != nil {
-		return nil
-	}
-	if team.IsLost(err) {
+	if err == nil || team.IsLost(err) {
 		return err
 	}
+	if ctx.Err() == nil {
+		d.noteFailure(err)
+	}
+	return nil
+}
+
+// noteFailure records why the commits were not delivered.
+func (d *deliveryStep) noteFailure(err error) {
 	code, message := codeOf(err)
 	d.rec.change(func(r *reconcile.Run) {
 		r.Delivery.Code = code
 		r.Delivery.Message = d.redactor.Text(message)
 	})
 	warn(d.log, "the work was not delivered", err)
-	return nil
 }
 
 // noCommitsPatience is how long a stop may take to look for commits: the run is to end soon.
