@@ -578,6 +578,13 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 			return r, err
 		}
 		deps.Store = db.Store
+		team, err := wiring.NewTeamClaims(p, cfg, db)
+		if err != nil {
+			return r, err
+		}
+		if team != nil {
+			deps.Claims = append(deps.Claims, team)
+		}
 		if deps.Tracker.Comments != nil {
 			deps.Tracker = answers.LookAtHolds(deps.Tracker, db, p.Env.Now, c.warn)
 		}

@@ -162,7 +162,7 @@ func (r Row) Effect(now time.Time) []string {
 	switch {
 	case r.Status == Unreadable:
 		return []string{
-			"the claim " + r.Key + " is none of symphony: " + r.Message,
+			"the remote has something else in the place of the claim " + r.Key + ": " + r.Message,
 			"its issue can be started by any machine again",
 		}
 	case r.Ours:

@@ -2,6 +2,7 @@ package detail
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -163,6 +164,17 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	s.Claimed.Elsewhere, err = others.Claimed(ctx)
 	if err != nil {
 		return s, err
+	}
+	team, err := wiring.NewTeamClaims(r.Project, r.Config, r.DB)
+	if err != nil {
+		return s, err
+	}
+	if team != nil {
+		known, err := team.Known(ctx)
+		if err != nil {
+			return s, err
+		}
+		maps.Copy(s.Claimed.Elsewhere, known.Elsewhere)
 	}
 	for _, run := range r.Recorded.Runs {
 		alive := wiring.Alive(r.Project.StateDir, run.ID)
