@@ -72,7 +72,7 @@ func (r *reader) checkSandbox(kinds []string) {
 			r.warnKey(key, "no effect with agent.sandbox: none")
 		}
 	}
-	if own.Key != "" {
+	if own.keyVar != "" {
 		r.invalid(
 			r.field("agent.key"),
 			"needs agent.sandbox: bwrap, because an agent without a sandbox can read it",
@@ -100,7 +100,7 @@ func (r *reader) checkBwrap(kinds []string, trust string) {
 	kind := kindNamed(kinds[0])
 	r.requireLinux(kind.name, "use agent.kind: "+DefaultAgent+"; or, "+trust)
 	r.warnKey("agent.trust", "no effect without agent.sandbox: none")
-	if own.Key == "" {
+	if own.keyVar == "" {
 		return
 	}
 	f := r.field("agent.key")

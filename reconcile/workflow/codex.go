@@ -309,7 +309,7 @@ func (r *reader) checkOnlyDefault() {
 		}
 		r.warnKey(key, "no effect with agent.kind: codex"+hint)
 	}
-	if r.cfg.Agent.Key != "" {
+	if r.cfg.Agent.keyVar != "" {
 		r.fail(
 			CodeUnsupportedKey,
 			r.field("agent.key"),

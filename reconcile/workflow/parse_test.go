@@ -417,3 +417,20 @@ func TestJiraNeedsSite(t *testing.T) {
 	_, err := Parse(source(t, "---\ntracker: {kind: jira, provider: {project_key: SHOP}}\n---\n"), env)
 	wantCode(t, err, CodeInvalid, "tracker.provider.base_url: missing")
 }
+
+// symphony check has no key of the model, and says all the same that agent.key can't work.
+func TestAgentKeyIsCheckedWithoutItsValue(t *testing.T) {
+	env := testEnv()
+	env.KeyOptional = true
+	for agent, want := range map[string]string{
+		"kind: claude, network: true":              "agent.key: needs a network that symphony serves",
+		"kind: claude, sandbox: none, trust: true": "agent.key: needs agent.sandbox: bwrap",
+		"sandbox: bwrap":                           "agent.key: not built yet with agent.kind: codex",
+	} {
+		_, err := Parse(source(t, "---\ntracker: {kind: file, provider: {path: issues}}\n"+
+			"agent: {key: $NOT_SET_HERE, "+agent+"}\n---\n"), env)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", agent, err, want)
+		}
+	}
+}
