@@ -28,7 +28,7 @@ func doctorCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name:  "all",
-				Usage: "print all findings, also those that passed, each on a line of its own",
+				Usage: "print each finding on a line of its own, also what passed in a check that has a warning or a failure",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""

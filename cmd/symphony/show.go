@@ -72,7 +72,7 @@ func diffCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlags[detail.Diff](
 			&cli.StringFlag{
 				Name:  "attempt",
-				Usage: "what differs between the ends of attempts `A..B`, as show --attempts counts them; 0 is the beginning",
+				Usage: "what differs between the ends of two runs `A..B`, by their numbers in show --attempts; 0 is the beginning",
 			},
 			&cli.BoolFlag{Name: "stat", Usage: "print the files, and how many lines of each have changed"},
 			&cli.BoolFlag{Name: "name-only", Usage: "print only the names of the files"},

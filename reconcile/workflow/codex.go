@@ -126,7 +126,7 @@ func sessionKeys(c *Config) []Key {
 			naming(NamesWritable).
 			then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Session.TurnTimeout,
-			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
+			"end a run if nothing at all comes from its agent for this long; a turn may take longer").atLeast(1),
 		key(
 			"codex.read_timeout_ms",
 			typeMS,
@@ -135,7 +135,8 @@ func sessionKeys(c *Config) []Key {
 			"how long to wait for the agent's answer to a request",
 		).atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Session.StallTimeout,
-			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),
+			"end a run without progress for this long, unless a command of its agent runs: then "+
+				"codex.turn_timeout_ms is the limit; 0 or less: no limit").atLeast(-maxMS),
 	}
 }
 

@@ -330,9 +330,9 @@ func workspaceKeys(c *Config) []Key {
 			typeClaims,
 			"false",
 			&c.Repository.Claims,
-			"claims in the remote keep several machines that run this workflow from the same issues; "+
-				"{branch: symphony-claims} keeps them on a branch, {term_ms: 1200000} says how long a claim "+
-				"holds without a renewal",
+			"several machines may run this workflow, and each issue belongs to one of them, as a claim in the "+
+				"remote says; {branch: symphony-claims} keeps the claims on a branch, {term_ms: 1200000} says how "+
+				"long a claim holds without a renewal. See docs/team.md",
 		).then((*reader).repositoryClaims),
 
 		key(
@@ -508,24 +508,25 @@ func agentKeys(c *Config) []Key {
 			"shell command",
 			"",
 			&c.Agent.Command,
-			"the command that starts an agent besides "+DefaultAgent+"; default: claude-agent-acp, opencode acp or gemini --acp",
+			"the command that starts an agent other than "+DefaultAgent+"; default: claude-agent-acp, opencode acp or "+
+				"gemini --acp",
 		).naming(NamesScript),
 		key(
 			"agent.model",
 			typeString,
 			"",
 			&c.Agent.Model,
-			"model of an agent besides "+DefaultAgent+"; default: its own. The run ends if the agent uses another",
+			"model of an agent other than "+DefaultAgent+"; default: its own. The run ends if the agent uses another",
 		).then((*reader).word),
 		key(
 			"agent.effort",
 			typeString,
 			"",
 			&c.Agent.Effort,
-			"reasoning effort of an agent besides "+DefaultAgent+", where it has a choice",
+			"reasoning effort of an agent other than "+DefaultAgent+", where it has a choice",
 		).then((*reader).word),
 		key("agent.env", typeVarMap, "{}", &c.Agent.Env,
-			"variables of an agent besides "+DefaultAgent+"; $NAME is the variable of symphony's environment"),
+			"variables of an agent other than "+DefaultAgent+"; $NAME is the variable of symphony's environment"),
 		key(
 			"agent.sandbox",
 			"",
@@ -534,7 +535,7 @@ func agentKeys(c *Config) []Key {
 			"what confines an agent: bwrap is bubblewrap, around the whole agent; none needs agent.trust",
 		).oneOf(sandboxBwrap, sandboxOwn, sandboxNone),
 		key("agent.trust", typeBool, "false", &c.Agent.Trust,
-			"let an agent besides "+DefaultAgent+" do whatever this account can"),
+			"let an agent other than "+DefaultAgent+" do whatever this account can"),
 		key(
 			"agent.max_concurrent_agents",
 			typeInteger,

@@ -60,7 +60,7 @@ var runErrors = []RunError{
 	},
 	{
 		"sandbox_unavailable",
-		"for an agent besides codex, do what the message says and `symphony doctor` repeats: install bubblewrap " +
+		"for an agent other than codex, do what the message says and `symphony doctor` repeats: install bubblewrap " +
 			"0.8 or newer, for instance. For codex, which tries its sandbox before the first turn: permit " +
 			"unprivileged user namespaces (`sysctl user.max_user_namespaces=15000`; on some systems " +
 			"`kernel.unprivileged_userns_clone=1` or `kernel.apparmor_restrict_unprivileged_userns=0`), or " +
