@@ -439,7 +439,7 @@ func TestMovingToAnotherMachine(t *testing.T) {
 	for _, block := range codeBlocks(between(t, document(t, "docs/operations.md"), title, "\n## ")) {
 		var kept strings.Builder
 		for line := range strings.Lines(block) {
-			if !strings.HasPrefix(line, "systemctl ") { // there is none here
+			if !strings.HasPrefix(line, "symphony schedule ") { // it needs systemd, or cron
 				kept.WriteString(line)
 			}
 		}
@@ -459,7 +459,7 @@ func TestMovingToAnotherMachine(t *testing.T) {
 	runScripts(t, params(t, "script"), map[string]string{"moving": text})
 }
 
-// docs/agents.md has a row for each kind of agent besides codex, with its command and the
+// docs/agents.md has a row for each kind of agent other than codex, with its command and the
 // command that installs it.
 func TestDocumentedAgents(t *testing.T) {
 	text := document(t, "docs/agents.md")
@@ -481,7 +481,7 @@ func TestDocumentedAgents(t *testing.T) {
 	}
 }
 
-// docs/agents.md says what each kind besides codex can do. TestRealAgents tries the rest of that
+// docs/agents.md says what each kind other than codex can do. TestRealAgents tries the rest of that
 // table.
 func TestDocumentedAbilities(t *testing.T) {
 	table := rows(document(t, "docs/agents.md"))
