@@ -536,7 +536,8 @@ const (
 const (
 	// CodeClaimsUnavailable: the remote can't be reached, or its answer was lost.
 	CodeClaimsUnavailable = "claims_unavailable"
-	// CodeClaimsRefused: the remote refuses the references or the branch of the claims.
+	// CodeClaimsRefused: the remote refuses the references or the branch of the claims, or the branch is in
+	// use for something else.
 	CodeClaimsRefused = team.CodeRefused
 	// CodeClaimsNotAtomic: the remote can't push a branch and a claim at once.
 	CodeClaimsNotAtomic = "claims_not_atomic"

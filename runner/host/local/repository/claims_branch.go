@@ -71,7 +71,7 @@ func (b claimBranch) check(ctx context.Context) error {
 		return nil
 	}
 	return reconcile.NewError(
-		host.CodeInvalidBranch,
+		host.CodeClaimsRefused,
 		fmt.Sprintf("repository.claims names the branch %q: %s", b.branch, why),
 		"name a branch that nothing else uses, such as symphony-claims",
 	)
@@ -162,7 +162,7 @@ func (b claimBranch) checkFiles(seen claimsSeen) error {
 			continue
 		}
 		return reconcile.NewError(
-			host.CodeInvalidBranch,
+			host.CodeClaimsRefused,
 			fmt.Sprintf("repository.claims names the branch %q, which has other files than claims: %s",
 				b.branch, text.Visible(file.name)),
 			"name a branch that nothing else uses, such as symphony-claims",

@@ -108,10 +108,10 @@ func TestGarbageOnClaimsBranch(t *testing.T) {
 	p.sh("cd person; mkdir src; echo x > src/x; git add .; git commit -qm code")
 	p.sh("cd person; git pull -q --rebase origin symphony-claims; git push -q origin symphony-claims")
 	_, err := c.Look(t.Context())
-	wantFault(t, err, host.CodeInvalidBranch, "other files than claims: src")
+	wantFault(t, err, host.CodeClaimsRefused, "other files than claims: src")
 	for _, branch := range []string{"main", "-x", "a..b"} {
 		_, err = p.claimsOn("b", branch).Change(t.Context(), []team.Change{{Key: "WEB-1", New: "x"}})
-		wantFault(t, err, host.CodeInvalidBranch, "repository.claims names the branch")
+		wantFault(t, err, host.CodeClaimsRefused, "repository.claims names the branch")
 	}
 	test.Equal(t, "main", p.sh("git -C remote.git rev-list --count main"), "1")
 }

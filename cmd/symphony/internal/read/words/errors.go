@@ -141,8 +141,8 @@ var runErrors = []RunError{
 	},
 	{
 		"claims_refused",
-		"let the account that symphony pushes as push what the message names, or keep the claims on a branch with " +
-			"`repository.claims: {branch: symphony-claims}`; then `symphony unblock`",
+		"let the account that symphony pushes as push what the message names, or keep the claims on a branch that nothing " +
+			"else uses with `repository.claims: {branch: symphony-claims}`; then `symphony unblock`",
 	},
 	{
 		"claims_not_atomic",
