@@ -57,6 +57,13 @@ func YAMLMessage(err error) string {
 }
 
 // The messages of the YAML library that have several causes.
+// UnresolvedConflict is what YAMLFault says of lines that git writes where two changes conflict, and
+// ResolveConflict what to do then.
+const (
+	UnresolvedConflict = "a conflict of git is not resolved"
+	ResolveConflict    = "choose one of its sides, and remove the lines <<<<<<<, ======= and >>>>>>>"
+)
+
 const (
 	noMapping  = "mapping values are not allowed in this context"
 	noColon    = "could not find expected ':'"
@@ -77,7 +84,7 @@ func explain(lines []string, line int, message string) (at int, explained string
 		}
 	}
 	if conflictMark().MatchString(lines[line]) {
-		return line, "a conflict of git is not resolved"
+		return line, UnresolvedConflict
 	}
 	switch message {
 	case noMapping, noColon, noKey, noDocument:

@@ -3,6 +3,7 @@ package workflow
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -34,7 +35,7 @@ func (r *reader) checkAgents() {
 	kinds := own.kinds()
 	if !slices.Contains(kinds, DefaultAgent) {
 		for _, key := range ofDefault {
-			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
+			r.warnKey(key, "no effect with agent.kind: "+own.Kind+twinHint(key))
 		}
 	} else {
 		r.checkOwnSandbox()
@@ -58,6 +59,24 @@ func (r *reader) checkAgents() {
 	}
 	r.checkSandbox(others)
 	r.refuseUnbuilt(others[0])
+}
+
+// twinHint says what has the effect instead that a key has only for other kinds of agents.
+func twinHint(key string) string {
+	section, word, _ := strings.Cut(key, ".")
+	twin := "agent." + word
+	if section == "agent" {
+		twin = DefaultAgent + "." + word
+	}
+	switch {
+	case key == "codex.command": // each kind has a command of its own
+		return ""
+	case key == "agent.env":
+		return ": write the variables into the environment file"
+	case slices.Contains(ofOthers, twin), slices.Contains(ofDefault, twin):
+		return ": write " + twin
+	}
+	return ""
 }
 
 // refuseUnbuilt refuses the keys that need more than other kinds of agents have so far. kind is

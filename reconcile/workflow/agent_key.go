@@ -17,11 +17,14 @@ func (r *reader) agentKey(f field) {
 	switch {
 	case written == "":
 		return
+	case !isVar && own.Kind == DefaultAgent:
+		return // checkOnlyDefault refuses any key
 	case !isVar:
+		usual := own.usualKeyVar()
 		r.invalid(
 			f,
 			"must be $NAME, a variable that contains the key",
-			"write $ANTHROPIC_API_KEY; "+r.setHint("ANTHROPIC_API_KEY", "it"),
+			"write $"+usual+"; "+r.setHint(usual, "it"),
 		)
 		return
 	}
@@ -35,6 +38,18 @@ func (r *reader) agentKey(f field) {
 	case own.Key == "" && !r.env.KeyOptional:
 		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	}
+}
+
+// usualKeyVar returns the variable that usually contains the key of the agent's models.
+func (a Agent) usualKeyVar() string {
+	provider, _, _ := strings.Cut(a.Model, "/")
+	switch {
+	case provider == "openai":
+		return "OPENAI_API_KEY"
+	case provider == "google", a.Kind == agentGemini:
+		return "GEMINI_API_KEY"
+	}
+	return "ANTHROPIC_API_KEY"
 }
 
 // providers returns the providers of the models with which OpenCode may work, sorted: those of

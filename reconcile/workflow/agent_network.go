@@ -1,9 +1,12 @@
 package workflow
 
 import (
+	"strings"
+
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/allowlist"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // network is the value of agent.network: all of it, or some hosts.
@@ -17,6 +20,11 @@ func (r *values) network(k Key, f field) (open bool, allow []string, ok bool) {
 	if f.node == nil || f.node.Kind == yaml.ScalarNode {
 		open, ok = r.boolean(k, f)
 		return open, nil, ok
+	}
+	if f.node.Kind == yaml.SequenceNode {
+		hosts := text.Map(f.node.Content, func(host *yaml.Node) string { return host.Value })
+		r.wrong(k, f, "write {allow: ["+strings.Join(hosts, ", ")+"]}")
+		return false, nil, false
 	}
 	if f.node.Kind != yaml.MappingNode {
 		r.wrong(k, f, "write {allow: [github.com]}")

@@ -304,13 +304,9 @@ func (c *Session) asksNothing() bool { return string(c.ApprovalPolicy) == `"neve
 // checkOnlyDefault checks the keys of other kinds for codex.
 func (r *reader) checkOnlyDefault() {
 	for _, key := range ofOthers {
-		hint := ""
-		if same := strings.Replace(key, "agent.", "codex.", 1); slices.Contains(ofDefault, same) {
-			hint = ": write " + same
-		}
-		r.warnKey(key, "no effect with agent.kind: codex"+hint)
+		r.warnKey(key, "no effect with agent.kind: codex"+twinHint(key))
 	}
-	if r.cfg.Agent.keyVar != "" {
+	if r.field("agent.key").node != nil {
 		r.fail(
 			CodeUnsupportedKey,
 			r.field("agent.key"),

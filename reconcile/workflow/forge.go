@@ -145,6 +145,31 @@ func (k ForgeKind) apiAt(host string) string {
 	return "https://" + host + k.apiPath
 }
 
+// apiInstead returns the address of the API that is meant by another address, such as that of the pages
+// of a server; empty if the address may be that of an API. It leaves out what people copy with it: the
+// name of a repository, and the path of another API.
+func (k ForgeKind) apiInstead(address string, names []string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	base := strings.TrimRight(u.Path, "/")
+	hasPages := k.has(u.Hostname()) && !strings.HasPrefix(u.Hostname(), "api.")
+	switch {
+	case k.api != nil && hasPages:
+		return k.api(u.Hostname())
+	case k.api != nil, strings.HasSuffix(base, k.apiPath):
+		return ""
+	case hasPages:
+		return k.apiAt(u.Host)
+	}
+	for _, name := range names {
+		base, _, _ = strings.Cut(base, "/"+name)
+	}
+	base, _, _ = strings.Cut(base, "/api")
+	return u.Scheme + "://" + u.Host + base + k.apiPath
+}
+
 // IsElsewhere reports whether an address of git is on a host that is known to be of another kind.
 func (k ForgeKind) IsElsewhere(address string) bool {
 	return slices.ContainsFunc(forges, func(other ForgeKind) bool {

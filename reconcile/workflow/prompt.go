@@ -38,7 +38,8 @@ type Prompt struct {
 // ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
 // the default prompt. The error is a *reconcile.Error with template_parse_error.
 func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
-	if strings.TrimSpace(body) == "" {
+	isEmpty := strings.TrimSpace(body) == ""
+	if isEmpty {
 		body = defaultPrompt
 	}
 	line := firstLine
@@ -76,6 +77,9 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings}
 	if !c.readsIssue && len(c.problems) == 0 && len(c.warnings) == 0 {
 		p.same = []Warning{{File: file, Line: firstLine, Message: sameText}}
+	}
+	if isEmpty {
+		p.same = []Warning{{File: file, Line: firstLine, Message: emptyText}}
 	}
 	return p, nil
 }
@@ -255,8 +259,11 @@ func (p *Prompt) Check() []Warning { return p.problems }
 const sameText = "the prompt names nothing of the issue, so that every agent gets the same text: " +
 	"write {{ issue.identifier }}, {{ issue.title }} and {{ issue.description }}"
 
+const emptyText = "the prompt is empty: agents get only the title and the description of the issue, and nobody " +
+	"tells them to commit and to hand over"
+
 // Same is a warning if the prompt is the same for every issue, unless another warning or Check
-// says why: a name is misspelled, or in single braces.
+// says why: a name is misspelled, or in single braces. It also warns about an empty prompt.
 func (p *Prompt) Same() []Warning { return p.same }
 
 // explain returns a message that names the variable, which the library's message does not.

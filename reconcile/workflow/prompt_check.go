@@ -111,6 +111,9 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 		message += "; did you mean " + prefix + near + "?"
 	case what == "variable" && prefix == "":
 		message += "; there are only issue, attempt and what the prompt assigns"
+	case prefix == "issue.":
+		fields := text.Filter(known, func(field string) bool { return field != "size" && field != "dispatchable" })
+		message += "; an issue has " + strings.Join(fields, ", ")
 	}
 	c.report(c.line, "%s", message)
 }

@@ -138,7 +138,11 @@ func (r *frontMatter) failRest(root, second *yaml.Node, err error) {
 func (r *frontMatter) failParse(err error) {
 	line, message := text.YAMLFault(r.src.FrontMatter, err)
 	at := field{line: r.src.frontLine + line}
-	r.fail(CodeParse, at, message, "the front matter is YAML: check indentation, quotes and tabs")
+	hint := "the front matter is YAML: check indentation, quotes and tabs"
+	if message == text.UnresolvedConflict {
+		hint = text.ResolveConflict
+	}
+	r.fail(CodeParse, at, message, hint)
 }
 
 // colonFault says what is wrong with the colon of a text that is meant as a key and its value,
@@ -430,15 +434,16 @@ func otherWords() map[string]string {
 		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
 	)
 	meant := map[string]string{
-		"agent.kind":                anyAgent,
-		"agent.sandbox: bubblewrap": "bwrap",
-		"agent.sandbox: docker":     "bwrap; symphony and its agents together can run in a container, too",
-		"merge.when: always":        "green",
-		"merge.method: ff":          "rebase",
-		"repository.deliver: mr":    DeliverPullRequest,
-		"repository.deliver: pr":    DeliverPullRequest,
-		"repository.deliver: push":  DeliverBranch,
-		"worker.engine.kind":        anyEngine,
+		"agent.kind":                  anyAgent,
+		"agent.sandbox: bubblewrap":   "bwrap",
+		"agent.sandbox: docker":       "bwrap; symphony and its agents together can run in a container, too",
+		"merge.when: always":          "green",
+		"merge.method: ff":            "rebase",
+		"repository.forge: bitbucket": "deliver: branch instead: symphony opens no pull requests on Bitbucket",
+		"repository.deliver: mr":      DeliverPullRequest,
+		"repository.deliver: pr":      DeliverPullRequest,
+		"repository.deliver: push":    DeliverBranch,
+		"worker.engine.kind":          anyEngine,
 	}
 	for _, kind := range forges {
 		for _, alias := range kind.aliases {

@@ -340,6 +340,7 @@ func (r *reader) completeRepository() {
 		strings.Join(ForgeNames(), ", ") + ") if that does not tell its kind"
 	switch {
 	case repository.API != "":
+		r.apiAddress(r.field("repository.api"), repository.API, kind, []string{name})
 	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):
 		r.invalid(
 			f,
@@ -379,7 +380,8 @@ func (r *reader) warnGuessed(kind ForgeKind) {
 	repository := r.cfg.Repository
 	host, _ := splitAddress(repository.URL)
 	isNamed := repository.Forge != "" || r.field("repository.forge").node != nil
-	if isNamed || GuessedForge(repository.URL) == "" || r.besideIssues() {
+	isAddress := strings.Contains(repository.URL, ":")
+	if isNamed || !isAddress || GuessedForge(repository.URL) == "" || r.besideIssues() {
 		return
 	}
 	others := text.Filter(ForgeNames(), func(name string) bool { return name != kind.Name })

@@ -33,10 +33,6 @@ func (r trackerReader) endpoint(f field) {
 	if f.node == nil && r.cfg.Tracker.Endpoint == r.tracker.endpoint || r.cfg.Tracker.Endpoint == "" {
 		return
 	}
-	if r.tracker.site != "" && strings.TrimRight(r.cfg.Tracker.Endpoint, "/") == r.tracker.site {
-		r.invalid(f, "is the address of "+r.tracker.title+" in the browser, not of its API", "leave it out")
-		return
-	}
 	hint := "leave it out for " + r.tracker.title + "'s own"
 	if r.tracker.endpoint == "" { // each server has its own
 		hint = "write it as https://HOST"
@@ -67,6 +63,15 @@ func (r *values) api(f field, address, hint, key, secret string) {
 		r.invalid(f, "must not contain a user or password", "write the key in "+key)
 	case secret != "" && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
 		r.warn(f, secret+" is sent unencrypted over http")
+	}
+}
+
+// apiAddress checks that an address is not that of the pages of a forge, or of another API. names are
+// repositories there.
+func (r *values) apiAddress(f field, address string, kind ForgeKind, names []string) {
+	instead := kind.apiInstead(address, names)
+	if instead != "" {
+		r.invalid(f, "not the address of an API of "+kind.Title, "write "+instead)
 	}
 }
 
@@ -456,10 +461,22 @@ func (r *reader) serverPort(f field) {
 	}
 }
 
-// serverHost refuses an address with a port, which has a key of its own.
+// serverHost refuses a URL, and an address with a port, which has a key of its own.
 func (r *reader) serverHost(f field) {
+	if f.node == nil {
+		return
+	}
+	u, err := url.Parse(r.cfg.Server.Host)
+	if err == nil && u.Host != "" {
+		hint := "write host: " + u.Hostname()
+		if u.Port() != "" {
+			hint += ", and port: " + u.Port()
+		}
+		r.invalid(f, "must be the name or the address of a host, not a URL", hint)
+		return
+	}
 	host, port, err := net.SplitHostPort(r.cfg.Server.Host)
-	if f.node != nil && err == nil {
+	if err == nil {
 		r.invalid(f, "contains a port", "write host: "+cmp.Or(host, "127.0.0.1")+", and port: "+port)
 	}
 }

@@ -55,6 +55,7 @@ func (t Tracker) Within() string {
 // tracker defines the keys below tracker for a kind of tracker.
 type tracker struct {
 	name, title      string   // the value of tracker.kind, and the usual name
+	aliases          []string // other words that people write for it, such as markdown for file
 	endpoint         string   // the default of tracker.endpoint
 	endpointVar      string   // contains the endpoint if the file names none; empty for none
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
@@ -133,8 +134,15 @@ var programs = map[string]string{
 // otherServices are services without a kind whose names are spelled like a kind by chance.
 var otherServices = []string{"gitee"}
 
-// NearestKind is the kind of tracker that a misspelled name means; empty if there is none.
+// NearestKind is the kind of tracker that a misspelled name or another word for it means, such as
+// gitea for forgejo; empty if there is none.
 func NearestKind(name string, kinds []string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	for _, t := range trackers {
+		if slices.Contains(t.aliases, name) {
+			return t.name
+		}
+	}
 	near := text.Nearest(name, append(slices.Clone(kinds), otherServices...))
 	if len(near) == 0 || slices.Contains(otherServices, near[0]) {
 		return ""

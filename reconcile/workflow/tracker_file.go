@@ -11,6 +11,7 @@ import (
 var fileTracker = tracker{
 	name:     "file",
 	title:    "the folder",
+	aliases:  []string{"backlog", "backlog.md", "directory", "folder", "local", "markdown"},
 	active:   []string{"To Do", "Todo", "In Progress"},
 	terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
 	orders:   true,

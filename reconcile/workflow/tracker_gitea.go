@@ -1,8 +1,9 @@
 package workflow
 
 var giteaTracker = tracker{
-	name:  "gitea",
-	title: "Gitea",
+	name:    "gitea",
+	title:   "Gitea",
+	aliases: GiteaForge.aliases,
 	// a closed issue blocks no other, whatever the labels
 	active:      []string{"open"},
 	terminal:    []string{"closed"},
@@ -20,10 +21,13 @@ var giteaTracker = tracker{
 // giteaSettings checks the address of the API, which every server has at another host.
 func (r trackerReader) giteaSettings() {
 	r.labelStates()
-	const path = "/api/v1"
 	if r.cfg.Tracker.Endpoint == "" {
-		r.invalid(r.field("tracker.endpoint"), "missing", "write the address of the API: https://HOST"+path)
+		r.invalid(
+			r.field("tracker.endpoint"),
+			"missing",
+			"write the address of the API: https://HOST"+GiteaForge.apiPath,
+		)
 		return
 	}
-	r.apiAddress("Gitea", path)
+	r.trackerAPI(GiteaForge)
 }

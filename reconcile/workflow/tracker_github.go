@@ -61,6 +61,7 @@ func (r trackerReader) board(f field) {
 // gitHubStates warns about states that no issue can have. The columns of a board are known
 // only to GitHub.
 func (r trackerReader) gitHubStates() {
+	r.trackerAPI(GitHubForge)
 	if r.cfg.Tracker.Repositories.Project != "" {
 		return
 	}

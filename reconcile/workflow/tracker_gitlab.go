@@ -32,5 +32,5 @@ func gitLabKeys(c *Config) []Key {
 // gitLabSettings checks the address of the API.
 func (r trackerReader) gitLabSettings() {
 	r.labelStates()
-	r.apiAddress("GitLab", "/api/v4")
+	r.trackerAPI(GitLabForge)
 }

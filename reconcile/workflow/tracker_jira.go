@@ -26,6 +26,7 @@ const (
 
 var jiraTracker = tracker{
 	name:        "jira",
+	aliases:     []string{"atlassian"},
 	title:       "Jira",
 	endpointVar: JiraSiteVar,
 	keyVars:     []string{JiraTokenVar},

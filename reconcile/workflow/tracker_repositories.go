@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"cmp"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,23 +153,12 @@ func (t tracker) nameHint(address string) string {
 	return "write " + name
 }
 
-// apiAddress checks that tracker.endpoint, if it is set, ends with the path of the service's API. Its
-// hint leaves out what people copy with it: the page of a repository, and the path of another API.
-func (r trackerReader) apiAddress(service, path string) {
-	u, err := url.Parse(r.cfg.Tracker.Endpoint)
-	if err != nil || u.Host == "" || strings.HasSuffix(strings.TrimRight(u.Path, "/"), path) {
-		return
-	}
-	base := strings.TrimRight(u.Path, "/")
-	for _, repo := range r.cfg.Tracker.Repositories.Names {
-		base, _, _ = strings.Cut(base, "/"+cmp.Or(r.tracker.repositoryOf(repo), repo))
-	}
-	base, _, _ = strings.Cut(base, "/api")
-	r.invalid(
-		r.field("tracker.endpoint"),
-		"not the address of an API of "+service,
-		"write "+u.Scheme+"://"+u.Host+base+path,
-	)
+// trackerAPI checks that tracker.endpoint is the address of an API of this kind.
+func (r trackerReader) trackerAPI(kind ForgeKind) {
+	names := text.Map(r.cfg.Tracker.Repositories.Names, func(name string) string {
+		return cmp.Or(r.tracker.repositoryOf(name), name)
+	})
+	r.apiAddress(r.field("tracker.endpoint"), r.cfg.Tracker.Endpoint, kind, names)
 }
 
 // repositoryPage finds the pages of a repository on GitHub and Gitea, and on GitLab, in a path.

@@ -172,8 +172,7 @@ func conflictAt(content []byte) int {
 
 var conflictMarks = text.Pattern(`(?ms)^<{7} .*?^={7}\r?$.*?^>{7} `)
 
-const unresolved = "it contains a conflict of git: choose one of its sides, and remove the lines <<<<<<<, ======= " +
-	"and >>>>>>>"
+const unresolved = "it contains a conflict of git: " + text.ResolveConflict
 
 // beginning returns the whole lines before the first empty line of front matter without an
 // end. A body may follow, in which a line such as "id: 12" means nothing.
