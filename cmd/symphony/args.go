@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -266,6 +268,8 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	workflow := strings.Join(args[len(names):], "") // at most one
 	isAboutIssue := issueShaped(workflow) || text.IsNumber(workflow)
 	switch {
+	case isProse(names) && isText(w, workflow):
+		return nil, "", textAmong(c, names, workflow)
 	case !isWord(w, workflow):
 	case len(names) == 0 && isAboutIssue && aboutIssue[c.Command.Name] != "":
 		return nil, "", exit.Usage(
@@ -350,6 +354,15 @@ func unquoted(c *cli.Context, names []string, word string) error {
 	return exit.Usage(message, c.Command.Name, word, names[len(names)-1])
 }
 
+// textAmong is the error for a file behind a sentence that is no workflow, but has a text.
+func textAmong(c *cli.Context, names []string, file string) error {
+	how := fmt.Sprintf("\"$(cat %s)\" in place of the %s is what it contains", text.ShellQuote(file), names[len(names)-1])
+	if flagOf(c.Command, "body-file") != nil {
+		how = "--body-file " + text.ShellQuote(file) + " reads the text from it"
+	}
+	return exit.Usage("%s: unexpected argument %q, which is no workflow: %s", c.Command.Name, file, how)
+}
+
 // argumentMissing is the error for an argument that is missing. It says where to find one.
 func argumentMissing(c *cli.Context, name string) error {
 	given := c.String("workflow")
@@ -375,6 +388,16 @@ func issueExpected(c *cli.Context, name, arg string) error {
 	}
 	const message = "%s: %q is a workflow, and an %s is expected before it; symphony ps --all lists the issues"
 	return exit.Usage(message, c.Command.Name, arg, name)
+}
+
+// isText reports whether an argument is the name of a file that is no workflow, because it does not begin
+// with front matter.
+func isText(w *term.Env, arg string) bool {
+	if arg == "" || isWorkflowFile(arg) || !isFile(w.Absolute(arg)) {
+		return false
+	}
+	content, err := os.ReadFile(w.Absolute(arg))
+	return err == nil && !strings.HasPrefix(string(content), "---")
 }
 
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of

@@ -111,6 +111,12 @@ func answerOf(c *cli.Context, w *term.Env) (requests.Decision, error) {
 		}
 		texts := strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")
 		d.Texts = append(d.Texts, texts...)
+	} else {
+		for _, words := range d.Texts {
+			if err := refuseFile(c, w, words); err != nil {
+				return d, err
+			}
+		}
 	}
 	if len(d.Texts) > 0 && len(d.Choices) > 0 {
 		return d, exit.Usage(

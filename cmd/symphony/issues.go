@@ -239,6 +239,12 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		w,
 		[]string{"new", "TITLE"},
 		func(c *cli.Context, p *wiring.Project, args []string) error {
+			meant := fileMeant(w, args[1])
+			if meant != "" {
+				const message = "issues new: %q would be the title itself: symphony issues new TITLE --body-file %s " +
+					"reads the text from the file"
+				return exit.Usage(message, args[1], meant)
+			}
 			cfg, tracker, err := openTracker(p)
 			if err != nil {
 				return err
@@ -330,11 +336,12 @@ func newBody(c *cli.Context, w *term.Env) (string, error) {
 	return string(data), nil
 }
 
-// fileMeant returns the file that a text such as @review.md means to users of curl and gh api;
-// empty if there is none of that name.
+// fileMeant returns the file that a text means: review.md, or @review.md as users of curl and gh api
+// write it. It is empty if there is no file of that name, and for a word without a dot or a slash.
 func fileMeant(w *term.Env, body string) string {
-	name, isMeant := strings.CutPrefix(body, "@")
-	if !isMeant || !isFile(w.Absolute(name)) {
+	name, isMarked := strings.CutPrefix(body, "@")
+	isName := isMarked || strings.ContainsAny(name, "./")
+	if !isName || !isFile(w.Absolute(name)) {
 		return ""
 	}
 	return text.ShellQuote(name)

@@ -17,7 +17,7 @@ func (r *reader) agentKey(f field) {
 	switch {
 	case written == "":
 		return
-	case !isVar && own.Kind == DefaultAgent:
+	case !isVar && own.Kind == DefaultAgent && len(own.ByLabel) == 0 && len(own.Fallback) == 0:
 		return // checkOnlyDefault refuses any key
 	case !isVar:
 		usual := own.usualKeyVar()
