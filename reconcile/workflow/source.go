@@ -47,6 +47,8 @@ func Read(path string) (Source, error) {
 		case errors.Is(err, fs.ErrNotExist) && remedy != "":
 			message = path + " " + what
 			hint = remedy + ", or name another file with -w FILE"
+		case errors.Is(err, fs.ErrNotExist) && beside(path) != "":
+			message += ", but " + beside(path)
 		case !errors.Is(err, fs.ErrNotExist):
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
 			hint = "make it a file that this account can read, or name another one with -w FILE"
@@ -59,6 +61,22 @@ func Read(path string) (Source, error) {
 		}
 	}
 	return NewSource(path, resolved, data)
+}
+
+// beside returns the name of a file beside a missing one whose name begins with the same word, such as
+// workflow.md and WORKFLOW.md.txt beside WORKFLOW.md; empty if there is none.
+func beside(missing string) string {
+	entries, err := os.ReadDir(filepath.Dir(missing))
+	if err != nil {
+		return ""
+	}
+	word := strings.ToLower(strings.TrimSuffix(filepath.Base(missing), filepath.Ext(missing)))
+	for _, entry := range entries {
+		if entry.Type().IsRegular() && strings.HasPrefix(strings.ToLower(entry.Name()), word) {
+			return text.Visible(entry.Name())
+		}
+	}
+	return ""
 }
 
 // readThroughLinks reads a file, and returns its absolute path without symlinks, too.
