@@ -103,6 +103,11 @@ func TestStoppedRunSentence(t *testing.T) {
 			Change:    &reconcile.Change{},
 		}}
 		test.Equal(t, "it", (narrator{}).settled(a, "WEB-1"), want)
+		by := strings.TrimPrefix(want, "the run of WEB-1 ")
+		a.RunKind = reconcile.DeliveryRun
+		test.Equal(t, "a delivery", (narrator{}).settled(a, "WEB-1"), "the delivery of the commits of WEB-1 "+by)
+		a.RunKind = reconcile.CleanupRun
+		test.Equal(t, "a removal", (narrator{}).settled(a, "WEB-1"), "the removal of the workspace of WEB-1 "+by)
 	}
 }
 

@@ -176,6 +176,9 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	succeeded := a.Reason == string(reconcile.Succeeded)
 	switch a.RunKind {
 	case reconcile.CleanupRun:
+		if a.StoppedBy != "" {
+			return "the removal of the workspace of " + subject + " was stopped" + whyEnded(a)
+		}
 		if !succeeded {
 			return "could not remove the workspace of " + subject + whyEnded(a)
 		}
@@ -189,6 +192,9 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	case reconcile.DeliveryRun:
 		if succeeded {
 			return "delivered the commits of " + subject
+		}
+		if a.StoppedBy != "" {
+			return "the delivery of the commits of " + subject + " was stopped" + whyEnded(a)
 		}
 		return "could not deliver the commits of " + subject + whyEnded(a) + n.nextTry(a)
 	default:
