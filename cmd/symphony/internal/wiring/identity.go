@@ -46,7 +46,7 @@ func NewProject(w *environ.Env, path, stateDir string) *Project {
 		p.Path = p.Source.Path
 	}
 	if stateDir == "" {
-		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.Path)
+		stateDir = usualStateDir(w, p.Path)
 	}
 	p.StateDir = w.Absolute(stateDir)
 	p.refuseAgents()
@@ -54,6 +54,11 @@ func NewProject(w *environ.Env, path, stateDir string) *Project {
 	p.read = before + p.stampOfEnvironment()
 	p.ReadEnvFiles(os.Getuid())
 	return p
+}
+
+// usualStateDir returns the state directory of a workflow if none is named.
+func usualStateDir(w *environ.Env, path string) string {
+	return w.Absolute(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, path))
 }
 
 // Name is the name of the folder of WORKFLOW.md.

@@ -63,6 +63,14 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 		step = "%s says what is wrong there"
 		commands = []any{"symphony check " + text.ShellQuote(p.Path)}
 	}
+	usual := usualStateDir(p.Env, p.Path)
+	if p.StateDir != usual && IsState(usual) {
+		return reconcile.NewError(
+			"no_state",
+			p.StateDir+" has no state; that of "+p.Path+" is in "+usual,
+			"leave out --state-dir and SYMPHONY_STATE_DIR",
+		).WithCause(err)
+	}
 	e := reconcile.NewError(
 		"no_state",
 		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir+

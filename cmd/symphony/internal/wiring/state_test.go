@@ -1,7 +1,9 @@
 package wiring
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -268,4 +270,18 @@ func TestUselessVars(t *testing.T) {
 			"hooks and agents get the PATH of the login shell: set it in ~/.profile",
 		"/home/ann/.config/symphony/web-1.env: SYMPHONY_STATE_DIR has no effect there: set it where symphony starts",
 	})
+}
+
+// A mistyped state directory is not taken for that of a project without a pass.
+func TestStateIsElsewhere(t *testing.T) {
+	home := t.TempDir()
+	path := filepath.Join(home, "WORKFLOW.md")
+	test.OK(t, os.WriteFile(path, []byte("---\ntracker: {kind: file, provider: {path: issues}}\n---\nGo.\n"), 0o600))
+	w := &environ.Env{Dir: home, Home: home, Environ: []string{"PATH=" + os.Getenv("PATH")}}
+	usual := NewProject(w, path, "").StateDir
+	db, err := state.Create(t.Context(), usual, time.Now())
+	test.OK(t, err)
+	test.OK(t, db.Close())
+	_, err = OpenForReading(t.Context(), NewProject(w, path, "typo"))
+	test.Contains(t, "the error", fmt.Sprint(err), "typo has no state; that of "+path+" is in "+usual)
 }
