@@ -21,17 +21,16 @@ func TestLostClaims(t *testing.T) {
 	for i := 1; i <= 4; i++ {
 		s.Claimed.Lost[issueNo(i).ID] = "ann on buildhost works on it"
 	}
-	s.Reviews = []InReview{{IssueID: issueNo(1).ID}, {IssueID: issueNo(9).ID}}
 	p := compute(s.Snapshot)
 	equal(t, "plan", story(p.plan),
 		"stop A-1 claim_lost; release A-2 claim_lost; release A-3 claim_lost; release A-4 claim_lost")
-	var ended []string
+	var lost []string
 	for _, a := range p.plan.Actions {
-		if a.Change != nil && a.Change.Reviewed != "" {
-			ended = append(ended, a.Change.Reviewed)
+		if a.Change != nil && a.Change.Lost != "" {
+			lost = append(lost, a.Change.Lost)
 		}
 	}
-	equal(t, "reviews that end", strings.Join(ended, " "), issueNo(1).ID)
+	equal(t, "issues that are lost", strings.Join(lost, " "), "id-1 id-2 id-3 id-4")
 }
 
 // rivals are others who have issues. A pass learns of the issues in has only when it takes them.

@@ -111,10 +111,8 @@ func (p *planner) lostClaims() {
 			p.release(*c, StopClaim, why)
 		}
 	}
-	for _, r := range p.s.Reviews {
-		if _, isLost := p.s.Claimed.Lost[r.IssueID]; isLost {
-			p.update(&Change{Reviewed: r.IssueID})
-		}
+	for _, id := range slices.Sorted(maps.Keys(p.s.Claimed.Lost)) {
+		p.update(&Change{Lost: id})
 	}
 }
 

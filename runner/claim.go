@@ -77,13 +77,20 @@ func (k *claimKeeper) renew(ctx context.Context) error {
 	}
 }
 
-// check returns an error unless this machine still has the claim. It comes before every step that
-// people see, such as a move of the issue.
-func (k *claimKeeper) check(ctx context.Context) error {
+// confirm returns an error unless this machine still has the claim. It comes before every step that
+// people see, such as a move of the issue. Afterwards the claim says what was delivered last, and for
+// which causes the pull request has brought the issue back.
+func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, watch reconcile.Watch) error {
 	if k.member == nil {
 		return nil
 	}
-	return k.member.Check(ctx, k.issue)
+	keep := k.keep()
+	keep.Branch = work.Branch
+	keep.Commit = work.Commit
+	keep.PullRequest = work.PullRequest
+	keep.Handled = watch.Handled
+	keep.Rounds = watch.Rounds
+	return k.member.Confirm(ctx, keep)
 }
 
 // fence calls deliver with the change of the claim that has to be a part of its push to a branch; nil

@@ -28,7 +28,7 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	if err != nil {
 		return err
 	}
-	if err := d.claim.check(ctx); err != nil {
+	if err := d.confirmClaim(ctx, work); err != nil {
 		return notHandedOver(work, "its claim could not be confirmed", err)
 	}
 	if d.site.Config.Verify.isDue(&h, work.Commit) {
@@ -84,6 +84,15 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	crash.At("runner.handover.moved")
 	d.log.Info("handed over", "state", state)
 	return nil
+}
+
+// confirmClaim makes sure that no other machine has the issue now.
+func (d *deliveryStep) confirmClaim(ctx context.Context, work reconcile.Delivered) error {
+	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	if err != nil {
+		return err
+	}
+	return d.claim.confirm(ctx, work, watch)
 }
 
 // notHandedOver adds to the error of a tracker which step failed, where the commits are, and what

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHERE runs.issue_id = d.issue_id), ''),
+const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHERE runs.issue_id = d.issue_id),
+		(SELECT max(identifier) FROM releases AS r WHERE r.issue_id = d.issue_id), ''),
 	d.url, d.branch, d."commit", d.base, d.at, coalesce(nullif(d.pull_request, ''), w.pull_request),
 	d.workflow,
 	coalesce(c.status, ''),

@@ -146,6 +146,11 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			return err
 		}
 	}
+	if c.Lost != "" {
+		if err := forgetWork(t, c.Lost); err != nil {
+			return err
+		}
+	}
 	return commitSettings(t, c)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/team"
 )
 
@@ -20,6 +21,104 @@ func ownFields(o *team.Own) []any {
 // nanosOf stores a time in nanoseconds.
 func nanosOf(d *time.Duration) field {
 	return fieldOf(func(ns int64) { *d = time.Duration(ns) }, func() any { return int64(*d) })
+}
+
+// Work is what was done for an issue, as another machine has to know it to go on.
+type Work struct {
+	reconcile.Delivered
+	// Handled and Rounds are those of reconcile.Watch.
+	Handled []string
+	Rounds  int
+}
+
+// Work returns what was done for issues, by their ids. An issue for which nothing was delivered is not
+// among them.
+func (t Team) Work(ctx context.Context, issueIDs []string) (map[string]Work, error) {
+	type found struct {
+		Work
+		issueID string
+	}
+	fields := func(f *found) []any {
+		return append([]any{&f.issueID}, append(deliveredFields(&f.Delivered), jsonOf(&f.Handled), &f.Rounds)...)
+	}
+	list, err := readAll(ctx, t.conn, "read what was delivered", fields,
+		`SELECT issue_id, `+deliveredColumns+`,
+			coalesce((SELECT watch ->> '$.told' FROM watches AS w WHERE w.issue_id = d.issue_id), '[]'),
+			coalesce((SELECT watch ->> '$.rounds' FROM watches AS w WHERE w.issue_id = d.issue_id), 0)
+		FROM deliveries AS d WHERE issue_id IN (SELECT value FROM json_each(?))`,
+		jsonOf(append([]string{}, issueIDs...)))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Work{}
+	for _, f := range list {
+		all[f.issueID] = f.Work
+	}
+	return all, nil
+}
+
+// Inherit stores what another machine has done for an issue.
+func (t Team) Inherit(ctx context.Context, issueID string, w Work) error {
+	return t.update(ctx, "store what another machine delivered", full, func(x tx) error {
+		return inherit(x, issueID, w)
+	})
+}
+
+// InheritReview stores that an issue waits for its review, with what another machine has done for it.
+func (t Team) InheritReview(ctx context.Context, i reconcile.Issue, w Work, now time.Time) error {
+	return t.update(ctx, "store a review that another machine waited for", full, func(x tx) error {
+		if err := inherit(x, i.ID, w); err != nil {
+			return err
+		}
+		r := Release{
+			IssueID:    i.ID,
+			Identifier: i.Identifier,
+			Title:      i.Title,
+			URL:        i.URL,
+			Branch:     i.BranchName,
+			Reason:     reconcile.StopInactive,
+			From:       i.State,
+			To:         &i.State,
+			ClaimedAt:  now,
+			At:         now,
+			Links:      []reconcile.Link{},
+			Created:    map[string]int{},
+			Labels:     append([]string{}, i.Labels...),
+			InReview:   true,
+		}
+		return x.run(
+			`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`,
+			releaseFields(&r)...)
+	})
+}
+
+func inherit(x tx, issueID string, w Work) error {
+	if err := forgetWork(x, issueID); err != nil {
+		return err
+	}
+	err := x.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)`,
+		append([]any{issueID}, deliveredFields(&w.Delivered)...)...)
+	if err != nil || w.PullRequest == "" {
+		return err
+	}
+	watch := reconcile.Watch{
+		IssueID:   issueID,
+		Delivered: w.Delivered,
+		Handled:   w.Handled,
+		Rounds:    w.Rounds,
+	}
+	return saveWatch(x, watch)
+}
+
+// forgetWork removes what was delivered for an issue, and what its pull request waits for.
+func forgetWork(x tx, issueID string) error {
+	if err := endReview(x, issueID); err != nil {
+		return err
+	}
+	if err := x.run(`DELETE FROM deliveries WHERE issue_id = ?`, issueID); err != nil {
+		return err
+	}
+	return x.run(`DELETE FROM watches WHERE issue_id = ?`, issueID)
 }
 
 // OwnClaims implements team.Journal.

@@ -46,6 +46,10 @@ type Claim struct {
 	Branch      string `json:"branch,omitempty"`
 	Commit      string `json:"commit,omitempty"`
 	PullRequest string `json:"pull_request,omitempty"`
+	// Handled are the causes for which the pull request has brought the issue back, such as reviews,
+	// and Rounds how often it has: another machine does not answer them again.
+	Handled []string `json:"handled,omitempty"`
+	Rounds  int      `json:"rounds,omitempty"`
 }
 
 // Term is for how long the claim holds after each renewal.
@@ -61,6 +65,9 @@ func (c Claim) Holder() string {
 
 // MaxContent is the most bytes that a claim may have. Ours have about 600.
 const MaxContent = 16 << 10
+
+// maxHandled is how many causes a claim has at most, each of up to 100 bytes: the newest.
+const maxHandled = 100
 
 // errContent is the error of a content that is no claim.
 var errContent = errors.New("it is no claim of symphony")

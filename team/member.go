@@ -3,6 +3,8 @@ package team
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -100,6 +102,9 @@ type Keep struct {
 	HasWorker bool
 	// Branch, Commit and PullRequest are what was delivered last; empty for nothing.
 	Branch, Commit, PullRequest string
+	// Handled and Rounds are those of [Claim].
+	Handled []string
+	Rounds  int
 }
 
 // Known returns the issues that other machines have, by id, as this one saw it last, and those of them
@@ -136,18 +141,40 @@ func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range issues {
-		if b.isUnsure(i) {
-			if err := b.look(ctx); err != nil {
-				return nil, err
-			}
-			break
+	if slices.ContainsFunc(issues, b.isUnsure) {
+		if err := b.look(ctx); err != nil {
+			return nil, err
 		}
 	}
+	return b.take(ctx, issues, Working)
+}
+
+// Watch is Take before this machine changes something that people see about issues that wait for their
+// review, and for those of a machine that is not heard of any more. It always looks: only the machine
+// that has the claim at this moment answers a review.
+func (m *Member) Watch(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
+	if len(issues) == 0 {
+		return nil, nil
+	}
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.openAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.look(ctx); err != nil {
+		return nil, err
+	}
+	return b.take(ctx, issues, Watching)
+}
+
+// take claims issues that no other machine has, as far as the book says, and returns those that another
+// machine has.
+func (b *book) take(ctx context.Context, issues []Issue, status Status) (map[string]Elsewhere, error) {
 	var wanted []Keep
 	for _, i := range issues {
-		if b.elsewhere(i) == nil && !m.holds(b.own[i.ID]) {
-			wanted = append(wanted, Keep{Issue: i, Status: Working})
+		if b.elsewhere(i) == nil && !b.holds(b.own[i.ID]) {
+			wanted = append(wanted, Keep{Issue: i, Status: status})
 		}
 	}
 	refused, err := b.push(ctx, wanted)
@@ -162,11 +189,40 @@ func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere
 	elsewhere := b.othersHave(issues)
 	for _, i := range issues {
 		_, isElsewhere := elsewhere[i.ID]
-		if !isElsewhere && !m.holds(b.own[i.ID]) {
+		if !isElsewhere && !b.holds(b.own[i.ID]) {
 			return nil, notTaken(i, refused[i.ID])
 		}
 	}
 	return elsewhere, nil
+}
+
+// Ended returns the claims of machines that are not heard of any more: as this machine saw them last,
+// they have ended, and it may take them. It makes no request.
+func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
+	b, err := m.openAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range b.seen {
+		c, err := Parse(s.Content)
+		age, isKnown := m.Clock().Sub(s.First)
+		if err == nil && c.Project == m.Project && isKnown && age >= m.ends(s) {
+			ended = append(ended, c)
+		}
+	}
+	slices.SortFunc(ended, func(a, b Claim) int { return strings.Compare(a.IssueID, b.IssueID) })
+	return ended, nil
+}
+
+// Look looks at the claims of all machines, so that this one learns of those that end.
+func (m *Member) Look(ctx context.Context) error {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	b, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	return b.look(ctx)
 }
 
 // Held returns the claim of an issue that this machine has; false if it has none.
@@ -238,29 +294,25 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	return m.left(own), err
 }
 
-// LookFor looks which issues other machines have, and returns these by id.
-func (m *Member) LookFor(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
+// Confirm makes sure that this machine has the claim of an issue, before it changes something that
+// people see: by a renewal if the claim has to say something new, otherwise by a look. The code of the
+// error is CodeLost if another machine has it.
+func (m *Member) Confirm(ctx context.Context, k Keep) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	b, err := m.open(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.look(ctx); err != nil {
-		return nil, err
-	}
-	return b.othersHave(issues), nil
-}
-
-// Check looks whether another machine has the claim of an issue, before this one changes something that
-// people see. The code of the error is CodeLost if one has it.
-func (m *Member) Check(ctx context.Context, i Issue) error {
-	others, err := m.LookFor(ctx, []Issue{i})
-	if err != nil {
 		return err
 	}
-	if e, is := others[i.ID]; is {
-		return lost(i, e.Holder)
+	own, isOwn := b.own[k.ID]
+	if !isOwn || own.LostTo != "" || !m.due(own, k) {
+		return b.checkOwn(ctx, k.Issue)
+	}
+	if err := b.renew(ctx, []Keep{k}); err != nil {
+		return err
+	}
+	if own := b.own[k.ID]; own.LostTo != "" {
+		return lost(k.Issue, own.LostTo)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func (m *Member) due(o Own, k Keep) bool {
 	if k.Commit != "" && c.Commit != k.Commit || k.PullRequest != "" && c.PullRequest != k.PullRequest {
 		return true
 	}
+	if k.Rounds != c.Rounds && len(k.Handled) > 0 {
+		return true
+	}
 	age, isKnown := m.Clock().Sub(o.Renewed)
 	return !isKnown || age >= c.Term()/2
 }
@@ -51,7 +54,13 @@ func (m *Member) due(o Own, k Keep) bool {
 // inherited is what a claim of another machine leaves to the one that takes it: what it has delivered.
 func (m *Member) inherited(s Seen) Claim {
 	before := m.read(s.Entry)
-	return Claim{Branch: before.Branch, Commit: before.Commit, PullRequest: before.PullRequest}
+	return Claim{
+		Branch:      before.Branch,
+		Commit:      before.Commit,
+		PullRequest: before.PullRequest,
+		Handled:     before.Handled,
+		Rounds:      before.Rounds,
+	}
 }
 
 // claimOf is the next content of a claim of this machine, after one of its own, or after what another
@@ -78,6 +87,10 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	}
 	if k.PullRequest != "" {
 		c.PullRequest = k.PullRequest
+	}
+	if len(k.Handled) > 0 {
+		c.Handled = k.Handled[max(0, len(k.Handled)-maxHandled):]
+		c.Rounds = k.Rounds
 	}
 	return c
 }

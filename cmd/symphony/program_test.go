@@ -151,6 +151,7 @@ func programs() map[string]func() {
 // script's file.
 func underTest(w *term.Env) {
 	w.Now = stepped(w.Getenv(clockVar))
+	w.SinceBoot = sinceBoot(w.Getenv(uptimeVar))
 	w.Printed = recordDocuments(w.Getenv(recordVar), os.Args)
 	w.AccountHome = w.Getenv(accountHomeVar)
 }

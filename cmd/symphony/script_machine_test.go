@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
@@ -45,6 +46,46 @@ func stepped(path string) func() time.Time {
 			return fixed
 		}
 		return now.Add(test.Must(time.ParseDuration(string(text))))
+	}
+}
+
+// uptimeVar names a file that changes the clock which goes on while a machine is suspended: a duration
+// such as 27h is added, a factor such as 4 makes it faster.
+const uptimeVar = "SYMPHONY_TEST_UPTIME"
+
+// sinceBoot returns the time since the boot with the change in a file; nil without the file.
+func sinceBoot(path string) func() time.Duration {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	if factor, err := strconv.Atoi(string(text)); err == nil {
+		return func() time.Duration { return time.Duration(factor) * proc.SinceBoot() }
+	}
+	more := test.Must(time.ParseDuration(string(text)))
+	return func() time.Duration { return proc.SinceBoot() + more }
+}
+
+// machineCmd goes on with the script on another machine, which has a state directory, a login and a
+// clone of the workflow of its own, in the folder of its name. With a duration, so much time has passed
+// there since the script began: machine NAME [DURATION]
+func machineCmd(ts *testscript.TestScript, neg bool, args []string) {
+	dir := filepath.Join(ts.Getenv("WORK"), args[0])
+	workflow := filepath.Join(dir, "WORKFLOW.md")
+	if _, err := os.Stat(workflow); errors.Is(err, fs.ErrNotExist) {
+		text := ts.ReadFile("WORKFLOW.md")
+		ts.Check(os.MkdirAll(dir, 0o700))
+		ts.Check(os.WriteFile(workflow, []byte(text), 0o600))
+	}
+	ts.Check(ts.Chdir(dir))
+	setVar(ts, "SYMPHONY_MACHINE", args[0])
+	setVar(ts, "SYMPHONY_STATE_DIR", filepath.Join(dir, "state"))
+	setVar(ts, "STATE", filepath.Join(dir, "state"))
+	setVar(ts, "XDG_STATE_HOME", filepath.Join(dir, "home"))
+	uptime := filepath.Join(dir, "uptime")
+	setVar(ts, uptimeVar, uptime)
+	if len(args) > 1 {
+		ts.Check(os.WriteFile(uptime, []byte(args[1]), 0o600))
 	}
 }
 

@@ -168,6 +168,7 @@ func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
 		"[!] alive PATTERN":                          aliveCmd,
 		"clock DURATION|TIME":                        clockCmd,
+		"machine NAME [DURATION]":                    machineCmd,
 		"due":                                        dueCmd,
 		"examples DOCUMENT":                          examplesCmd,
 		"free-port NAME":                             freePortCmd,

@@ -20,16 +20,23 @@ type Claims struct {
 	Branch string
 	// Term is for how long a claim holds without a renewal.
 	Term time.Duration
+	// Watch is the same for an issue that waits for its review.
+	Watch time.Duration
 }
 
-// claimTerm is the usual term of a claim.
-const claimTerm = 20 * time.Minute
+const (
+	// claimTerm is the usual term of a claim.
+	claimTerm = 20 * time.Minute
+	// claimWatch is the usual term of a claim of an issue that waits for its review.
+	claimWatch = 24 * time.Hour
+)
 
 const claimsHint = "write true, {branch: symphony-claims}, or {term_ms: 1200000} for 20 minutes"
 
 // claims reads true, false, or a map with the branch and the term.
 func (r *values) claims(k Key, f field) (c Claims, ok bool) {
 	c.Term = claimTerm
+	c.Watch = claimWatch
 	if f.node == nil || f.node.Kind == yaml.ScalarNode {
 		c.On, ok = r.boolean(k, f)
 		return c, ok
@@ -44,13 +51,17 @@ func (r *values) claims(k Key, f field) (c Claims, ok bool) {
 			c.Branch, isRead = r.text(Key{Type: typeString}, branch)
 			return isRead
 		},
-		"term_ms": func(term field) bool {
-			ms, isRead := r.integer(Key{Type: typeMS, min: team.MinTerm.Milliseconds()}, term, maxMS)
-			c.Term = time.Duration(ms) * time.Millisecond
-			return isRead
-		},
+		"term_ms":  func(term field) bool { return r.claimsTerm(term, &c.Term) },
+		"watch_ms": func(term field) bool { return r.claimsTerm(term, &c.Watch) },
 	})
 	return c, ok
+}
+
+// claimsTerm reads the term of claims.
+func (r *values) claimsTerm(f field, to *time.Duration) bool {
+	ms, isRead := r.integer(Key{Type: typeMS, min: team.MinTerm.Milliseconds()}, f, maxMS)
+	*to = time.Duration(ms) * time.Millisecond
+	return isRead
 }
 
 // repositoryClaims checks that claims can be kept where the workflow says.

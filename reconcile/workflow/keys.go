@@ -100,7 +100,7 @@ const (
 	typeMS       = "milliseconds"
 	typeBool     = "true or false"
 	typeNetwork  = "true, false or {allow: list of hosts}"
-	typeClaims   = "true, false or {branch: name, term_ms: milliseconds}"
+	typeClaims   = "true, false or {branch: name, term_ms: milliseconds, watch_ms: milliseconds}"
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
 	typeVarMap   = "map of variables to values"
@@ -332,7 +332,8 @@ func workspaceKeys(c *Config) []Key {
 			&c.Repository.Claims,
 			"several machines may run this workflow, and each issue belongs to one of them, as a claim in the "+
 				"remote says; {branch: symphony-claims} keeps the claims on a branch, {term_ms: 1200000} says how "+
-				"long a claim holds without a renewal. See docs/team.md",
+				"long a claim holds without a renewal, and watch_ms the same while the issue waits for a "+
+				"review. See docs/team.md",
 		).then((*reader).repositoryClaims),
 
 		key(

@@ -3,10 +3,10 @@ package wiring
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"os"
 	"os/user"
 	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -20,9 +20,6 @@ import (
 
 // MachineVar is the variable with the name of this machine for its team; by default the host name.
 const MachineVar = "SYMPHONY_MACHINE"
-
-// watchTerm is for how long a claim of an issue that waits for its review holds without a renewal.
-const watchTerm = 24 * time.Hour
 
 // NewTeam returns this machine as a member of the team that shares the project's repository, for a run;
 // nil if repository.claims is off. The processes of git are marked as the run's, and end with it.
@@ -40,15 +37,19 @@ func newMember(p *Project, cfg *workflow.Config, journal team.Journal, remote *t
 	if err != nil {
 		return nil, err
 	}
+	sinceBoot := proc.SinceBoot
+	if p.Env.SinceBoot != nil {
+		sinceBoot = p.Env.SinceBoot
+	}
 	return &team.Member{
 		Remote:   remote,
 		Journal:  journal,
-		Terms:    team.Terms{Term: claims.Term, Watch: max(watchTerm, 2*claims.Term)},
+		Terms:    team.Terms{Term: claims.Term, Watch: claims.Watch},
 		Machine:  machineName(p),
 		Account:  accountName(),
 		Project:  cfg.Policy.Project,
 		Now:      p.Env.Now,
-		Clock:    func() team.Instant { return team.Instant{Boot: boot, Since: proc.SinceBoot()} },
+		Clock:    func() team.Instant { return team.Instant{Boot: boot, Since: sinceBoot()} },
 		NewToken: rand.Text,
 	}, nil
 }
@@ -246,14 +247,103 @@ func (t *TeamClaims) inherit(ctx context.Context, i team.Issue) error {
 	if err != nil || commit == "" {
 		return err
 	}
-	return t.db.Journal.RecordDelivered(ctx, i.ID, reconcile.Delivered{
-		URL:         t.remote.config.Repository.URL,
-		Branch:      claim.Branch,
-		Commit:      commit,
-		Base:        t.remote.config.Repository.Base,
-		At:          t.member.Now(),
-		PullRequest: claim.PullRequest,
-	})
+	work := t.workIn(claim)
+	work.Commit = commit
+	return t.db.Team.Inherit(ctx, i.ID, work)
+}
+
+// workIn is what another machine has done for an issue, by its claim.
+func (t *TeamClaims) workIn(c team.Claim) state.Work {
+	return state.Work{
+		Delivered: reconcile.Delivered{
+			URL:         t.remote.config.Repository.URL,
+			Branch:      c.Branch,
+			Commit:      c.Commit,
+			Base:        t.remote.config.Repository.Base,
+			At:          t.member.Now(),
+			PullRequest: c.PullRequest,
+		},
+		Handled: c.Handled,
+		Rounds:  c.Rounds,
+	}
+}
+
+// lookedKey is the key of the moment at which a pass last looked which machines are heard of.
+const lookedKey = "team_looked"
+
+// looksIn is how many looks there are in the term of a claim that waits for a review.
+const looksIn = 24
+
+// TakeOver takes the claims of issues that need no agent now, and whose machines are not heard of any
+// more: of those that wait for a review, which this machine watches from now on, and of finished ones,
+// whose claims are deleted at the end of the pass. Active issues are taken when they are started.
+func (t *TeamClaims) TakeOver(ctx context.Context, tracker *reconcile.TrackerAdapter, handoff string) error {
+	if err := t.lookIfDue(ctx); err != nil {
+		return err
+	}
+	ended, err := t.member.Ended(ctx)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	var ids []string
+	for _, c := range ended {
+		ids = append(ids, c.IssueID)
+	}
+	issues, err := tracker.ByIDs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var taking []team.Issue
+	for _, c := range ended {
+		issue, isVisible := issues[c.IssueID]
+		if !isVisible {
+			continue
+		}
+		inReview := handoff != "" && reconcile.SameState(issue.State, handoff)
+		if inReview { // stored first: a claim without its review would be deleted
+			err := t.db.Team.InheritReview(ctx, issue, t.workIn(c), t.member.Now())
+			if err != nil {
+				return err
+			}
+		}
+		if inReview || t.remote.config.Policy.Terminal(issue.State) {
+			taking = append(taking, team.Issue{ID: issue.ID, Identifier: issue.Identifier})
+		}
+	}
+	elsewhere, err := t.member.Watch(ctx, taking)
+	if err != nil {
+		return err
+	}
+	for id := range elsewhere { // another machine was faster, or the first one is back
+		err := t.db.Store.Commit(ctx, t.member.Now(), reconcile.Change{Lost: id})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookIfDue looks at the claims of all machines if the last look is some time ago.
+func (t *TeamClaims) lookIfDue(ctx context.Context) error {
+	stored, _, err := t.db.Meta(ctx, lookedKey)
+	if err != nil {
+		return err
+	}
+	now := t.member.Clock()
+	var last team.Instant
+	_ = json.Unmarshal([]byte(stored), &last) // nothing before the first look
+	age, isKnown := now.Sub(last)
+	if isKnown && age < t.member.Terms.Watch/looksIn {
+		return nil
+	}
+	next, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	if err := t.db.SetMeta(ctx, lookedKey, string(next)); err != nil {
+		return err
+	}
+	return t.member.Look(ctx)
 }
 
 // Release implements reconcile.IssueClaims: the claims stay until the issues need no more work.
@@ -292,14 +382,21 @@ func (t *TeamClaims) kept(ctx context.Context) (keep []team.Keep, err error) {
 			Status: team.Watching,
 		})
 	}
+	var ids []string
+	for _, k := range keep {
+		ids = append(ids, k.ID)
+	}
+	done, err := t.db.Team.Work(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	for i := range keep {
-		last, _, err := t.db.Delivered(ctx, keep[i].ID)
-		if err != nil {
-			return nil, err
-		}
-		keep[i].Branch = last.Branch
-		keep[i].Commit = last.Commit
-		keep[i].PullRequest = last.PullRequest
+		work := done[keep[i].ID]
+		keep[i].Branch = work.Branch
+		keep[i].Commit = work.Commit
+		keep[i].PullRequest = work.PullRequest
+		keep[i].Handled = work.Handled
+		keep[i].Rounds = work.Rounds
 	}
 	return keep, nil
 }

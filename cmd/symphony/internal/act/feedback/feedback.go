@@ -238,7 +238,7 @@ func (d Watcher) actAll(
 		return []error{err}
 	}
 	slices.SortFunc(asking, func(a, b *reconcile.Watch) int { return a.Pull.Number - b.Pull.Number })
-	d.claims = d.lookForClaims(ctx, asking)
+	d.claims = d.takeClaims(ctx, asking, issues)
 	for _, w := range asking {
 		errs = append(errs,
 			about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])),
@@ -316,6 +316,11 @@ const (
 	stepLook     step = "look"      // find out whether it brings its issue back
 )
 
+// isSeen reports whether people see the step.
+func (s step) isSeen() bool {
+	return s == stepMoveOn || s == stepHold || s == stepContinue || s == stepTakeBack || s == stepLook
+}
+
 // nextStep decides what is done about a pull request.
 func (d Watcher) nextStep(w *reconcile.Watch, issue reconcile.Issue) step {
 	cameBack := d.cameBack(w, issue)
@@ -357,7 +362,7 @@ func (d Watcher) act(
 ) error {
 	step := d.nextStep(w, issue)
 	verdict, _ := w.MayMerge(d.Feedback, d.Now())
-	if step == stepMoveOn || step == stepHold || step == stepContinue || step == stepLook {
+	if step.isSeen() {
 		if d.claims.err != nil {
 			return d.claims.err
 		}
@@ -403,16 +408,23 @@ type claimsLook struct {
 	err       error
 }
 
-// lookForClaims looks once for the claims of all issues whose pull requests ask for something. Without a
-// team nobody else has any.
-func (d Watcher) lookForClaims(ctx context.Context, asking []*reconcile.Watch) (found claimsLook) {
+// takeClaims makes sure, at once for all, that this machine has the claims of the issues about which it
+// does something that people see. Without a team nobody else has any.
+func (d Watcher) takeClaims(
+	ctx context.Context,
+	asking []*reconcile.Watch,
+	issues map[string]reconcile.Issue,
+) (found claimsLook) {
 	if d.Team == nil {
 		return found
 	}
-	issues := text.Map(asking, func(w *reconcile.Watch) team.Issue {
-		return team.Issue{ID: w.IssueID, Identifier: w.Identifier}
-	})
-	found.elsewhere, found.err = d.Team.LookFor(ctx, issues)
+	var wanted []team.Issue
+	for _, w := range asking {
+		if d.nextStep(w, issues[w.IssueID]).isSeen() {
+			wanted = append(wanted, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
+		}
+	}
+	found.elsewhere, found.err = d.Team.Watch(ctx, wanted)
 	return found
 }
 

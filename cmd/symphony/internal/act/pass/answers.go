@@ -5,6 +5,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/feedback"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -51,6 +52,15 @@ func (c *current) exchangeComments(ctx context.Context, t *reconcile.TrackerAdap
 	for _, err := range exchange.Pass(ctx) {
 		c.r.addError(err)
 	}
+}
+
+// takeOver takes over the reviews of machines of the team that are not heard of any more.
+func (c *current) takeOver(ctx context.Context, t *reconcile.TrackerAdapter) {
+	if c.team == nil || t == nil || len(c.o.Only) > 0 || ctx.Err() != nil {
+		return
+	}
+	err := c.team.TakeOver(ctx, t, c.r.Config.Handoff.State)
+	c.r.addError(exit.About("taking over from other machines", err))
 }
 
 // watchPulls brings issues back for which their pull requests ask, in a pass over all issues.

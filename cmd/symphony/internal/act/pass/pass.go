@@ -388,6 +388,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	r.addError(err)
 	deps = crash.Deps(deps)
 	waits := c.waitsForSchedule(ctx)
+	c.takeOver(interruptible, deps.Tracker)
 	c.sendBackOrdered(interruptible, deps.Tracker)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,

@@ -22,6 +22,8 @@ type Env struct {
 	AccountHome string
 
 	Now func() time.Time
+	// SinceBoot replaces proc.SinceBoot in tests; nil otherwise.
+	SinceBoot func() time.Duration
 	// Warnings receives the warnings that are not part of a result; nil drops them.
 	Warnings func(text string)
 }
