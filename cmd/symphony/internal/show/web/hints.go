@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -42,7 +43,7 @@ var lists = []string{"agents", "claims", "issues", "projects", "requests", "runs
 // GET /api/v1/state; empty if there is none. The end of both is alike: the beginning may differ, as
 // in /api/v2/state, and an issue in it is the same.
 func (s *Server) meantAddress(r *http.Request) string {
-	given := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	given := partsOf(r)
 	last := given[len(given)-1]
 	best := 0
 	meant := ""
@@ -55,7 +56,8 @@ func (s *Server) meantAddress(r *http.Request) string {
 		if known.method == r.Method {
 			rank += 2
 		}
-		if near && rank > best && "/"+strings.Join(parts, "/") != r.URL.Path {
+		isOther := isOfIssue(given) && len(parts) != len(given)
+		if near && !isOther && rank > best && "/"+strings.Join(parts, "/") != r.URL.Path {
 			best = rank
 			meant = known.method + " /" + strings.Join(parts, "/")
 		}
@@ -68,6 +70,61 @@ func (s *Server) meantAddress(r *http.Request) string {
 	}
 	return strings.Replace(addressOf[last], "NAME", "ISSUE", 1)
 }
+
+// hintAddress says which address was probably meant by an unknown one, or where addresses are listed.
+func (s *Server) hintAddress(r *http.Request) string {
+	const list = "docs/api.md lists the addresses; the pages begin at /"
+	issue, isIssue := strings.CutPrefix(r.URL.Path, "/api/v1/issues/")
+	meant := s.meantAddress(r)
+	switch {
+	case meant != "":
+		return "did you mean " + meant + "? " + list
+	case isIssue:
+		return "the issue is at /api/v1/" + issue + "; " + list
+	case isOfIssue(partsOf(r)):
+		return "about an issue there are " + strings.Join(s.issueAddresses(), ", ") + "; " + list
+	case s.pageOfIssue(r) != "":
+		return "did you mean " + s.pageOfIssue(r) + "?"
+	}
+	return list
+}
+
+// pageOfIssue returns the address of the page of the issue whose name an unknown address ends with; empty
+// for an address of the API, and for those who may not read.
+func (s *Server) pageOfIssue(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, "/api/") || s.access.permit(r, needReading) != nil {
+		return ""
+	}
+	parts := partsOf(r)
+	found, err := s.source.issue(r.Context(), "", parts[len(parts)-1], 0)
+	if err != nil {
+		return ""
+	}
+	return page.IssueAddress(found.Project.Name, found.Identifier)
+}
+
+// issueAddresses are the addresses of the API about an issue, by their methods:
+// GET /api/v1/ISSUE/log, /diff.
+func (s *Server) issueAddresses() (list []string) {
+	methods := map[string]string{}
+	for _, known := range s.table() {
+		verb, isOfIssue := strings.CutPrefix(known.path, "/api/v1/{identifier}/")
+		if isOfIssue {
+			methods[known.method] += ", /" + verb
+		}
+	}
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
+		list = append(list, method+" /api/v1/ISSUE"+strings.TrimPrefix(methods[method], ", "))
+	}
+	return list
+}
+
+// isOfIssue reports whether an address of the API is about an issue: api, v1, WEB-1, hold.
+func isOfIssue(given []string) bool {
+	return len(given) == 4 && given[0] == "api" && given[1] == "v1" && !slices.Contains(lists, given[2])
+}
+
+func partsOf(r *http.Request) []string { return strings.Split(strings.Trim(r.URL.Path, "/"), "/") }
 
 // alike fills the names of a known address from the end of a given one, and reports whether the
 // words at their ends are similar. An address that ends with a name is like no other.

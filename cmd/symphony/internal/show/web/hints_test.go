@@ -30,6 +30,9 @@ func TestAddressMeant(t *testing.T) {
 		"POST /api/v1/state":                    "use GET, HEAD",
 		"GET /api/v1/NO-1":                      "GET /api/v1/state lists the known issues",
 		"GET /nothing":                          "docs/api.md lists the addresses",
+		"POST /api/v1/" + issue + "/start":      "about an issue there are GET /api/v1/ISSUE/log, /diff, POST /api/v1/ISSUE/stop, ",
+		"GET /issue/" + issue:                   "did you mean /issues/",
+		"GET /" + issue:                         "did you mean /issues/",
 	} {
 		method, path, _ := strings.Cut(asked, " ")
 		w := visit(s, method, path, "")

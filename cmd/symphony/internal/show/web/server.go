@@ -214,16 +214,7 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		hint := "docs/api.md lists the addresses; the pages begin at /"
-		issue, isIssue := strings.CutPrefix(r.URL.Path, "/api/v1/issues/")
-		meant := s.meantAddress(r)
-		switch {
-		case meant != "":
-			hint = "did you mean " + meant + "? " + hint
-		case isIssue:
-			hint = "the issue is at /api/v1/" + issue + "; " + hint
-		}
-		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, hint))
+		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, s.hintAddress(r)))
 	})
 	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
