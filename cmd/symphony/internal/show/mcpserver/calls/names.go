@@ -18,8 +18,8 @@ import (
 // otherNames are names by which models call an argument that they have not looked up, in small
 // letters: prompt is called task or message, for instance.
 var otherNames = map[string][]string{
-	"agentId":        {"agent", "agentname", "id", "name", "agentids", "target"},
-	"agentIds":       {"agent", "agents", "agentid", "ids", "names", "targets"},
+	"agentId":        {"agent", "agentname", "id", "name", "agentids", "recipient", "target", "to"},
+	"agentIds":       {"agent", "agents", "agentid", "id", "ids", "name", "names", "target", "targets"},
 	"answers":        {"answer", "choice", "choices", "response", "text", "texts"},
 	"commit":         {"sha", "head"},
 	"conversationId": {"conversation", "threadid", "thread"},

@@ -47,6 +47,20 @@ func TestNoTool(t *testing.T) {
 	test.Contains(t, "the error", tools.unknown("").Error(), want)
 }
 
+// An agent that is named by another argument is the one that the tool is about.
+func TestAgentIsNamedOtherwise(t *testing.T) {
+	for known, names := range map[string][]string{
+		"agentId":  {"agent", "id", "to"},
+		"agentIds": {"agent_id", "id", "name"},
+	} {
+		schema := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{known: {}}}
+		for _, name := range names {
+			err := wrongName("a_tool", schema, map[string]json.RawMessage{name: nil})
+			test.Contains(t, name, exit.From(err).Hint, `use "`+known+`", `)
+		}
+	}
+}
+
 // A prompt for spawn_agent of the group agents names the tools that take it.
 func TestPromptElsewhere(t *testing.T) {
 	agents := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"cwd": {}}}
