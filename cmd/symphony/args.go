@@ -48,7 +48,7 @@ type allProjectsFlag struct{ *cli.StringFlag }
 func projectFlag() cli.Flag {
 	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: "with the value `all`: in every project of your account; for some of them repeat -w instead",
+		Usage: "`all` is the only value: in every project of your account; for some projects write several -w",
 	}}
 }
 

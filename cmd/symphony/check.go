@@ -10,14 +10,13 @@ import (
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "check",
-		Usage:       "check WORKFLOW.md, without a key, a network or a state, except with --tracker",
+		Usage:       "check WORKFLOW.md for mistakes",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: helpText("check", "symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
 				Name: "tracker",
-				Usage: "also read from the tracker, with its key, and check your own tracker program " +
-					"against docs/trackers.md",
+				Usage: "also ask the tracker, and check a tracker program of your own",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			out := wiring.CheckFile(c.Context, p)

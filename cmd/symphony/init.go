@@ -94,7 +94,7 @@ func initFlags() []cli.Flag {
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "init",
-		Usage:       "write WORKFLOW.md and, for a key that you give it, the project's environment file",
+		Usage:       "write WORKFLOW.md, and store the tracker's key in the project's environment file",
 		UsageText:   usageText("init", "[WORKFLOW]"),
 		Description: helpPart("init"),
 		Flags:       initFlags(),

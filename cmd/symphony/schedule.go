@@ -26,14 +26,14 @@ func scheduleCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
 			&cli.BoolFlag{
 				Name:  "system",
-				Usage: "a timer of the system instance of systemd; only root can install it",
+				Usage: "install a timer of the whole system, not one of your account; only root can do that",
 			},
 			&cli.StringFlag{
 				Name:        "run-as",
 				Usage:       "with --system: the `ACCOUNT` that passes run as",
 				DefaultText: "the caller of sudo, or you",
 			},
-			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
+			&cli.BoolFlag{Name: "cron", Usage: "use a line in your crontab, which runs a pass every minute"},
 		)...),
 		Action: onProject(
 			w,

@@ -25,7 +25,7 @@ func tickCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{
 				Name:  "loop",
-				Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM",
+				Usage: "repeat every polling.interval_ms until SIGINT (Ctrl-C) or SIGTERM",
 			},
 			&cli.BoolFlag{
 				Name:  "stop-on-exit",
@@ -59,8 +59,8 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:  "trigger",
 				Value: wiring.TriggerManual,
-				Usage: "only for the record that ps shows, `NAME` is one of " +
-					"cron, timer, manual, worker, command",
+				Usage: "record `NAME` as what started the pass: cron, timer, manual, worker or command; " +
+					"only cron and timer count as a schedule",
 			},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
