@@ -275,8 +275,8 @@ var (
 )
 
 const (
-	notExpanded = "no shell reads the file: write out what it would put in place of the beginning; single quotes " +
-		"keep such a value"
+	notExpanded = "the value begins with ~, $HOME or a command, and no shell reads the file to replace that: write the " +
+		"value out, or put it into single quotes to keep it as it is"
 	notQuotes = "the quotes are other characters than ' and \""
 )
 
