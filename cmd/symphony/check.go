@@ -15,7 +15,7 @@ func checkCommand(w *term.Env) *cli.Command {
 		Description: helpText("check", "symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
-				Name: "tracker",
+				Name:  "tracker",
 				Usage: "also ask the tracker, and check a tracker program of your own",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {

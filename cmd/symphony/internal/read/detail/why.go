@@ -341,7 +341,7 @@ func (r *issueReader) trackerFault() *reconcile.Block {
 func (r *issueReader) nextRun(why Why, f forecast) Next {
 	pass := "the next pass"
 	if r.due().After(r.Now) {
-		pass = "the first pass after it is due"
+		pass = "a pass"
 	}
 	wait := r.deliveryWait()
 	switch {
