@@ -8,7 +8,7 @@
 // killer hits passes, workers, agents and git. The program, its database and its processes are
 // real, and so is git; Linear, GitHub and the agent are fakes. With -codex the agent is real, too,
 // and the model is a mock. With -hosts the agents work on two hosts, and the links to them are
-// cut.
+// cut. With -merges there are many issues, whose pull requests are approved at once.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are
 // similar but not identical.
@@ -49,8 +49,9 @@ var (
 		"",
 		"use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent",
 	)
-	hosts = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
-	keep  = flag.Bool("keep", false, "keep the temporary folder")
+	hosts  = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
+	merges = flag.Bool("merges", false, "many issues, whose pull requests are approved at once and merged during the storm")
+	keep   = flag.Bool("keep", false, "keep the temporary folder")
 )
 
 // TestMain runs the test binary as the gate if its arguments say so.
@@ -69,6 +70,9 @@ func TestChaos(t *testing.T) {
 	}
 	if info, err := os.Stat(*codex); *codex != "" && (err != nil || !info.Mode().IsRegular()) {
 		t.Fatalf("-codex %s: no such program", *codex)
+	}
+	if *merges && (*codex != "" || *hosts) {
+		t.Fatal("-merges: its agents are scripted, and work here")
 	}
 	if *codex != "" && *hosts {
 		t.Fatal("-codex and -hosts: the home of codex is that of the hosts")
@@ -114,8 +118,12 @@ func (c *checker) print(out io.Writer) {
 		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
 		{"pull requests", counts(c.forge.states())},
 		{
-			"merges, in the storm, with their base",
-			fmt.Sprintf("%d, %d, %d", c.forge.merged(), c.stormMerges, c.forge.updated()),
+			"merges, in the storm, by the forge",
+			fmt.Sprintf("%d, %d, %d", c.merged, c.stormMerges, c.byForge),
+		},
+		{
+			"merges with their base, of foreigners",
+			fmt.Sprintf("%d, %d", c.forge.updated(), c.foreignMerges),
 		},
 		{
 			"returns of issues, answers, judged at the end",

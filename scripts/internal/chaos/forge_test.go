@@ -3,10 +3,12 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -40,6 +42,8 @@ type forge struct {
 	rests     map[int]time.Time // until then nobody judges an approved pull request again
 	proven    map[string]bool   // commits that were approved and green at the same time
 	merges    []mergeSeen       // that symphony has asked for, and got
+	ended     map[string]bool   // commits of which a person has ended auto-merge
+	merging   chan struct{}     // gets a value when a request about a merge comes, or was answered
 }
 
 const (
@@ -58,6 +62,7 @@ func newForge(r *remote, random *rand.Rand) *forge {
 			},
 		},
 		remote: r, random: random, conflicts: map[int]string{}, proven: map[string]bool{}, rests: map[int]time.Time{},
+		ended: map[string]bool{}, merging: make(chan struct{}, 1),
 	}
 	f.hub.Start()
 	f.front = httptest.NewServer(f)
@@ -71,14 +76,19 @@ func (f *forge) close() {
 
 // endStorm makes all later requests succeed.
 func (f *forge) endStorm() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calm = true
+	f.setCalm(true)
 	f.hub.ClearFailures()
 }
 
-// way chooses how a request is answered; -1: not at all.
-func (f *forge) way() int {
+func (f *forge) setCalm(calm bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calm = calm
+}
+
+// way chooses how a request is answered; -1: not at all. With -merges fewer requests fail, but
+// many of those that are about merges.
+func (f *forge) way(isMergeStep bool) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -87,7 +97,14 @@ func (f *forge) way() int {
 	case time.Now().Before(f.down):
 		return -1
 	}
-	way := f.random.IntN(50)
+	ways := 50
+	if *merges && !isMergeStep {
+		ways = 400
+	}
+	way := f.random.IntN(ways)
+	if *merges && way <= 3 {
+		return 9 // cut off: without an answer for long there would be no merges
+	}
 	if way == 0 {
 		f.down = time.Now().Add(time.Duration(f.random.IntN(2000)) * time.Millisecond)
 	}
@@ -105,7 +122,10 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		5: http.StatusNotFound,
 		6: http.StatusOK,
 	}
-	way := f.way()
+	body := stage.Get(io.ReadAll(r.Body))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	isMergeStep := isMergeStep(r, body)
+	way := f.way(isMergeStep)
 	status := fails[way]
 	switch {
 	case way <= 0:
@@ -119,8 +139,14 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		pause(r.Context(), time.Duration(way-6)*time.Second)
 	}
 	answer := httptest.NewRecorder()
-	f.serve(answer, r)
-	body := answer.Body.Bytes()
+	if isMergeStep {
+		f.strike(r)
+	}
+	f.serve(answer, r, body)
+	if isMergeStep {
+		f.strike(r)
+	}
+	body = answer.Body.Bytes()
 	maps.Copy(w.Header(), answer.Header())
 	if way <= 12 { // it was done, but its answer is cut
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
@@ -138,6 +164,22 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.remote.ended <- struct{}{}: // the striker may hit what has the answer
 	default:
 	}
+}
+
+// strike lets the striker of merges hit, with -merges, before the request goes on.
+func (f *forge) strike(r *http.Request) {
+	f.mu.Lock()
+	wait := time.Duration(f.random.IntN(60)) * time.Millisecond
+	isCalm := f.calm || !*merges
+	f.mu.Unlock()
+	if isCalm {
+		return
+	}
+	select {
+	case f.merging <- struct{}{}:
+	default: // it is busy
+	}
+	pause(r.Context(), wait)
 }
 
 // pulls lists the pull requests, of issues that are not the operator's during the storm.

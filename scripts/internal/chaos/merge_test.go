@@ -3,15 +3,13 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
@@ -30,14 +28,12 @@ const tryAgain = `UPDATE watches SET watch = json_remove(watch, '$.merge') WHERE
 type mergeSeen struct{ path, commit string }
 
 // serve answers a request, and notes a merge.
-func (f *forge) serve(answer *httptest.ResponseRecorder, r *http.Request) {
+func (f *forge) serve(answer *httptest.ResponseRecorder, r *http.Request, body []byte) {
 	isMerge := r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/merge")
 	if !isMerge {
 		f.hub.ServeHTTP(answer, r)
 		return
 	}
-	body := stage.Get(io.ReadAll(r.Body))
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	f.noteProven(r.Context()) // symphony may have merged the base a moment ago
 	f.hub.ServeHTTP(answer, r)
 	if answer.Code != http.StatusOK {
@@ -54,14 +50,7 @@ func (f *forge) serve(answer *httptest.ResponseRecorder, r *http.Request) {
 func (f *forge) approve(p githubtest.Pull) {
 	f.hub.SetChecks(p.Commit, githubtest.Check{Name: "lint", State: "SUCCESS"})
 	f.edit(p.Number, func(p *githubtest.Pull) {
-		p.Reviews = append(p.Reviews, githubtest.Review{
-			Author: "kim",
-			Role:   "MEMBER",
-			Writer: true,
-			State:  "APPROVED",
-			Commit: p.Commit,
-			At:     time.Now().Add(-3 * time.Minute),
-		})
+		p.Reviews = append(p.Reviews, approval("kim", p.Commit))
 	})
 }
 
@@ -81,12 +70,18 @@ func (c *checker) inReview(open []githubtest.Pull, otherwise githubtest.Pull) gi
 // changes that, and notes it after each change.
 func (f *forge) noteProven(ctx context.Context) {
 	for _, p := range f.hub.Pulls(ctx) {
-		if p.State == "open" && f.isGreen(p.Commit) && f.isApproved(p) {
+		if p.State == "open" && !f.isProven(p.Commit) && f.isGreen(p.Commit) && f.isApproved(p) {
 			f.mu.Lock()
 			f.proven[p.Commit] = true
 			f.mu.Unlock()
 		}
 	}
+}
+
+func (f *forge) isProven(commit string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proven[commit]
 }
 
 func (f *forge) isGreen(commit string) bool {
@@ -124,11 +119,12 @@ func (f *forge) withoutUpdates(commit string) []string {
 // isUpdate reports whether a subject is that of a merge of the base by symphony.
 func isUpdate(subject string) bool { return strings.HasPrefix(subject, "Merge branch '") }
 
-// merged counts the merges by symphony.
-func (f *forge) merged() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.merges)
+// merged counts the merges by symphony, and by the forge for it.
+func (f *forge) merged() (n int) {
+	for _, p := range f.hub.Pulls(context.Background()) {
+		n += p.Merges
+	}
+	return n
 }
 
 // updated counts the merges of commits into which symphony has merged the base before.
@@ -178,5 +174,33 @@ func (c *checker) checkMerges() {
 			c.fault("merged unproven", "%s: %s was never approved and green", m.path, m.commit)
 		}
 		merged[m.path] = true
+	}
+	for _, p := range c.forge.hub.Pulls(context.Background()) {
+		c.merged += p.Merges
+		if p.Merges > 0 {
+			c.checkArmed(p, made, merged)
+		}
+	}
+}
+
+// checkArmed checks the merge of a pull request that the forge has made by itself. The forge merges what
+// somebody else has pushed after symphony has asked it.
+func (c *checker) checkArmed(p githubtest.Pull, made, bySymphony map[string]bool) {
+	if p.Merges > 1 {
+		c.fault("merged twice", "pull request %d, %d times", p.Number, p.Merges)
+	}
+	if bySymphony[fmt.Sprintf("/repos/%s/pulls/%d/merge", remoteName, p.Number)] {
+		return
+	}
+	c.byForge++
+	below := c.forge.withoutUpdates(p.Commit)
+	delivered := below[len(below)-1]
+	switch {
+	case slices.Contains(c.remote.theirs, delivered):
+		c.foreignMerges++
+	case !made[delivered]:
+		c.fault("merged unproven", "pull request %d: symphony did not deliver %s", p.Number, p.Commit)
+	case !slices.ContainsFunc(below, c.forge.isProven):
+		c.fault("merged unproven", "pull request %d: %s was never approved and green", p.Number, p.Commit)
 	}
 }

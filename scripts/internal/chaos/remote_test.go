@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,11 +31,13 @@ import (
 // project, as on another machine.
 type remote struct {
 	dir, git string
+	first    string // the first commit
 	server   net.Listener
 	all      sync.WaitGroup
 	// of the storm; when it ends, connections that hang are closed, and later ones succeed
 	ctx   context.Context
 	calm  context.CancelFunc
+	rests atomic.Bool   // all connections succeed for now
 	ended chan struct{} // gets a value when a connection has ended
 	forge *forge        // with its pull requests
 
@@ -60,7 +63,8 @@ func newRemote(random *rand.Rand) *remote {
 	blob := stage.Get(r.run("hash-object", "-w", filepath.Join(r.dir, "ignore")))
 	stage.Get(r.run("update-index", "--add", "--cacheinfo", "100644,"+blob+",.gitignore"))
 	r.theirs = []string{stage.Get(r.run("commit-tree", stage.Get(r.run("write-tree")), "-m", "first"))}
-	stage.Get(r.run("update-ref", "refs/heads/main", r.theirs[0]))
+	r.first = r.theirs[0]
+	stage.Get(r.run("update-ref", "refs/heads/main", r.first))
 	stage.Get(r.run("config", "transfer.hideRefs", "refs/kept"))
 	for name, text := range remoteHooks {
 		text = "#!/bin/bash\n[ \"$CHAOS_STORM\" ] || exit 0\n" + text + "\n"
@@ -119,12 +123,19 @@ func (r *remote) answer(conn net.Conn) {
 	ctx := r.ctx
 	most := int64(1 << 40)
 	least := int64(1 << 40) // of the answer and of the request
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || r.rests.Load() {
 		ctx = context.Background()
 	} else {
 		// long enough for the killer to find git
-		pause(ctx, time.Duration(r.choose(1000))*time.Millisecond)
+		longest := 1000
+		if *merges {
+			longest = 200
+		}
+		pause(ctx, time.Duration(r.choose(longest))*time.Millisecond)
 		ways := 24
+		if *merges {
+			ways = 96
+		}
 		if request, _ := in.Peek(24); !bytes.Contains(request, []byte("git-receive-pack")) {
 			ways = 72 // a clone that fails blocks all issues for a while
 		}
@@ -183,9 +194,16 @@ func (r *remote) answer(conn net.Conn) {
 // meanwhile.
 func (r *remote) others(ctx context.Context, random *rand.Rand) {
 	for pause(ctx, time.Duration(300+random.IntN(3000))*time.Millisecond) {
-		branch := fmt.Sprintf("refs/heads/symphony/ABC-%d", 1+random.IntN(allIssues))
+		branch := fmt.Sprintf("refs/heads/symphony/ABC-%d", 1+random.IntN(issueCount()))
 		tip, _ := r.run("rev-parse", "--verify", "-q", branch)
-		switch random.IntN(5) {
+		step := random.IntN(5)
+		if *merges && tip == "" {
+			continue // nothing is delivered to a branch that somebody else has made
+		}
+		if *merges && step > 2 {
+			step = 0 // a branch that is removed ends its pull request
+		}
+		switch step {
 		case 0:
 			_ = r.change("refs/heads/main")
 		case 1:

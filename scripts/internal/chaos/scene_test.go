@@ -107,10 +107,15 @@ func (s *scene) prepare(ctx context.Context) {
 		s.prepareHosts(ctx)
 		keys += hostKeys
 	}
+	workflow := workflowText
+	if *merges {
+		s.beCalm()
+		workflow = quickWorkflow(workflow)
+	}
 	stage.Must(
 		s.WriteWorkflow(
 			s.tracker.Endpoint(),
-			workflowText,
+			workflow,
 			s.remote.url(),
 			keys,
 			s.Dir,
@@ -209,7 +214,10 @@ func (s *scene) issues() (list []lineartest.Issue) {
 	}
 	random := s.random("issues")
 	s.scripts = map[string][]string{}
-	for n := range allIssues {
+	if *merges {
+		behaviours = []string{"COMMIT\nMOVE", "COMMIT\nCOMMIT\nMOVE"}
+	}
+	for n := range issueCount() {
 		name := fmt.Sprintf("ABC-%d", n+1)
 		text := "```agent\n"
 		for attempt := range 5 {

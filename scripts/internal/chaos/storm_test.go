@@ -31,13 +31,22 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	if err := c.write(ctx, logWatches); err != nil {
 		return err
 	}
+	if *merges {
+		c.fill(ctx)
+	}
 	c.killing.Store(true)
 	defer c.killing.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
 	defer cancel()
 	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", *seconds, s.Dir)
 	var all sync.WaitGroup
-	actors := []func(context.Context) error{c.killer, c.striker, s.sabotage, c.people, c.watch}
+	actors := []func(context.Context) error{c.killer, c.striker, s.sabotage, c.watch}
+	if *merges {
+		actors = append(actors, c.reviewers, c.mergeStriker)
+	} else {
+		actors = append(actors, c.people)
+		all.Go(func() { c.operate(ctx) })
+	}
 	if *hosts {
 		actors = append(actors, c.cutter)
 	}
@@ -50,7 +59,6 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 			}
 		})
 	}
-	all.Go(func() { c.operate(ctx) })
 	all.Go(func() { c.loops(ctx) })
 	all.Go(func() { c.remote.others(ctx, c.random("others")) })
 	for _, trigger := range []string{"cron", "manual", "timer"} {
@@ -71,7 +79,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // lull reports whether nothing is killed for a while, so that issues are handed over.
-func lull() bool { return time.Now().Unix()%20 >= 11 }
+func lull() bool {
+	now := time.Now().Unix()
+	if *merges {
+		return now%10 >= 7
+	}
+	return now%20 >= 11
+}
 
 // killer hits one process after another. Before it returns it continues every process that it
 // has stopped.
@@ -79,7 +93,11 @@ func (c *checker) killer(ctx context.Context) error {
 	random := c.random("killer")
 	var stopped sync.WaitGroup
 	defer stopped.Wait()
-	for pause(ctx, time.Duration(50+random.IntN(700))*time.Millisecond) {
+	most := 700
+	if *merges {
+		most = 1500
+	}
+	for pause(ctx, time.Duration(50+random.IntN(most))*time.Millisecond) {
 		if lull() {
 			continue
 		}
@@ -257,7 +275,11 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 // would.
 func (c *checker) ticks(ctx context.Context, trigger string) {
 	random := c.random(trigger)
-	for pause(ctx, time.Duration(200+random.IntN(1800))*time.Millisecond) {
+	most := 1800
+	if *merges {
+		most = 400
+	}
+	for pause(ctx, time.Duration(200+random.IntN(most))*time.Millisecond) {
 		args := []string{"tick", "--trigger", trigger, "--json"}
 		if random.IntN(3) == 0 {
 			args = append(args, "--lock-timeout", "2s")
@@ -280,8 +302,16 @@ func (c *checker) loops(ctx context.Context) {
 // sabotage moves issues and makes the tracker fail.
 func (s *scene) sabotage(ctx context.Context) error {
 	random := s.random("tracker")
-	for pause(ctx, time.Duration(200+random.IntN(2500))*time.Millisecond) {
-		if err := s.sabotageOnce(random); err != nil {
+	most := 2500
+	if *merges {
+		most = 800
+	}
+	for pause(ctx, time.Duration(200+random.IntN(most))*time.Millisecond) {
+		act := s.sabotageOnce
+		if *merges && random.IntN(12) > 0 {
+			act = s.supply
+		}
+		if err := act(random); err != nil {
 			return err
 		}
 	}

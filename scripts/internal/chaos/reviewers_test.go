@@ -1,0 +1,277 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+)
+
+// With -merges there are many issues, whose agents only commit and hand over, and reviewers who
+// approve at once, so that many pull requests are merged while processes are killed.
+
+// mergesIssues is how many issues there are then.
+const mergesIssues = 40
+
+// issueCount is how many issues there are at the beginning.
+func issueCount() int {
+	if *merges {
+		return mergesIssues
+	}
+	return allIssues
+}
+
+// quickWorkflow lets more agents work at once.
+func quickWorkflow(text string) string {
+	return strings.Replace(text, "max_concurrent_agents: 4", "max_concurrent_agents: 6", 1)
+}
+
+// fill lets agents hand over all issues before the storm.
+func (c *checker) fill(ctx context.Context) {
+	c.remote.rests.Store(true)
+	c.forge.setCalm(true)
+	isLeft := func(i lineartest.Issue) bool { return i.State != "Human Review" }
+	for end := time.Now().Add(2 * time.Minute); slices.ContainsFunc(c.tracker.Issues(), isLeft); {
+		if time.Now().After(end) {
+			panic("the issues are not handed over after two minutes")
+		}
+		c.calmPass(ctx)
+	}
+	c.remote.rests.Store(false)
+	c.forge.setCalm(false)
+}
+
+// supply moves an issue that is done back to the agents, so that there is always something to
+// merge. Sometimes it moves an issue in review, whose pull request may be armed.
+func (s *scene) supply(random *rand.Rand) error {
+	i := s.tracker.Issues()[ownedIssues+random.IntN(mergesIssues-ownedIssues)]
+	if i.State == "Done" || i.State == "Human Review" && random.IntN(4) == 0 {
+		return s.tracker.Move(i.Identifier, "Todo")
+	}
+	return nil
+}
+
+// isMergeStep reports whether a request makes a merge, arms one or takes that back.
+func isMergeStep(r *http.Request, body []byte) bool {
+	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/merge") {
+		return true
+	}
+	return bytes.Contains(body, []byte("PullRequestAutoMerge"))
+}
+
+// mergeStriker kills passes, and sometimes a worker, while the forge has a request that makes a
+// merge, arms one or takes that back, or just after it has answered.
+func (c *checker) mergeStriker(ctx context.Context) error {
+	random := c.random("merge striker")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.forge.merging:
+		}
+		if random.IntN(7) > 0 {
+			continue
+		}
+		pause(ctx, time.Duration(random.IntN(80))*time.Millisecond)
+		list, err := c.processes()
+		if err != nil {
+			return fmt.Errorf("merge striker: %w", err)
+		}
+		list = slices.DeleteFunc(list, func(p process) bool {
+			isRare := p.kind() == "worker" && random.IntN(4) > 0
+			return isRare || !slices.Contains([]string{"worker", "pass", "loop"}, p.kind())
+		})
+		for _, p := range list {
+			if err := c.hit(ctx, p, syscall.SIGKILL, 0, nil); err != nil {
+				return fmt.Errorf("merge striker: %w", err)
+			}
+		}
+	}
+}
+
+// reviewers judge pull requests at once during the storm.
+func (c *checker) reviewers(ctx context.Context) error {
+	random := c.random("reviewers")
+	for n := 0; pause(ctx, time.Duration(50+random.IntN(100))*time.Millisecond); n++ {
+		if n%2 == 0 {
+			// a stopped process may have the database
+			_ = c.write(ctx, tryAgain)
+			_ = c.write(ctx, forget)
+		}
+		if err := stage.Catch(func() { c.reviewOne(ctx, random) }); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reviewOne lets someone do something about a pull request whose issue is in review.
+func (c *checker) reviewOne(ctx context.Context, random *rand.Rand) {
+	f := c.forge
+	inReview := map[string]bool{}
+	for _, i := range c.tracker.Issues() {
+		inReview[i.Identifier] = i.State == "Human Review"
+	}
+	open := text.Filter(f.pulls(ctx), func(p githubtest.Pull) bool {
+		isArmed := p.AutoMerge != ""
+		issue := p.Branch[strings.LastIndex(p.Branch, "/")+1:]
+		return p.State == "open" && time.Now().After(f.rests[p.Number]) && (inReview[issue] || isArmed)
+	})
+	if len(open) == 0 {
+		return
+	}
+	p := open[random.IntN(len(open))]
+	armed := text.Filter(open, func(p githubtest.Pull) bool { return p.AutoMerge != "" })
+	if len(armed) > 0 && random.IntN(2) == 0 {
+		c.judgeArmed(armed[random.IntN(len(armed))], random)
+		return
+	}
+	switch random.IntN(20) {
+	case 0:
+		f.review(p.Number, "CHANGES_REQUESTED", true)
+	case 1:
+		f.fail(p.Commit, true)
+	case 2:
+		f.edit(p.Number, func(p *githubtest.Pull) { p.Draft = true }) // until its next review
+	case 3, 4:
+		f.edit(p.Number, func(p *githubtest.Pull) { p.Behind = !p.Behind })
+	case 5, 6, 7, 8, 9, 10, 11:
+		// The base requires one approval more, so that the forge is to merge it later.
+		f.edit(p.Number, func(p *githubtest.Pull) {
+			p.Behind = false
+			p.Approvals = approvals(p) + 2
+		})
+		f.approveNow(p, "kim")
+		f.rests[p.Number] = time.Now().Add(2 * time.Second)
+	default:
+		f.edit(p.Number, func(p *githubtest.Pull) { p.Approvals = 0 })
+		f.approveNow(p, "kim")
+		f.rests[p.Number] = time.Now().Add(time.Duration(1+random.IntN(4)) * time.Second)
+	}
+}
+
+// judgeArmed does something about a pull request that the forge is to merge later.
+func (c *checker) judgeArmed(p githubtest.Pull, random *rand.Rand) {
+	f := c.forge
+	switch random.IntN(10) {
+	case 0: // a person ends auto-merge
+		f.edit(p.Number, func(p *githubtest.Pull) { p.AutoMerge = "" })
+		f.ended[p.Commit] = true
+	case 1, 2: // until its next review
+		f.edit(p.Number, func(p *githubtest.Pull) { p.Draft = true })
+		f.rests[p.Number] = time.Now().Add(time.Second)
+	case 3:
+		issue := p.Branch[strings.LastIndex(p.Branch, "/")+1:]
+		stage.Must(c.tracker.Move(issue, "Todo"))
+	case 4, 5, 6: // the approval of someone who looked at it before the last push
+		f.edit(p.Number, func(p *githubtest.Pull) {
+			p.Reviews = append(p.Reviews, approval("bob", c.remote.first))
+		})
+	default:
+		f.approveNow(p, "bob")
+	}
+}
+
+// approvals counts what the fake counts for Pull.Approvals.
+func approvals(p *githubtest.Pull) (n int) {
+	for _, r := range p.Reviews {
+		if r.State == "APPROVED" && r.Writer {
+			n++
+		}
+	}
+	return n
+}
+
+func approval(author, commit string) githubtest.Review {
+	return githubtest.Review{
+		Author: author,
+		Role:   "MEMBER",
+		Writer: true,
+		State:  "APPROVED",
+		Commit: commit,
+		At:     time.Now().Add(-3 * time.Minute),
+	}
+}
+
+// approveNow approves the newest commit of a pull request, whose checks succeed, and which is no
+// draft any more. The forge may merge it at once.
+func (f *forge) approveNow(p githubtest.Pull, author string) {
+	f.hub.SetChecks(p.Commit, githubtest.Check{Name: "lint", State: "SUCCESS"})
+	f.edit(p.Number, func(now *githubtest.Pull) {
+		if now.Commit != p.Commit { // a push was faster: its checks are not known
+			return
+		}
+		f.mu.Lock()
+		f.proven[now.Commit] = true
+		f.mu.Unlock()
+		now.Draft = false
+		now.Reviews = append(now.Reviews, approval(author, now.Commit))
+	})
+}
+
+// judgeMerges lets reviewers approve all that is in review, with a tracker, a remote and a forge
+// that work, and checks that all of that is merged.
+func (c *checker) judgeMerges(ctx context.Context) {
+	isAtWork := func(i lineartest.Issue) bool { return i.State == "Todo" || i.State == "In Progress" }
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		stage.Must(c.write(ctx, forget))
+		c.calmPass(ctx)
+		claims := c.query(ctx, `SELECT issue_id FROM claims WHERE status <> 'held'`)
+		held := c.query(ctx, `SELECT identifier FROM claims WHERE status = 'held'`)
+		isLeft := func(i lineartest.Issue) bool { return isAtWork(i) && !slices.Contains(held, i.Identifier) }
+		if len(claims) == 0 && !slices.ContainsFunc(c.tracker.Issues(), isLeft) {
+			break
+		}
+	}
+	for _, i := range c.tracker.Issues() {
+		if !isAtWork(i) {
+			c.handedOver++
+		}
+	}
+	approved := map[int]bool{}
+	for _, j := range c.judgedPulls(ctx) {
+		below := c.forge.withoutUpdates(j.pull.Commit)
+		main := stage.Get(c.remote.run("rev-parse", "main"))
+		_, conflict := c.remote.run("merge-tree", "--write-tree", main, j.pull.Commit)
+		isOpen := j.pull.State == "open" && j.named.State == "Human Review" && j.Claim == "" && j.Ended == 0
+		isOwn := below[len(below)-1] == j.Commit && !c.forge.ended[j.pull.Commit]
+		if !isOpen || !isOwn || conflict != nil {
+			continue
+		}
+		c.forge.edit(j.pull.Number, func(p *githubtest.Pull) {
+			p.Approvals = 0
+			p.Behind = false
+		})
+		c.forge.approveNow(j.pull, "kim")
+		approved[j.pull.Number] = true
+	}
+	stage.Must(c.write(ctx, tryAgain))
+	c.judgedAtEnd = len(approved)
+	c.followPulls(ctx)
+	for _, j := range c.judgedPulls(ctx) {
+		if approved[j.pull.Number] && (j.pull.Merges != 1 || j.named.State != "Done") {
+			c.fault("merges lost", "approved and green: %s, merge %+v", j, j.Watch.Merge)
+		}
+	}
+	c.checkMerged(ctx)
+	c.checkMerges()
+}
+
+// beCalm makes verify succeed from now on.
+func (s *scene) beCalm() {
+	stage.Must(os.WriteFile(filepath.Join(s.Dir, "calm"), nil, 0o600))
+}
