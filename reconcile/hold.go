@@ -77,7 +77,7 @@ var holdRules = map[string]holdRule{
 			"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`",
 	},
 	HoldRefused: {
-		afterRun: "correct what the message names, for example settings or hooks of git that let no " +
+		afterRun: "correct what the message names, for example settings, hooks or ignore rules of git that let no " +
 			"commit succeed; then " +
 			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits " +
 			"yourself: `symphony deliver ISSUE`",

@@ -136,7 +136,7 @@ func (h *handovers) checkWork(ctx context.Context) error {
 		return refusal
 	}
 	if h.site.Config.Repository.Deliver && found.Git.Ahead != nil && *found.Git.Ahead == 0 {
-		return noCommit(found.Git)
+		return h.noCommit(ctx, found.Git)
 	}
 	return h.tryDelivery(ctx)
 }
@@ -232,12 +232,12 @@ func (h *handovers) hopeless() error {
 }
 
 // noCommit returns the error for an agent whose branch contains no commit of its own.
-func noCommit(g *host.GitStatus) error {
+func (h *handovers) noCommit(ctx context.Context, g *host.GitStatus) error {
 	branches := g.Elsewhere
 	if len(branches) == 0 {
 		return agenttool.Refusal(
 			"no_commit",
-			"the branch has no commit of yours: commit the work, or say with blocked what you need",
+			"the branch has no commit of yours: commit the work, or say with blocked what you need"+h.ignored(ctx),
 		)
 	}
 	return agenttool.Refusal("no_commit", fmt.Sprintf(
@@ -247,6 +247,25 @@ func noCommit(g *host.GitStatus) error {
 		strings.Join(branches, ", "),
 		branches[0],
 	))
+}
+
+// ignored names what git ignores in the workspace, as the end of a sentence: it may be the work. It is
+// empty if there is nothing.
+func (h *handovers) ignored(ctx context.Context) string {
+	const named = 3
+	found, err := h.site.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: h.site.space.Path, Most: named})
+	if err != nil {
+		warn(h.log, "the files that git ignores are not named", err)
+		return ""
+	}
+	if found.Count == 0 {
+		return ""
+	}
+	names := strings.Join(text.Map(found.Files, text.Visible), ", ")
+	if more := found.Count - len(found.Files); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return "; git ignores " + names + ": if that is the work, put it elsewhere, or run git add -f"
 }
 
 // headName returns the branch of HEAD, or its commit if it is detached.

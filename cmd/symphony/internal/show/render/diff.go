@@ -28,6 +28,9 @@ func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts str
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
 	}
+	if err == nil && !lines.some {
+		fmt.Fprintln(w.Stderr, "nothing has changed, except what git ignores, if there is anything")
+	}
 	return err
 }
 
@@ -35,11 +38,13 @@ func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts str
 type diffPrinter struct {
 	w    *term.Env
 	rest []byte
+	some bool // there was something to print
 }
 
 // Write implements io.Writer.
 func (d *diffPrinter) Write(b []byte) (int, error) {
 	d.rest = append(d.rest, b...)
+	d.some = d.some || len(b) > 0
 	for {
 		line, rest, whole := bytes.Cut(d.rest, []byte("\n"))
 		if !whole {
