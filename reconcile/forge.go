@@ -47,7 +47,8 @@ type Forge struct {
 
 	// MayMerge reports whether the account of the token may merge into a base, empty for the
 	// default branch: whether it may write to the repository, if the forge does not say more.
-	// The token itself may have fewer rights. Nil: the forge can't tell.
+	// The token itself may have fewer rights. Nil: the forge can't tell. It is the only function
+	// that an adapter may leave out.
 	MayMerge func(ctx context.Context, base string) (bool, error)
 	// ReadMerge reads what a merge of a pull request depends on. The error wraps ErrGone if
 	// there is no such pull request.

@@ -10,6 +10,8 @@ package forgetest
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +22,11 @@ import (
 )
 
 // Backend is a forge with a repository of the owner team, whose default branch main has a
-// commit, and its adapter. Functions end the test if they fail. A nil function means that the forge lacks the
-// feature; the cases that need it are skipped.
+// commit, and its adapter. Functions end the test if they fail.
 type Backend struct {
 	*reconcile.Forge
+	// Lacks are the functions that the adapter leaves out, such as MayMerge.
+	Lacks []string
 	// Refused is an adapter to the same repository with a token that the forge refuses.
 	Refused *reconcile.Forge
 	By      string // the source of the adapters' tokens, such as $TEAM_TOKEN
@@ -36,6 +39,9 @@ type Backend struct {
 	// Status reports a check of a commit as another program; state is pending, success or
 	// failure.
 	Status func(t testing.TB, commit, name, state string)
+	// FailJob pushes a commit to a new branch, whose only check is a job of the forge's own
+	// that has failed with a log.
+	FailJob func(t testing.TB, branch string, log ...string) (commit string)
 	// Review submits a review of a pull request as Writer, who may push, or as Reader; state
 	// is approved, changes_requested or commented.
 	Review         func(t testing.TB, number int, author, state, body string)
@@ -65,12 +71,14 @@ var cases = []struct {
 	name  string
 	check func(*backend)
 }{
+	{"all functions", (*backend).checkComplete},
 	{"open", (*backend).checkOpen},
 	{"open again after the end", (*backend).checkOpenAgain},
 	{"open without a branch", (*backend).checkNoBranch},
 	{"numbers of addresses", (*backend).checkNumber},
 	{"read", (*backend).checkRead},
 	{"checks", (*backend).checkChecks},
+	{"jobs", (*backend).checkJobs},
 	{"required checks", (*backend).checkRequired},
 	{"reviews", (*backend).checkReviews},
 	{"commits", (*backend).checkBuildsOn},
@@ -117,6 +125,18 @@ func (b *backend) one(number int) reconcile.Pull {
 		b.Fatalf("no pull request %d in %+v", number, found)
 	}
 	return pull
+}
+
+// checkComplete checks that the adapter has all functions but those that its test names.
+func (b *backend) checkComplete() {
+	forge := reflect.ValueOf(b.Forge).Elem()
+	var absent []string
+	for i := range forge.NumField() {
+		if forge.Field(i).IsNil() {
+			absent = append(absent, forge.Type().Field(i).Name)
+		}
+	}
+	test.Equal(b.T, "functions that the adapter lacks", absent, b.Lacks)
 }
 
 func (b *backend) checkOpen() {
@@ -215,6 +235,27 @@ func (b *backend) checkChecks() {
 	test.Equal(b.T, "after a push", test.Must(b.ReadChecks(b.ctx(), "work")), reconcile.Checks{Commit: next})
 }
 
+func (b *backend) checkJobs() {
+	commit := b.FailJob(b.T, "work", "first", "FAIL: TestHello")
+	job := func() reconcile.Check {
+		b.Helper()
+		list := test.Must(b.ReadChecks(b.ctx(), commit)).List
+		if len(list) != 1 || list[0].Job == 0 || list[0].Run == 0 {
+			b.Fatalf("checks %+v, want one job", list)
+		}
+		return list[0]
+	}
+	failed := job()
+	test.Equal(b.T, "state", failed.State, reconcile.CheckFailure)
+	test.Contains(b.T, "log", test.Must(b.ReadLog(b.ctx(), failed.Job)), "FAIL: TestHello")
+	for range 2 { // the second time it is at work
+		test.OK(b.T, b.Rerun(b.ctx(), failed.Run))
+		test.Equal(b.T, "after the rerun", job().State, reconcile.CheckPending)
+	}
+	_, err := b.ReadLog(b.ctx(), job().Job)
+	b.gone("the log of a job that has not begun", err)
+}
+
 func (b *backend) checkRequired() {
 	_, _, number := b.open("work")
 	test.Equal(b.T, "none", len(test.Must(b.ReadRequired(b.ctx(), number))), 0)
@@ -295,7 +336,7 @@ func (b *backend) merged(number int) {
 
 func (b *backend) checkMerge() {
 	n, _, number := b.open("work")
-	if b.MayMerge != nil {
+	if !slices.Contains(b.Lacks, "MayMerge") {
 		test.Equal(b.T, "may the account merge", test.Must(b.MayMerge(b.ctx(), "")), true)
 	}
 	rules := test.Must(b.ReadMerge(b.ctx(), number))

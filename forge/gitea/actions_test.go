@@ -97,20 +97,25 @@ func (r *runner) fail(task string, lines ...string) {
 	}}, &struct{}{})
 }
 
+// pushWorkflow pushes a commit to a new branch that adds a workflow of Actions with one job.
+func (p *place) pushWorkflow(branch string) (commit string) {
+	p.t.Helper()
+	p.git("checkout", "-q", "-B", "here", "refs/pushed/main")
+	file := filepath.Join(p.clone, ".gitea", "workflows", "ci.yml")
+	test.OK(p.t, os.MkdirAll(filepath.Dir(file), 0o700))
+	test.Write(p.t, file, "name: CI\non: [push]\njobs:\n  test:\n    runs-on: test\n    steps: [{run: 'false'}]\n")
+	p.git("add", ".")
+	p.git("commit", "-q", "-m", "ci")
+	p.git("push", "-q", "origin", "HEAD:refs/heads/"+branch)
+	return p.git("rev-parse", "HEAD")
+}
+
 // A failed job of Actions has a log, of which only the end is read, and can be run again.
 func TestActions(t *testing.T) {
 	p := newPlace(t)
 	f := p.connect(p.Token)
 	r := newRunner(p)
-	p.git("checkout", "-q", "-B", "here", "refs/pushed/main")
-	file := filepath.Join(p.clone, ".gitea", "workflows", "ci.yml")
-	test.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	test.Write(t, file, "name: CI\non: [push]\njobs:\n  test:\n    runs-on: test\n    steps: [{run: 'false'}]\n")
-	p.git("add", ".")
-	p.git("commit", "-q", "-m", "ci")
-	p.git("push", "-q", "origin", "HEAD:refs/heads/work")
-	commit := p.git("rev-parse", "HEAD")
-
+	commit := p.pushWorkflow("work")
 	task := r.fetch()
 	check := func() reconcile.Check {
 		t.Helper()

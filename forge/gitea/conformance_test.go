@@ -57,6 +57,12 @@ func newBackend(t *testing.T) *forgetest.Backend {
 			body := map[string]string{"context": name, "state": state}
 			p.as(t, giteatest.Owner)(http.MethodPost, at("/statuses/%s", commit), body, nil)
 		},
+		FailJob: func(_ testing.TB, branch string, log ...string) string {
+			r := newRunner(p)
+			commit := p.pushWorkflow(branch)
+			r.fail(r.fetch(), log...)
+			return commit
+		},
 		Review: func(t testing.TB, number int, author, state, body string) {
 			t.Helper()
 			review := map[string]string{"event": events[state], "body": body}

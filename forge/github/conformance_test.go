@@ -57,6 +57,18 @@ func newBackend(t *testing.T) *forgetest.Backend {
 			})
 			p.SetChecks(commit, checks[commit]...)
 		},
+		FailJob: func(_ testing.TB, branch string, log ...string) string {
+			commit := p.commit(branch)
+			p.SetChecks(commit, githubtest.Check{
+				Workflow: "CI",
+				Name:     "test",
+				Run:      1,
+				Job:      2,
+				State:    "FAILURE",
+				Log:      strings.Join(log, "\n") + "\n",
+			})
+			return commit
+		},
 		Review: func(t testing.TB, number int, author, state, body string) {
 			edit(t, number, func(pull *githubtest.Pull) {
 				minute++

@@ -104,6 +104,11 @@ func newBackend(t *testing.T) *forgetest.Backend {
 		Status: func(_ testing.TB, commit, name, state string) {
 			p.SetJob(commit, gitlabtest.Job{Name: name, State: states[state], Reported: true})
 		},
+		FailJob: func(_ testing.TB, branch string, log ...string) string {
+			commit := p.commit(branch)
+			p.SetJob(commit, gitlabtest.Job{Name: "test", State: "failed", Log: strings.Join(log, "\n") + "\n"})
+			return commit
+		},
 		Review: func(t testing.TB, number int, author, state, body string) {
 			var notes []gitlabtest.Note
 			if body != "" {
