@@ -69,6 +69,9 @@ func (r *reader) repositoryClaims(f field) {
 	c := r.cfg.Repository.Claims
 	switch {
 	case !c.On:
+	case r.tracker.name == fileTracker.name:
+		r.invalid(f, "a folder of issues is on one machine, which no other can take issues from",
+			"leave it out, or keep the issues in a tracker that all machines reach")
 	case r.cfg.Repository.URL == "":
 		r.invalid(f, "claims are kept in the repository, and repository.url is missing",
 			"write repository.url, or leave repository.claims out")
