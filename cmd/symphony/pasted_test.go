@@ -67,7 +67,7 @@ var shellBlocks = map[string]string{
 	"sudo systemctl enable --now symphony.service":           "needs systemd: scripts/package/story",
 	"podman load -i symphony-v1.2.3-oci-amd64.tar":           "needs a release: scripts/release-check",
 	"systemctl --user daemon-reload":                         "needs systemd: TestSystemd",
-	"systemctl --user disable --now symphony-web-shop.timer": "TestMovingToAnotherMachine",
+	"cd ~/web-shop\nsymphony schedule remove":                "TestMovingToAnotherMachine",
 	"tar -C ~ -xzf ~/symphony.tar.gz":                        "TestMovingToAnotherMachine",
 
 	// the other pages
