@@ -48,7 +48,7 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "project",
-			Usage: "where the issues are, the `PROJECT`: the address or slug id of a Linear project; " +
+			Usage: "where the issues are, the `PROJECT`: the address of a Linear project, or its slug id; " +
 				"on GitHub and Gitea OWNER/NAME, on GitLab GROUP/PROJECT; of Jira the key or the address",
 		},
 		&cli.StringFlag{
