@@ -61,14 +61,14 @@ var shellBlocks = map[string]string{
 	"curl -sN ":                  "script/api",
 
 	// docs/install.md
-	"ssh-keygen -Y verify -f allowed_signers ":               "needs a release: scripts/release-check",
-	"loginctl enable-linger":                                 "needs systemd: scripts/package/story",
-	"sudo systemd-sysusers symphony.conf":                    "needs systemd: scripts/package/story",
-	"sudo systemctl enable --now symphony.service":           "needs systemd: scripts/package/story",
-	"podman load -i symphony-v1.2.3-oci-amd64.tar":           "needs a release: scripts/release-check",
-	"systemctl --user daemon-reload":                         "needs systemd: TestSystemd",
-	"cd ~/web-shop\nsymphony schedule remove":                "TestMovingToAnotherMachine",
-	"tar -C ~ -xzf ~/symphony.tar.gz":                        "TestMovingToAnotherMachine",
+	"ssh-keygen -Y verify -f allowed_signers ":     "needs a release: scripts/release-check",
+	"loginctl enable-linger":                       "needs systemd: scripts/package/story",
+	"sudo systemd-sysusers symphony.conf":          "needs systemd: scripts/package/story",
+	"sudo systemctl enable --now symphony.service": "needs systemd: scripts/package/story",
+	"podman load -i symphony-v1.2.3-oci-amd64.tar": "needs a release: scripts/release-check",
+	"systemctl --user daemon-reload":               "needs systemd: TestSystemd",
+	"cd ~/web-shop\nsymphony schedule remove":      "TestMovingToAnotherMachine",
+	"tar -C ~ -xzf ~/symphony.tar.gz":              "TestMovingToAnotherMachine",
 
 	// the other pages
 	"ssh -N -L 7967:127.0.0.1:7967 build &":                  "needs another machine",
