@@ -43,7 +43,8 @@ type forge struct {
 	proven    map[string]bool   // commits that were approved and green at the same time
 	merges    []mergeSeen       // that symphony has asked for, and got
 	ended     map[string]bool   // commits of which a person has ended auto-merge
-	merging   chan struct{}     // gets a value when a request about a merge comes, or was answered
+	armed     map[int]string    // by pull request: the commit at which it was armed first
+	merging   chan mergeStep    // gets a value when a request about a merge comes, or was answered
 }
 
 const (
@@ -62,7 +63,7 @@ func newForge(r *remote, random *rand.Rand) *forge {
 			},
 		},
 		remote: r, random: random, conflicts: map[int]string{}, proven: map[string]bool{}, rests: map[int]time.Time{},
-		ended: map[string]bool{}, merging: make(chan struct{}, 1),
+		ended: map[string]bool{}, armed: map[int]string{}, merging: make(chan mergeStep, 1),
 	}
 	f.hub.Start()
 	f.front = httptest.NewServer(f)
@@ -88,7 +89,7 @@ func (f *forge) setCalm(calm bool) {
 
 // way chooses how a request is answered; -1: not at all. With -merges fewer requests fail, but
 // many of those that are about merges.
-func (f *forge) way(isMergeStep bool) int {
+func (f *forge) way(step mergeStep) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -98,7 +99,7 @@ func (f *forge) way(isMergeStep bool) int {
 		return -1
 	}
 	ways := 50
-	if *merges && !isMergeStep {
+	if *merges && step == noMergeStep {
 		ways = 400
 	}
 	way := f.random.IntN(ways)
@@ -124,8 +125,8 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body := stage.Get(io.ReadAll(r.Body))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	isMergeStep := isMergeStep(r, body)
-	way := f.way(isMergeStep)
+	step := mergeStepOf(r, body)
+	way := f.way(step)
 	status := fails[way]
 	switch {
 	case way <= 0:
@@ -139,13 +140,9 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		pause(r.Context(), time.Duration(way-6)*time.Second)
 	}
 	answer := httptest.NewRecorder()
-	if isMergeStep {
-		f.strike(r)
-	}
+	f.strike(r, step)
 	f.serve(answer, r, body)
-	if isMergeStep {
-		f.strike(r)
-	}
+	f.strike(r, step)
 	body = answer.Body.Bytes()
 	maps.Copy(w.Header(), answer.Header())
 	if way <= 12 { // it was done, but its answer is cut
@@ -167,16 +164,16 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // strike lets the striker of merges hit, with -merges, before the request goes on.
-func (f *forge) strike(r *http.Request) {
+func (f *forge) strike(r *http.Request, step mergeStep) {
 	f.mu.Lock()
 	wait := time.Duration(f.random.IntN(60)) * time.Millisecond
 	isCalm := f.calm || !*merges
 	f.mu.Unlock()
-	if isCalm {
+	if isCalm || step == noMergeStep {
 		return
 	}
 	select {
-	case f.merging <- struct{}{}:
+	case f.merging <- step:
 	default: // it is busy
 	}
 	pause(r.Context(), wait)

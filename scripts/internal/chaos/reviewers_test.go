@@ -65,12 +65,26 @@ func (s *scene) supply(random *rand.Rand) error {
 	return nil
 }
 
-// isMergeStep reports whether a request makes a merge, arms one or takes that back.
-func isMergeStep(r *http.Request, body []byte) bool {
-	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/merge") {
-		return true
+// mergeStep is a request that makes a merge, arms one or takes that back: how many in a hundred
+// passes are killed then.
+type mergeStep int
+
+const (
+	noMergeStep mergeStep = 0
+	aMergeStep  mergeStep = 15
+	disarmStep  mergeStep = 40 // there are few
+)
+
+func mergeStepOf(r *http.Request, body []byte) mergeStep {
+	switch {
+	case bytes.Contains(body, []byte("disablePullRequestAutoMerge")):
+		return disarmStep
+	case bytes.Contains(body, []byte("PullRequestAutoMerge")):
+		return aMergeStep
+	case r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/merge"):
+		return aMergeStep
 	}
-	return bytes.Contains(body, []byte("PullRequestAutoMerge"))
+	return noMergeStep
 }
 
 // mergeStriker kills passes, and sometimes a worker, while the forge has a request that makes a
@@ -78,12 +92,13 @@ func isMergeStep(r *http.Request, body []byte) bool {
 func (c *checker) mergeStriker(ctx context.Context) error {
 	random := c.random("merge striker")
 	for {
+		var at mergeStep
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.forge.merging:
+		case at = <-c.forge.merging:
 		}
-		if random.IntN(7) > 0 {
+		if random.IntN(100) >= int(at) {
 			continue
 		}
 		pause(ctx, time.Duration(random.IntN(80))*time.Millisecond)
@@ -137,7 +152,7 @@ func (c *checker) reviewOne(ctx context.Context, random *rand.Rand) {
 	p := open[random.IntN(len(open))]
 	armed := text.Filter(open, func(p githubtest.Pull) bool { return p.AutoMerge != "" })
 	if len(armed) > 0 && random.IntN(2) == 0 {
-		c.judgeArmed(armed[random.IntN(len(armed))], random)
+		c.judgeArmed(ctx, armed[random.IntN(len(armed))], random)
 		return
 	}
 	switch random.IntN(20) {
@@ -165,25 +180,47 @@ func (c *checker) reviewOne(ctx context.Context, random *rand.Rand) {
 }
 
 // judgeArmed does something about a pull request that the forge is to merge later.
-func (c *checker) judgeArmed(p githubtest.Pull, random *rand.Rand) {
+func (c *checker) judgeArmed(ctx context.Context, p githubtest.Pull, random *rand.Rand) {
 	f := c.forge
+	if f.armed[p.Number] == "" {
+		f.armed[p.Number] = p.Commit
+	}
+	if f.armed[p.Number] != p.Commit { // someone approves what he saw before the last push
+		f.edit(p.Number, func(now *githubtest.Pull) {
+			now.Reviews = append(now.Reviews, approval("bob", f.armed[p.Number]))
+		})
+		return
+	}
 	switch random.IntN(10) {
 	case 0: // a person ends auto-merge
 		f.edit(p.Number, func(p *githubtest.Pull) { p.AutoMerge = "" })
 		f.ended[p.Commit] = true
-	case 1, 2: // until its next review
-		f.edit(p.Number, func(p *githubtest.Pull) { p.Draft = true })
-		f.rests[p.Number] = time.Now().Add(time.Second)
-	case 3:
+	case 1, 2, 3:
+		c.draftForAMoment(ctx, p)
+	case 4, 5, 6:
 		issue := p.Branch[strings.LastIndex(p.Branch, "/")+1:]
 		stage.Must(c.tracker.Move(issue, "Todo"))
-	case 4, 5, 6: // the approval of someone who looked at it before the last push
-		f.edit(p.Number, func(p *githubtest.Pull) {
-			p.Reviews = append(p.Reviews, approval("bob", c.remote.first))
-		})
+		f.rests[p.Number] = time.Now().Add(5 * time.Second)
 	default:
 		f.approveNow(p, "bob")
 	}
+}
+
+// draftForAMoment makes a pull request a draft until symphony has ended its auto-merge, which a
+// pass may not live to record.
+func (c *checker) draftForAMoment(ctx context.Context, p githubtest.Pull) {
+	set := func(draft bool) {
+		c.forge.edit(p.Number, func(p *githubtest.Pull) { p.Draft = draft })
+	}
+	set(true)
+	_ = c.write(ctx, forget) // a stopped process may have the database
+	isArmed := func(now githubtest.Pull) bool { return now.Number == p.Number && now.AutoMerge != "" }
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && pause(ctx, 20*time.Millisecond); {
+		if !slices.ContainsFunc(c.forge.hub.Pulls(ctx), isArmed) {
+			break
+		}
+	}
+	set(false)
 }
 
 // approvals counts what the fake counts for Pull.Approvals.
