@@ -11,13 +11,29 @@ type PullWords struct {
 	Name  string // such as "merge request"
 	Short string // such as "MR"
 	sign  string // before the number, such as "!"
+	// paths are what stands before the number in an address, such as merge_requests.
+	paths []string
 }
 
-// The words of the forges.
+// The words of the forges. No other file of the core knows what addresses of pull requests
+// look like.
 var (
-	PullRequests  = PullWords{Name: "pull request", Short: "PR", sign: "#"}
-	MergeRequests = PullWords{Name: "merge request", Short: "MR", sign: "!"}
+	PullRequests = PullWords{
+		Name:  "pull request",
+		Short: "PR",
+		sign:  "#",
+		paths: []string{"pull", "pulls", "pull-requests"}, // each of another forge
+	}
+	MergeRequests = PullWords{
+		Name:  "merge request",
+		Short: "MR",
+		sign:  "!",
+		paths: []string{"merge_requests"},
+	}
 )
+
+// PullPaths returns what stands before the number in addresses of pull requests of all forges.
+func PullPaths() []string { return slices.Concat(PullRequests.paths, MergeRequests.paths) }
 
 // Title is the name with a capital letter.
 func (w PullWords) Title() string { return strings.ToUpper(w.Name[:1]) + w.Name[1:] }
@@ -25,7 +41,11 @@ func (w PullWords) Title() string { return strings.ToUpper(w.Name[:1]) + w.Name[
 // PullWordsOf returns the words for what is at these addresses: PullRequests unless all are
 // merge requests.
 func PullWordsOf(addresses ...string) PullWords {
-	isOther := func(address string) bool { return !strings.Contains(address, "/merge_requests/") }
+	isOther := func(address string) bool {
+		return !slices.ContainsFunc(MergeRequests.paths, func(path string) bool {
+			return strings.Contains(address, "/"+path+"/")
+		})
+	}
 	if len(addresses) == 0 || slices.ContainsFunc(addresses, isOther) {
 		return PullRequests
 	}

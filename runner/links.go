@@ -66,10 +66,10 @@ func linksIn(text string, attachments bool) []reconcile.Link {
 	return append(links, others...)
 }
 
-// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket
-// and Gitea. The group is the main page.
+// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of other forges. The
+// group is the main page.
 var pullRequestPath = text.Pattern(
-	`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`,
+	`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:` + strings.Join(reconcile.PullPaths(), "|") + `)/\d+)(?:/|$)`,
 )
 
 // anyURL matches an address up to a character that can't be part of it, or that texts and

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,10 +47,57 @@ var namesGitHub = []string{
 	"runner/host/local/repository/complaint.go",
 }
 
-func TestFilesThatNameGitHub(t *testing.T) {
-	own := []string{"forge/github/", "tracker/github/", "internal/adapter/githubapi/"}
-	addresses := []string{"github.com", `github\.com`}
-	found := test.FilesWith(t, filepath.Join("..", ".."), "github", own, addresses)
-	want := slices.Sorted(slices.Values(namesGitHub))
-	test.Equal(t, "files that name GitHub", strings.Join(found, "\n"), strings.Join(want, "\n"))
+// namesOthers are the files that name each of the other forges, besides its packages.
+var namesOthers = map[string][]string{
+	"gitlab": {
+		// the row of the forge, and the construction of its adapter
+		"cmd/symphony/internal/wiring/compose_forge.go",
+		"reconcile/workflow/forge.go",
+		"reconcile/workflow/forge_gitlab.go",
+		// the tracker
+		"cmd/symphony/init.go",
+		"cmd/symphony/internal/admin/setup/repositories.go",
+		"cmd/symphony/internal/admin/setup/setup.go",
+		"cmd/symphony/internal/wiring/compose_tracker.go",
+		"linear/created.go",
+		"reconcile/fault.go",
+		"reconcile/workflow/tracker.go",
+		"reconcile/workflow/tracker_gitlab.go",
+		"reconcile/workflow/tracker_repositories.go",
+		// examples of variables and addresses, and what all adapters share
+		"internal/adapter/transport/explain.go",
+		"internal/adapter/transport/forge.go",
+		"internal/adapter/transport/limit.go",
+		"reconcile/workflow/filter.go",
+		"reconcile/workflow/keys.go",
+		"reconcile/workflow/repository.go",
+		"runner/confine/environ.go",
+	},
+	"gitea": {
+		// the row of the forge, and the construction of its adapter
+		"cmd/symphony/internal/wiring/compose_forge.go",
+		"reconcile/workflow/forge.go",
+		"reconcile/workflow/forge_gitea.go",
+		// the tracker
+		"cmd/symphony/init.go",
+		"cmd/symphony/internal/admin/setup/repositories.go",
+		"cmd/symphony/internal/admin/setup/setup.go",
+		"cmd/symphony/internal/wiring/compose_tracker.go",
+		"reconcile/fault.go",
+		"reconcile/workflow/tracker.go",
+		"reconcile/workflow/tracker_gitea.go",
+		"reconcile/workflow/tracker_repositories.go",
+	},
+}
+
+func TestFilesThatNameForges(t *testing.T) {
+	names := maps.Clone(namesOthers)
+	names["github"] = namesGitHub
+	for word, files := range names {
+		own := []string{"forge/" + word + "/", "tracker/" + word + "/", "internal/adapter/" + word + "api/"}
+		addresses := []string{word + ".com", word + `\.com`}
+		found := test.FilesWith(t, filepath.Join("..", ".."), word, own, addresses)
+		want := slices.Sorted(slices.Values(files))
+		test.Equal(t, "files that name "+word, strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
 }
