@@ -18,6 +18,7 @@ import (
 //	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL]
 //	linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
+//	linear commented ABC-1 TEXT    kim@example.com commented an hour ago
 //	linear label-by EMAIL ABC-1 [a,b]   another user than symphony's sets the labels
 //	linear rename-label A B        gives a label another name
 //	linear read ABC-1              prints the comments
@@ -33,6 +34,13 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	switch verb {
 	case "comment-by":
 		_, err := s.Comment(rest[1], rest[0], strings.Join(rest[2:], " "))
+		ts.Check(err)
+	case "commented":
+		_, err := s.CommentOf(rest[0], lineartest.Comment{
+			Author:    "kim@example.com",
+			Body:      text,
+			CreatedAt: time.Now().Add(-time.Hour),
+		})
 		ts.Check(err)
 	case "label-by":
 		ts.Check(s.Edit(rest[1], func(i *lineartest.Issue) {

@@ -203,8 +203,13 @@ func (s *Server) Edit(identifier string, change func(*Issue)) error {
 
 // Comment adds a comment to an issue; author is an email, or empty for the key's user.
 func (s *Server) Comment(identifier, author, body string) (made Comment, err error) {
+	return s.CommentOf(identifier, Comment{Author: author, Body: body})
+}
+
+// CommentOf adds a comment to an issue that was made at another time.
+func (s *Server) CommentOf(identifier string, c Comment) (made Comment, err error) {
 	err = s.onIssue(identifier, func(i *Issue) error {
-		made, err = s.w.comment(i, Comment{Author: author, Body: body})
+		made, err = s.w.comment(i, c)
 		return err
 	})
 	return made, err
