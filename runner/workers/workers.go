@@ -263,19 +263,25 @@ func waitWhile(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
+// forkBound is how long a dead worker may seem to be alive. A process that this program starts has all
+// its locks until it executes another program, and among them the one of a run that is just settled.
+const forkBound = time.Second
+
 // Kill implements reconcile.Runners. It ends a frozen worker, which might wake up and work
 // beside the pass, and the processes of its run.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	what := "kill the worker of run " + run.ID
 	if !proc.SameProcess(run.Worker) {
-		if Alive(l.StateDir, run.ID) {
-			return fmt.Errorf(
-				"%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
-				what,
-				run.Worker.PID,
-			)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forkBound)
+		defer cancel()
+		if waitWhile(ctx, func() bool { return Alive(l.StateDir, run.ID) }) == nil {
+			return nil
 		}
-		return nil
+		return fmt.Errorf(
+			"%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
+			what,
+			run.Worker.PID,
+		)
 	}
 	frozen := left(run)
 	frozen.Frozen = true
