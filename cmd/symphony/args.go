@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
 
@@ -393,11 +393,11 @@ func issueExpected(c *cli.Context, name, arg string) error {
 // isText reports whether an argument is the name of a file that is no workflow, because it does not begin
 // with front matter.
 func isText(w *term.Env, arg string) bool {
-	if arg == "" || isWorkflowFile(arg) || !isFile(w.Absolute(arg)) {
+	if arg == "" || isWorkflowFile(arg) {
 		return false
 	}
-	content, err := os.ReadFile(w.Absolute(arg))
-	return err == nil && !strings.HasPrefix(string(content), "---")
+	source, err := workflow.Read(w.Absolute(arg))
+	return err == nil && source.FrontMatter == nil
 }
 
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of
