@@ -217,3 +217,25 @@ func TestFence(t *testing.T) {
 		test.Equal(t, "branch", p.at("work/one"), second)
 	})
 }
+
+// Two processes of one machine write claims while the other one looks. Before, the one that looked
+// removed the objects that the other was about to write, as leftovers of a git that was killed.
+func TestTrialsAtOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, branch string) {
+		p := newPlace(t)
+		c := p.claimsOn("a", branch)
+		test.Equal(t, "a claim", change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()}).Refused, "")
+		var trying sync.WaitGroup
+		for range 2 {
+			trying.Go(func() {
+				for range 3 {
+					if err := c.Try(t.Context()); err != nil {
+						t.Error("try:", err)
+					}
+				}
+			})
+		}
+		trying.Wait()
+		test.Equal(t, "claims at the end", len(test.Must(c.Look(t.Context()))), 1)
+	})
+}

@@ -114,8 +114,9 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 func (m writer) removeLeftovers() {
 	paths := find(
 		m.path,
-		"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*",
+		"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep",
 	)
+	paths = append(paths, olderThan(oldestObject, find(m.path, "objects/??/tmp_obj_*"))...)
 	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // git reports what can't be read
@@ -128,12 +129,20 @@ func (m writer) removeLeftovers() {
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
-	for _, path := range find(filepath.Dir(m.path), incomingPrefix+"*") {
+	for _, path := range olderThan(oldestIncoming, find(filepath.Dir(m.path), incomingPrefix+"*")) {
+		_ = os.RemoveAll(path) // the next holder of the lock tries again
+	}
+}
+
+// olderThan returns the paths that were changed last more than an age ago.
+func olderThan(age time.Duration, paths []string) (old []string) {
+	for _, path := range paths {
 		info, err := os.Stat(path)
-		if err == nil && time.Since(info.ModTime()) > oldestIncoming {
-			_ = os.RemoveAll(path) // the next holder of the lock tries again
+		if err == nil && time.Since(info.ModTime()) > age {
+			old = append(old, path)
 		}
 	}
+	return old
 }
 
 // isEmpty reports whether a file is known to be empty.
@@ -145,6 +154,10 @@ func isEmpty(d fs.DirEntry) bool {
 // oldestIncoming is the age from which the incoming files of a delivery can't belong to a
 // running delivery.
 const oldestIncoming = 24 * time.Hour
+
+// oldestObject is the age from which an object that git has not finished is left over. Claims are
+// written without the lock: a younger one may be an object that another process is writing.
+const oldestObject = time.Hour
 
 // find returns the paths in a directory that match patterns.
 func find(dir string, patterns ...string) (paths []string) {
