@@ -28,6 +28,7 @@ type workspaceStep struct {
 	rec       *record
 	events    *eventLog
 	dir       string // the run's directory, for the log of the hooks
+	hasTeam   bool   // claims keep other machines from the issue
 	redactor  *agent.Redactor
 	// agentRedactor removes only the tracker's key, from the variables of hooks.
 	agentRedactor *agent.Redactor
@@ -53,6 +54,7 @@ func (j *job) newWorkspaceStep() *workspaceStep {
 		rec:           j.rec,
 		events:        j.events,
 		dir:           j.worker.Dir,
+		hasTeam:       j.worker.Team != nil,
 		redactor:      j.worker.Redactor,
 		agentRedactor: j.agentRedactor,
 		now:           j.worker.Now,
@@ -173,8 +175,11 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"kept", answer.Kept,
 	)
 	if answer.InTheWay != "" {
-		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which symphony has not made: "+
-			"the work will not be delivered until that branch is renamed", q.Branch, answer.InTheWay)
+		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
+			"the work can't be delivered to it", q.Branch, answer.InTheWay)
+		if host.IsUsualBranch(q.Branch) && !w.hasTeam {
+			message += "; unless a person made it, another symphony works on this project (repository.claims)"
+		}
 		w.events.note("branch_in_the_way", message, nil)
 	}
 	return nil

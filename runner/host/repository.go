@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -156,6 +157,10 @@ func (p *Pushed) Refuses(commit string) bool { return p != nil && !p.Taken && p.
 // PushedCommit is a commit that others pushed.
 type PushedCommit struct{ Author, Subject string }
 
+// IsUsualBranch reports whether a branch has the usual name of an issue's branch, such as
+// symphony/ABC-7. Hardly anybody makes one but another symphony that works on the same project.
+func IsUsualBranch(branch string) bool { return strings.HasPrefix(branch, "symphony/") }
+
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may
 // change the workspace meanwhile.
 type DeliverRequest struct {
@@ -264,6 +269,9 @@ type Mirrors interface {
 	// DeliverRequest.
 	Claims(r Repository, branch string, env []string) Claims
 }
+
+// TrialClaim begins the keys of the claims that Claims.Try makes for a moment.
+const TrialClaim = "try-"
 
 // Claims are the claims of issues in the remote of a repository, such as
 // refs/symphony/claims/3f2a9c1b04de55aa10c7. It may be used concurrently, also by several processes.
