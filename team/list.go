@@ -32,20 +32,31 @@ func (m *Member) List(ctx context.Context) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
+	before := b.own
 	entries, err := m.Remote.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	// a worker of this machine may have renewed a claim meanwhile
+	if err := b.readOwn(ctx); err != nil {
+		return nil, err
+	}
 	var list []Listed
 	for _, e := range entries {
-		list = append(list, b.listed(e))
+		l := b.listed(e)
+		if !l.IsOurs {
+			now := *b
+			now.own = before
+			l = now.listed(e)
+		}
+		list = append(list, l)
 	}
 	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
 }
 
-// Stored returns the claims of other machines as this one saw them last, and its own, without a
-// request.
+// Stored returns the claims of other machines as this one saw them last, in the order of their keys. It
+// makes no request.
 func (m *Member) Stored(ctx context.Context) ([]Listed, error) {
 	b, err := m.openAll(ctx)
 	if err != nil {
@@ -54,11 +65,6 @@ func (m *Member) Stored(ctx context.Context) ([]Listed, error) {
 	var list []Listed
 	for _, s := range b.seen {
 		list = append(list, b.listed(s.Entry))
-	}
-	for _, o := range b.own {
-		if o.LostTo == "" && o.Object != "" {
-			list = append(list, b.listed(Entry{Key: o.Key, Object: o.Object, Content: o.Content}))
-		}
 	}
 	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil

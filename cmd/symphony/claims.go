@@ -17,8 +17,8 @@ import (
 
 // ClaimsJSON is the output of claims --json: all claims, or the only one that was released.
 type ClaimsJSON struct {
-	Claims   []claims.Row `json:"claims"`
-	Released bool         `json:"released"`
+	Claims   []claims.TeamRow `json:"claims"`
+	Released bool             `json:"released"`
 }
 
 func claimsCommand(w *term.Env) *cli.Command {
@@ -60,10 +60,10 @@ func claimsCommand(w *term.Env) *cli.Command {
 }
 
 // printClaims prints all claims of the remote.
-func printClaims(w *term.Env, rows []claims.Row, quiet bool) {
+func printClaims(w *term.Env, rows []claims.TeamRow, quiet bool) {
 	switch {
 	case w.JSON:
-		w.PrintJSON(ClaimsJSON{Claims: append([]claims.Row{}, rows...)})
+		w.PrintJSON(ClaimsJSON{Claims: append([]claims.TeamRow{}, rows...)})
 		return
 	case quiet:
 		for _, r := range rows {
@@ -79,7 +79,7 @@ func printClaims(w *term.Env, rows []claims.Row, quiet bool) {
 
 // claimsTable has a row for each claim. Ages are by the clock of the holder, the end by the clock of
 // this machine.
-func claimsTable(w *term.Env, rows []claims.Row) term.Table {
+func claimsTable(w *term.Env, rows []claims.TeamRow) term.Table {
 	t := term.Table{
 		Head:   []string{"ISSUE", "STATUS", "MACHINE", "ACCOUNT", "AGE", "RENEWED", "TERM", "UNTIL"},
 		State:  1,
@@ -119,7 +119,7 @@ func agoOf(w *term.Env, at *time.Time, ago string) string {
 }
 
 // untilText is when a claim ends unless its holder renews it.
-func untilText(w *term.Env, r claims.Row) string {
+func untilText(w *term.Env, r claims.TeamRow) string {
 	switch {
 	case w.Piped():
 		return text.Rfc3339(r.Until)
@@ -164,7 +164,7 @@ func releaseClaim(c *cli.Context, w *term.Env, p *wiring.Project, ref string) (e
 		return err
 	}
 	if w.JSON {
-		w.PrintJSON(ClaimsJSON{Claims: []claims.Row{row}, Released: true})
+		w.PrintJSON(ClaimsJSON{Claims: []claims.TeamRow{row}, Released: true})
 		return nil
 	}
 	released := fmt.Sprintf("released the claim of %s, which %s had", row.Name(), row.Holder())

@@ -39,6 +39,8 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"codex_incompatible", "codex.command", "all/codex_incompatible", ""},
 	{"codex_incompatible", "symphony unblock", "all/hints", ""},
 	{"codex_not_found", "codex.command", "all/unblock", ""},
+	{"delivery_conflict", "repository.claims", "all/team_commands", ""},
+	{"delivery_conflict", "symphony hold", "all/team_commands", ""},
 	{"delivery_conflict", "symphony deliver", "all/delivery_conflict", ""},
 	{"delivery_conflict", "symphony takeover", "all/delivery_conflict", ""},
 	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -44,6 +46,10 @@ func psCommand(w *term.Env) *cli.Command {
 				Name:  "n",
 				Value: wiring.PastRuns,
 				Usage: "with --all: only the newest `N` ended runs",
+			},
+			&cli.BoolFlag{
+				Name:  "team",
+				Usage: "also show the claims of other machines: looks at the remote (repository.claims)",
 			},
 			projectFlag(),
 			&cli.StringSliceFlag{
@@ -88,12 +94,18 @@ func psCommand(w *term.Env) *cli.Command {
 			if err := out.Selection.CheckProjects(all); err != nil {
 				return err
 			}
+			if c.Bool("team") {
+				if err := addTeam(c, w, all); err != nil {
+					return err
+				}
+			}
 			if err := render.Overviews(c.Context, w, all, out); err != nil {
 				return err
 			}
 			if c.IsSet("filter") && w.Piped() && !w.JSON {
 				noteNoMatch(c, w, out.Selection, all)
 			}
+			printTeam(w, all)
 			selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit")
 			if w.JSON || c.Bool("q") || selected {
 				return nil
@@ -102,6 +114,36 @@ func psCommand(w *term.Env) *cli.Command {
 			printAgents(w, rows)
 			return err
 		},
+	}
+}
+
+// addTeam adds the claims of other machines, as the remote has them now, to the projects that have
+// repository.claims. A remote of several projects that does not answer is told, and hides no other.
+func addTeam(c *cli.Context, w *term.Env, all []view.Overview) error {
+	for i := range all {
+		v := &all[i]
+		p := wiring.NewProject(w.Environment(), v.Project.WorkflowPath, v.Project.StateDir)
+		rows, err := claims.OfOthers(c.Context, p)
+		switch {
+		case err == nil:
+			v.Team = rows
+		case len(all) == 1:
+			return err
+		case exit.From(err).Code != wiring.CodeClaimsOff:
+			w.Note(slog.LevelWarn, v.Project.Name+": "+exit.From(err).Message)
+		}
+	}
+	return nil
+}
+
+// printTeam prints the claims of other machines.
+func printTeam(w *term.Env, all []view.Overview) {
+	var rows []claims.TeamRow
+	for _, v := range all {
+		rows = append(rows, v.Team...)
+	}
+	if !w.JSON {
+		w.PrintTable("TEAM", claimsTable(w, rows))
 	}
 }
 
@@ -164,6 +206,8 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 		return o, exit.Usage("ps: --limit must be at least 1, not %d", c.Int("limit"))
 	case c.Bool("q") && c.IsSet("json"):
 		return o, exit.Usage("ps: -q and --json cannot be combined")
+	case c.Bool("team") && (c.Bool("q") || c.Bool("watch")):
+		return o, exit.Usage("ps: --team can't be combined with -q or --watch; symphony claims -q lists its issues")
 	case c.Bool("q") && c.Bool("watch"):
 		return o, exit.Usage("ps: -q and --watch cannot be combined")
 	}

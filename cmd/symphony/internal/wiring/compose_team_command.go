@@ -10,6 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/team"
 )
 
+// CodeClaimsOff is the code of an error if a project has no repository.claims.
+const CodeClaimsOff = "claims_off"
+
 // TeamCommand is this machine as a member of the team, for a command that looks at the claims of the
 // remote or changes them.
 type TeamCommand struct {
@@ -30,7 +33,7 @@ func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
 	}
 	if !cfg.Repository.Claims.On {
 		return nil, reconcile.NewError(
-			"claims_off",
+			CodeClaimsOff,
 			p.Path+" has no repository.claims: no other machine knows on what this one works",
 			"where several machines share the project, set repository.claims: true on each; docs/team.md says more",
 		)
@@ -61,6 +64,11 @@ func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
 	}
 	t.Member, err = newMember(p, cfg, journal, t.remote)
 	return t, err
+}
+
+// Name names this machine for people, such as "ann on buildhost-2".
+func (t *TeamCommand) Name() string {
+	return team.Claim{Machine: t.Machine, Account: t.Account}.Holder()
 }
 
 // Try finds out whether the remote takes claims.

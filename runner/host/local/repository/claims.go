@@ -131,7 +131,7 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 	if _, err := io.ReadFull(c.random, id); err != nil {
 		return err
 	}
-	key := "try-" + hex.EncodeToString(id)
+	key := host.TrialClaim + hex.EncodeToString(id)
 	change := team.Change{Key: key, New: "a trial of symphony doctor, " + key + "\n"}
 	var err error
 	change.Old, err = c.tryChange(ctx, change)

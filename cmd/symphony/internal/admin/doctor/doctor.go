@@ -103,6 +103,10 @@ var checks = slices.Concat(
 		{"git", needsLogin, checkGit, "", ofRepository},
 		{"gh", needsLogin, checkGh, "", ofRepository},
 		{"repository", needsLogin, checkRepository, "", ofRepository},
+		{
+			"claims", needsLogin, checkClaims,
+			"set " + wiring.MachineVar + " in the environment file, so that the schedule uses the same name", ofRepository,
+		},
 		{"pull requests", needsLogin, checkForge, "", ofProject},
 		{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
 		{"commits", needsLogin, checkCommit, "", ofAgents},

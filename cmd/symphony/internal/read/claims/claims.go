@@ -13,14 +13,16 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/team"
 )
 
 // Unreadable is the status of a row whose content is no claim of symphony.
 const Unreadable = "unreadable"
 
-// Row is a claim.
-type Row struct {
+// TeamRow is a claim of a machine.
+type TeamRow struct {
 	// Key names the claim in the remote, such as 3f2a9c1b04de55aa10c7.
 	Key string `json:"key"`
 	// These are empty, null or 0 if the content is no claim of symphony; message says why it is none.
@@ -49,7 +51,7 @@ type Row struct {
 
 // Rows looks at the remote once, and returns its claims: first those of issues of this project, in the
 // order of the issues, then the others.
-func Rows(ctx context.Context, p *wiring.Project) (rows []Row, err error) {
+func Rows(ctx context.Context, p *wiring.Project) (rows []TeamRow, err error) {
 	t, err := wiring.OpenTeam(ctx, p)
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func Rows(ctx context.Context, p *wiring.Project) (rows []Row, err error) {
 }
 
 // RowsOf is Rows of an open team.
-func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]Row, error) {
+func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]TeamRow, error) {
 	listed, err := t.List(ctx)
 	if err != nil {
 		return nil, err
@@ -67,22 +69,43 @@ func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]Row, error) {
 	return sorted(listed, t.Project, t.Now()), nil
 }
 
-func sorted(listed []team.Listed, project string, now time.Time) []Row {
-	rows := text.Map(listed, func(l team.Listed) Row { return newRow(l, now) })
-	isOther := func(r Row) int {
+// Stored returns the claims of other machines as this one saw them last, without a request; nil if
+// repository.claims is off.
+func Stored(ctx context.Context, p *wiring.Project, cfg *workflow.Config, db *state.DB) ([]TeamRow, error) {
+	t, err := wiring.NewTeamClaims(p, cfg, db)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	listed, err := t.Member().Stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sorted(listed, cfg.Policy.Project, p.Env.Now()), nil
+}
+
+// OfOthers looks at the remote once, and returns the claims of other machines.
+func OfOthers(ctx context.Context, p *wiring.Project) ([]TeamRow, error) {
+	rows, err := Rows(ctx, p)
+	isOurs := func(r TeamRow) bool { return r.Ours }
+	return append([]TeamRow{}, slices.DeleteFunc(rows, isOurs)...), err
+}
+
+func sorted(listed []team.Listed, project string, now time.Time) []TeamRow {
+	rows := text.Map(listed, func(l team.Listed) TeamRow { return newRow(l, now) })
+	isOther := func(r TeamRow) int {
 		if r.Project == project {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int {
+	slices.SortStableFunc(rows, func(a, b TeamRow) int {
 		return cmp.Or(cmp.Compare(isOther(a), isOther(b)), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	return rows
 }
 
-func newRow(l team.Listed, now time.Time) Row {
-	r := Row{
+func newRow(l team.Listed, now time.Time) TeamRow {
+	r := TeamRow{
 		Key:   l.Key,
 		Ours:  l.IsOurs,
 		Until: l.Until.UTC(),
@@ -111,10 +134,10 @@ func newRow(l team.Listed, now time.Time) Row {
 }
 
 // Name is the issue for people: the identifier, or the key of what is no claim.
-func (r Row) Name() string { return cmp.Or(r.Identifier, r.Key) }
+func (r TeamRow) Name() string { return cmp.Or(r.Identifier, r.Key) }
 
 // Holder names who has the claim, such as "ann on buildhost-2".
-func (r Row) Holder() string {
+func (r TeamRow) Holder() string {
 	if r.Status == Unreadable {
 		return "nobody that can be told"
 	}
@@ -122,20 +145,20 @@ func (r Row) Holder() string {
 }
 
 // Find returns the claim of an issue, given by its identifier, its id or the key of the claim.
-func Find(rows []Row, ref, project string) (Row, error) {
-	isNamed := func(r Row) bool {
+func Find(rows []TeamRow, ref, project string) (TeamRow, error) {
+	isNamed := func(r TeamRow) bool {
 		return ref == r.Key || ref == r.IssueID || r.Identifier != "" && strings.EqualFold(ref, r.Identifier)
 	}
 	found := text.Filter(rows, isNamed)
 	if len(found) > 1 {
-		ofProject := text.Filter(found, func(r Row) bool { return r.Project == project || r.Key == ref })
+		ofProject := text.Filter(found, func(r TeamRow) bool { return r.Project == project || r.Key == ref })
 		if len(ofProject) > 0 {
 			found = ofProject
 		}
 	}
 	switch len(found) {
 	case 0:
-		return Row{}, reconcile.NewError(
+		return TeamRow{}, reconcile.NewError(
 			"claim_not_found",
 			"the remote has no claim of "+ref,
 			"symphony claims lists what it has",
@@ -143,8 +166,8 @@ func Find(rows []Row, ref, project string) (Row, error) {
 	case 1:
 		return found[0], nil
 	}
-	keys := text.Map(found, func(r Row) string { return r.Key })
-	return Row{}, reconcile.NewError(
+	keys := text.Map(found, func(r TeamRow) string { return r.Key })
+	return TeamRow{}, reconcile.NewError(
 		"claim_ambiguous",
 		fmt.Sprintf("%s is claimed in several projects", ref),
 		"name a key instead: "+strings.Join(keys, ", "),
@@ -152,12 +175,12 @@ func Find(rows []Row, ref, project string) (Row, error) {
 }
 
 // Release deletes the claim in the remote, if it is still the same.
-func (r Row) Release(ctx context.Context, t *wiring.TeamCommand) error {
+func (r TeamRow) Release(ctx context.Context, t *wiring.TeamCommand) error {
 	return t.Release(ctx, r.entry)
 }
 
 // Effect says what happens if the claim is released.
-func (r Row) Effect(now time.Time) []string {
+func (r TeamRow) Effect(now time.Time) []string {
 	name := r.Name()
 	switch {
 	case r.Status == Unreadable:
@@ -188,10 +211,10 @@ func (r Row) Effect(now time.Time) []string {
 	)
 }
 
-func (r Row) term() time.Duration { return time.Duration(r.TermMS) * time.Millisecond }
+func (r TeamRow) term() time.Duration { return time.Duration(r.TermMS) * time.Millisecond }
 
 // does says what the holder does, and when it said so last.
-func (r Row) does(now time.Time) string {
+func (r TeamRow) does(now time.Time) string {
 	does := "works on it"
 	if r.Status == string(team.Watching) {
 		does = "waits for its review"

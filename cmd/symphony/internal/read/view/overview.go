@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -61,6 +62,10 @@ type Overview struct {
 	// Skipped and Ended are read on request only (see Options), otherwise nil and left out.
 	Skipped []SkippedRow `json:"skipped,omitzero"`
 	Ended   []RunRow     `json:"ended,omitzero"`
+
+	// Team are the claims of other machines that share the project, which Options.Team reads from the
+	// database, as this machine saw them last, and ps --team from the remote; left out otherwise.
+	Team []claims.TeamRow `json:"team,omitzero"`
 
 	// Health and Results are read with the ended runs, Health also on its own, otherwise nil
 	// and left out.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -17,6 +18,7 @@ type Options struct {
 	List   bool              // with All, of that only skipped candidates
 	Alerts bool              // nothing but the schedule, the block and the requests
 	Health bool              // the health, also without All
+	Team   bool              // the claims of other machines
 	Ended  int               // how many ended runs; 0: the usual number
 	Search state.Search      // which ended runs
 	Issues []string          // identifiers or ids to confine the rows to; empty for all
@@ -93,6 +95,12 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	}
 	if err := v.addReviews(ctx, &f); err != nil {
 		return v, err
+	}
+	if o.Team && f.Config != nil {
+		v.Team, err = claims.Stored(ctx, p, f.Config, f.DB)
+		if err != nil {
+			return v, err
+		}
 	}
 	v.listsReviews = o.All || len(o.Issues) > 0
 	v.count()

@@ -182,8 +182,9 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"look at the branch in the repository: if a symphony on another machine works on this project, " +
-			"let only one of them start agents; if the branch is a person's, rename it; if others have pushed " +
+		"look at the branch in the repository: if another symphony works on this project, leave the issue to it " +
+			"(`symphony hold ISSUE`), and set `repository.claims: true` on each machine, which keeps them from the same " +
+			"issues; if the branch is a person's, rename it; if others have pushed " +
 			"to symphony's branch, merge it in the workspace after a `git fetch` (`symphony takeover ISSUE`); " +
 			"then `symphony deliver ISSUE`",
 	},

@@ -52,7 +52,7 @@ const mostEnded = 500
 // Options select the overviews that the page needs. A search reaches all recorded runs.
 func (c Choice) Options() view.Options {
 	if !c.Lists() {
-		return view.Options{All: true}
+		return view.Options{All: true, Team: true}
 	}
 	return view.Options{All: true, List: true, Ended: mostEnded, Search: c.selection().Search()}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -549,4 +550,21 @@ func TestChoice(t *testing.T) {
 	)
 	contains(t, page("q=none"), "No issue matches")
 	contains(t, page("status=asks"), "<h1", "<h2", "<h3") // no level is left out
+}
+
+// The page names the machines of a team and what they work on, whatever stands in their claims.
+func TestOtherMachines(t *testing.T) {
+	v := shop("web")
+	v.Team = []claims.TeamRow{
+		{Key: "3f2a", Identifier: "ABC-8", Machine: "build<host>", Account: "ann", Status: "working", Until: moment},
+		{Key: "5d10", Status: claims.Unreadable, Ended: true},
+	}
+	page := string(Overview{Projects: []view.Overview{v}}.Page().Main)
+	_, section, _ := strings.Cut(page, "Other machines")
+	section, _, _ = strings.Cut(section, "</section>")
+	for _, want := range []string{"ABC-8", "ann on build&lt;host&gt;", "working", "24 Feb 09:00 UTC", "5d10", "ended"} {
+		test.Contains(t, "the section", section, want)
+	}
+	alone := string(Overview{Projects: []view.Overview{shop("web")}}.Page().Main)
+	test.Lacks(t, "the page of a machine alone", alone, "Other machines")
 }
