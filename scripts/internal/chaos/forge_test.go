@@ -103,7 +103,8 @@ func (f *forge) way(step mergeStep) int {
 		ways = 400
 	}
 	way := f.random.IntN(ways)
-	if *merges && way <= 3 {
+	isLost := step == disarmStep && way%2 == 0 // there are few
+	if isLost || *merges && way <= 3 {
 		return 9 // cut off: without an answer for long there would be no merges
 	}
 	if way == 0 {

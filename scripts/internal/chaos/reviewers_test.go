@@ -24,13 +24,11 @@ import (
 // With -merges there are many issues, whose agents only commit and hand over, and reviewers who
 // approve at once, so that many pull requests are merged while processes are killed.
 
-// mergesIssues is how many issues there are then.
-const mergesIssues = 40
-
-// issueCount is how many issues there are at the beginning.
+// issueCount is how many issues there are at the beginning: with -merges as many as a storm may
+// merge, because agents hand all of them over before it.
 func issueCount() int {
 	if *merges {
-		return mergesIssues
+		return min(10+*seconds, 40)
 	}
 	return allIssues
 }
@@ -45,9 +43,9 @@ func (c *checker) fill(ctx context.Context) {
 	c.remote.rests.Store(true)
 	c.forge.setCalm(true)
 	isLeft := func(i lineartest.Issue) bool { return i.State != "Human Review" }
-	for end := time.Now().Add(2 * time.Minute); slices.ContainsFunc(c.tracker.Issues(), isLeft); {
+	for end := time.Now().Add(5 * time.Minute); slices.ContainsFunc(c.tracker.Issues(), isLeft); {
 		if time.Now().After(end) {
-			panic("the issues are not handed over after two minutes")
+			panic("the issues are not handed over after five minutes")
 		}
 		c.calmPass(ctx)
 	}
@@ -58,7 +56,7 @@ func (c *checker) fill(ctx context.Context) {
 // supply moves an issue that is done back to the agents, so that there is always something to
 // merge. Sometimes it moves an issue in review, whose pull request may be armed.
 func (s *scene) supply(random *rand.Rand) error {
-	i := s.tracker.Issues()[ownedIssues+random.IntN(mergesIssues-ownedIssues)]
+	i := s.tracker.Issues()[ownedIssues+random.IntN(issueCount()-ownedIssues)]
 	if i.State == "Done" || i.State == "Human Review" && random.IntN(4) == 0 {
 		return s.tracker.Move(i.Identifier, "Todo")
 	}
