@@ -171,9 +171,9 @@ func (h *hub) isAtWork(ctx context.Context, path string) bool {
 	if err != nil {
 		return false
 	}
-	job, err := giteaapi.Decode[struct {
+	job, err := transport.Decode[struct {
 		Status string `json:"status"`
-	}](h.Client, a.Body)
+	}](h.Client.Client, a.Body)
 	return err == nil && job.Status != "completed"
 }
 

@@ -164,7 +164,7 @@ func (h *hub) askMerge(ctx context.Context, m reconcile.Merging, later bool) (pu
 	if err != nil {
 		return pull{}, h.notMerged(ctx, m, h.named(ctx, err))
 	}
-	p, err := gitlabapi.Decode[pull](h.Client, a.Body)
+	p, err := transport.Decode[pull](h.Client.Client, a.Body)
 	if err == nil && p.Number != m.Number {
 		err = h.Fail("forge_unknown_payload", fmt.Sprintf("the answer does not contain merge request %d", m.Number))
 	}

@@ -66,7 +66,7 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 	if err != nil {
 		return opened, err
 	}
-	made, err := gitlabapi.Decode[pull](h.Client, a.Body)
+	made, err := transport.Decode[pull](h.Client.Client, a.Body)
 	if err == nil && made.URL == "" {
 		err = h.Fail("forge_unknown_payload", "the new merge request has no address")
 	}

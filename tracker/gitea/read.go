@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -88,7 +89,7 @@ func (c *client) one(ctx context.Context, at repoissue.Ref) (record, wireIssue, 
 	case !isIssue:
 		return r, wireIssue{}, c.Missing(id)
 	}
-	w, err := giteaapi.Decode[wireIssue](c.api, raw)
+	w, err := transport.Decode[wireIssue](c.api.Client, raw)
 	return r, w, err
 }
 

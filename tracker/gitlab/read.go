@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -157,7 +158,7 @@ func (c *client) existing(ctx context.Context, id string) (record, wireIssue, er
 	case !isHere:
 		return r, wireIssue{}, c.Missing(id)
 	}
-	w, err := gitlabapi.Decode[wireIssue](c.api, raw)
+	w, err := transport.Decode[wireIssue](c.api.Client, raw)
 	return r, w, err
 }
 

@@ -146,7 +146,7 @@ func Do[T any](ctx context.Context, c *Client, right, method, path string, body 
 	if err != nil {
 		return v, err
 	}
-	return Decode[T](c, a.Body)
+	return transport.Decode[T](c.Client, a.Body)
 }
 
 // Get reads a path.
@@ -174,10 +174,9 @@ func List[T any](
 		if heard != nil {
 			heard(a.Header)
 		}
-		var records []T
-		err = json.Unmarshal(a.Body, &records)
-		if err != nil || records == nil { // null is no empty list
-			return c.Unreadable("no list of Gitea's", a.Body, err)
+		records, err := transport.DecodeList[T](c.Client, a.Body)
+		if err != nil {
+			return err
 		}
 		next := strings.Contains(a.Header.Get("Link"), `rel="next"`)
 		if !visit(records) || !next || len(records) == 0 {
@@ -188,17 +187,6 @@ func List[T any](
 		c.Prefix+"_unknown_payload",
 		fmt.Sprintf("the list %s has more than %d pages of %d", path, maxPages, Page),
 	)
-}
-
-// Decode reads the JSON of an answer; an empty answer is the zero value.
-func Decode[T any](c *Client, raw []byte) (v T, err error) {
-	if len(raw) == 0 {
-		return v, nil
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, c.Unreadable("no JSON of Gitea", raw, err)
-	}
-	return v, nil
 }
 
 // Account is an account, in Gitea's words.

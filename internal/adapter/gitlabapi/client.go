@@ -249,7 +249,7 @@ func Do[T any](ctx context.Context, c *Client, method, path string, body any) (v
 	if err != nil {
 		return v, err
 	}
-	return Decode[T](c, a.Body)
+	return transport.Decode[T](c.Client, a.Body)
 }
 
 // Get reads a path.
@@ -258,7 +258,7 @@ func Get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	if err != nil {
 		return v, err
 	}
-	return Decode[T](c, a.Body)
+	return transport.Decode[T](c.Client, a.Body)
 }
 
 // List reads the pages of a list, until visit wants no more or there is none. heard gets the
@@ -285,10 +285,9 @@ func List[T any](
 		if heard != nil {
 			heard(a.Header)
 		}
-		var records []T
-		err = json.Unmarshal(a.Body, &records)
-		if err != nil || records == nil { // null is no empty list
-			return c.Unreadable("no list of GitLab's", a.Body, err)
+		records, err := transport.DecodeList[T](c.Client, a.Body)
+		if err != nil {
+			return err
 		}
 		next := nextPage(a.Header)
 		if !visit(records) || next == nil {
@@ -323,17 +322,6 @@ func nextPage(h http.Header) url.Values {
 		return nil
 	}
 	return u.Query()
-}
-
-// Decode reads the JSON of an answer; an empty answer is the zero value.
-func Decode[T any](c *Client, raw []byte) (v T, err error) {
-	if len(raw) == 0 {
-		return v, nil
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, c.Unreadable("no JSON of GitLab", raw, err)
-	}
-	return v, nil
 }
 
 // Account is an account, in GitLab's words.
