@@ -68,6 +68,10 @@ func (r *reader) refuseFilter(f field) bool {
 	}
 	isMap := f.node != nil && f.node.Kind == yaml.MappingNode
 	if use, is := choosesIssues(f.key, isMap); is {
+		if meant := r.unindented(f); meant != "" {
+			r.invalid(f, "is at the left margin, where it has no effect", "for "+meant+", indent it below "+f.above)
+			return true
+		}
 		r.invalid(
 			f,
 			"is no key of symphony: without this filter agents would work on every issue in an active state",

@@ -64,6 +64,9 @@ type field struct {
 	key  string
 	line int // the line of the value, or else of its key
 	node *yaml.Node
+	// above is the section above an unknown key at the left margin: handoff for a state whose
+	// indentation was lost; empty for other keys.
+	above string
 }
 
 // field returns the value of a key. If the key is not in the file, node is nil and line is the
@@ -190,6 +193,7 @@ func (r *frontMatter) sectionOf(keys []string) string {
 
 // section reads the keys of a map.
 func (r *frontMatter) section(prefix string, node *yaml.Node) {
+	above := ""
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name := node.Content[i]
 		value := deref(node.Content[i+1])
@@ -207,14 +211,20 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		known := slices.Index(r.names, f.key)
 		section := slices.Contains(r.parents, f.key)
 		message, unbuilt := Unbuilt()[f.key]
+		if section && prefix == "" {
+			above = f.key
+		}
 		switch {
 		case name.Tag == "!!merge":
 			r.invalid(f, "merge keys are not supported", "write the keys out")
 		case known < 0 && !section && !unbuilt:
+			f.above = above
 			r.unknown = append(r.unknown, f)
 		case null(value) && value.Anchor == "":
 			if known >= 0 {
 				r.warnNull(f, r.keys[known])
+			} else if value.Value == "" {
+				r.warn(f, "empty, so that it has no effect; indent its keys below it, or remove the line")
 			}
 		case section && value.Kind != yaml.MappingNode:
 			hint := ""

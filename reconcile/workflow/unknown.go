@@ -65,9 +65,21 @@ func (r *reader) mayHave(k Key) bool {
 	return k.applies(r.tracker.name, r.cfg.Worker.Engine)
 }
 
+// unindented returns the key that a key at the left margin would be below the section above it:
+// handoff.state for a state that follows handoff. It is empty if the section has no such key.
+func (r *reader) unindented(f field) string {
+	if f.above == "" {
+		return ""
+	}
+	return r.offer(f.above + "." + f.key)
+}
+
 // instead is the end of a message about an unknown key: what to write instead, if that is
 // known.
 func (r *reader) instead(f field) string {
+	if meant := r.unindented(f); meant != "" {
+		return "; did you mean " + meant + "? indent it below " + f.above
+	}
 	if advice, known := settings()[f.key]; known {
 		return "; " + advice
 	}
