@@ -1,11 +1,14 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // agentKey reads the key of the model, which the file does not contain itself.
@@ -78,8 +81,12 @@ func (c *Config) providers() []string {
 	return slices.Compact(all)
 }
 
+// secretName matches the names of variables that contain a secret, such as ANTHROPIC_API_KEY.
+var secretName = text.Pattern(`(?i)(?:^|_)(?:KEY|TOKEN|PAT|SECRET|PASSWORD)$`)
+
 // checkEnv refuses entries of agent.env that no agent gets: a variable that is withheld by its
 // name, such as GITHUB_TOKEN with tracker.kind github, or that contains a secret of symphony.
+// It warns about other secrets that the file itself contains.
 func (r *reader) checkEnv() {
 	f := r.field("agent.env")
 	if f.node == nil || f.node.Kind != yaml.MappingNode {
@@ -93,6 +100,7 @@ func (r *reader) checkEnv() {
 			return len(secret) >= shortestKey && strings.Contains(value, secret.Reveal())
 		}
 		entry := field{key: f.key + "." + name.Value, line: r.line(name)}
+		_, isVar := reference(deref(f.node.Content[i+1]).Value)
 		switch {
 		case slices.Contains(r.cfg.SecretVars, name.Value):
 			r.invalid(
@@ -102,6 +110,9 @@ func (r *reader) checkEnv() {
 			)
 		case slices.ContainsFunc(secrets, isIn):
 			r.invalid(entry, "contains a secret of symphony, which no agent gets", "give agents a key of their own")
+		case !isVar && len(value) >= shortestKey && secretName().MatchString(name.Value):
+			const visible = "everyone who can read the file sees the key: write %s: $%[1]s, and put %[1]s=… into %s"
+			r.warn(entry, fmt.Sprintf(visible, name.Value, cmp.Or(r.env.EnvFile, "the environment file")))
 		}
 	}
 }
