@@ -102,6 +102,10 @@ func (r trackerReader) apiKey(f field) {
 		r.cfg.KeyVar = key.variable
 		r.cfg.withhold(key.variable)
 	}
+	if r.tracker.name == fileTracker.name {
+		r.warnKey(f.key, "no effect with kind: "+fileTracker.name+": remove the line")
+		return
+	}
 	r.checkKey(f, key)
 }
 

@@ -55,13 +55,13 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
-	if cfg.KeyIsLiteral {
+	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,
 			Line: cfg.Lines["tracker.api_key"],
 			Key:  "tracker.api_key",
 			Message: fmt.Sprintf("everyone who can read the file sees the key: write api_key: $%s, and put %[1]s=… into %s",
-				cfg.KeyVar, p.EnvPath()),
+				cmp.Or(cfg.KeyVar, "TRACKER_KEY"), p.EnvPath()),
 		}
 		out.Warnings = append(out.Warnings, warning.String())
 	}
