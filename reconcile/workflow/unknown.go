@@ -155,6 +155,7 @@ func settings() map[string]string {
 	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
 	const opens = "repository.deliver: pull-request opens them, and merge.when says when they are merged"
 	return map[string]string{
+		"codex.sandbox_mode":           "write codex.thread_sandbox",
 		"env":                          inFile,
 		"environment":                  inFile,
 		"hooks.before_create":          before,

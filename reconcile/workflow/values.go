@@ -118,6 +118,10 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 // textHint says how to write a script that was written as a list, as other programs take it, and
 // a template that begins with {{, which YAML reads as a map.
 func textHint(k Key, f field) string {
+	if k.Name == "agent.kind" && f.node.Kind == yaml.SequenceNode {
+		kinds := text.Map(f.node.Content, func(kind *yaml.Node) string { return kind.Value })
+		return "for several agents write agent.fallback: [" + strings.Join(kinds, ", ") + "]"
+	}
 	isTemplate := f.node.Kind == yaml.MappingNode && f.node.Style&yaml.FlowStyle != 0 &&
 		len(f.node.Content) > 0 && f.node.Content[0].Kind == yaml.MappingNode
 	switch {
@@ -209,8 +213,8 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 	}
 	if f.node.Kind != yaml.SequenceNode {
 		hint := "write it in brackets, with commas between the items"
-		if f.node.Kind == yaml.ScalarNode && f.node.Style == 0 && !strings.Contains(f.node.Value, "[") {
-			hint += ": [" + strings.TrimSpace(f.node.Value) + "]"
+		if f.node.Kind == yaml.ScalarNode && !strings.Contains(f.node.Value, "[") {
+			hint += inBrackets(k, f.node)
 		}
 		r.wrong(k, f, hint)
 		return list, false
@@ -231,6 +235,23 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		list = append(list, text)
 	}
 	return list, true
+}
+
+// inBrackets shows how to write a text as a list, after a colon: a command as its words, and the
+// names of variables without $. It is empty for a text with quotes.
+func inBrackets(k Key, written *yaml.Node) string {
+	value := strings.TrimSpace(written.Value)
+	switch {
+	case strings.ContainsAny(value, `'"`):
+		return ""
+	case k.names == NamesProgram && !strings.Contains(value, ","):
+		return ": [" + strings.Join(strings.Fields(value), ", ") + "]"
+	case written.Style != 0:
+		return ""
+	case k.Type == typeVars:
+		value = strings.ReplaceAll(value, "$", "")
+	}
+	return ": [" + value + "]"
 }
 
 // stateLimits reads the map of states to limits. An entry that is no positive number is
