@@ -53,17 +53,18 @@ func stepped(path string) func() time.Time {
 // such as 27h is added, a factor such as 4 makes it faster.
 const uptimeVar = "SYMPHONY_TEST_UPTIME"
 
-// sinceBoot returns the time since the boot with the change in a file; nil without the file.
+// sinceBoot returns the time since the boot with the change in a file, even while the program runs.
 func sinceBoot(path string) func() time.Duration {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil
+	return func() time.Duration {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return proc.SinceBoot()
+		}
+		if factor, err := strconv.Atoi(string(text)); err == nil {
+			return time.Duration(factor) * proc.SinceBoot()
+		}
+		return proc.SinceBoot() + test.Must(time.ParseDuration(string(text)))
 	}
-	if factor, err := strconv.Atoi(string(text)); err == nil {
-		return func() time.Duration { return time.Duration(factor) * proc.SinceBoot() }
-	}
-	more := test.Must(time.ParseDuration(string(text)))
-	return func() time.Duration { return proc.SinceBoot() + more }
 }
 
 // machineCmd goes on with the script on another machine, which has a state directory, a login and a
