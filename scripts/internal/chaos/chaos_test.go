@@ -49,9 +49,10 @@ var (
 		"",
 		"use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent",
 	)
-	hosts  = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
-	merges = flag.Bool("merges", false, "many issues, whose pull requests are approved at once and merged during the storm")
-	keep   = flag.Bool("keep", false, "keep the temporary folder")
+	hosts    = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
+	merges   = flag.Bool("merges", false, "many issues, whose pull requests are approved at once and merged during the storm")
+	keep     = flag.Bool("keep", false, "keep the temporary folder")
+	machines = flag.Int("machines", 1, "how many machines work on the project")
 )
 
 // TestMain runs the test binary as the gate if its arguments say so.
@@ -81,6 +82,12 @@ func TestChaos(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", *seed)
+	if *machines > 1 {
+		if err := teamChaos(ctx, os.Stdout); err != nil {
+			t.Error(err)
+		}
+		return
+	}
 	c := newChecker(&scene{})
 	err := stage.Catch(func() {
 		c.prepare(ctx)
