@@ -146,6 +146,9 @@ func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
 	if err != nil || !watch.MayBeArmed() {
 		return err
 	}
+	if err := d.claim.confirm(ctx, reconcile.Delivered{}, watch); err != nil {
+		return err
+	}
 	if err := d.journal.BeginDisarm(ctx, d.run.IssueID); err != nil {
 		return err
 	}

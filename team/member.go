@@ -294,6 +294,21 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	return m.left(own), err
 }
 
+// Lost is the error of a step for an issue that this machine has lost; nil if no other machine has the
+// issue, as this one saw it last. It makes no request.
+func (m *Member) Lost(ctx context.Context, i Issue) error {
+	others, lostOnes, err := m.Known(ctx)
+	if err != nil {
+		return err
+	}
+	for _, known := range []map[string]Elsewhere{others, lostOnes} {
+		if e, isElsewhere := known[i.ID]; isElsewhere {
+			return lost(i, e.Holder)
+		}
+	}
+	return nil
+}
+
 // Confirm makes sure that this machine has the claim of an issue, before it changes something that
 // people see: by a renewal if the claim has to say something new, otherwise by a look. The code of the
 // error is CodeLost if another machine has it.

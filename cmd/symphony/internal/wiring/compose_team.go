@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"sync"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -161,6 +162,7 @@ type TeamClaims struct {
 	member *team.Member
 	remote *teamRemote
 	db     *state.DB
+	looked team.Instant // when Confirm looked last
 }
 
 // NewTeamClaims returns the claims of the team for a pass; nil if repository.claims is off, or before
@@ -183,6 +185,60 @@ func (t *TeamClaims) Member() *team.Member {
 		return nil
 	}
 	return t.member
+}
+
+// confirmedFor is for how long a pass trusts its last look at the claims.
+const confirmedFor = 5 * time.Second
+
+// Confirm returns an error if another machine has an issue, before a pass changes something about it
+// that people see. A pass looks at most every five seconds.
+func (t *TeamClaims) Confirm(ctx context.Context, i team.Issue) error {
+	if t == nil {
+		return nil
+	}
+	now := t.member.Clock()
+	age, isKnown := now.Sub(t.looked)
+	if !isKnown || age >= confirmedFor {
+		if err := t.member.Look(ctx); err != nil {
+			return err
+		}
+		t.looked = now
+	}
+	return t.member.Lost(ctx, i)
+}
+
+// Confirmed returns a tracker whose steps that people see fail for issues that other machines have.
+func (t *TeamClaims) Confirmed(tracker *reconcile.TrackerAdapter) *reconcile.TrackerAdapter {
+	if t == nil || tracker == nil {
+		return tracker
+	}
+	confirmed := *tracker
+	named := func(issueID string) team.Issue { return team.Issue{ID: issueID, Identifier: "the issue"} }
+	if tracker.Move != nil {
+		confirmed.Move = func(ctx context.Context, issueID, state string) error {
+			if err := t.Confirm(ctx, named(issueID)); err != nil {
+				return err
+			}
+			return tracker.Move(ctx, issueID, state)
+		}
+	}
+	if tracker.Post != nil {
+		confirmed.Post = func(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+			if err := t.Confirm(ctx, named(issueID)); err != nil {
+				return reconcile.Comment{}, err
+			}
+			return tracker.Post(ctx, issueID, body)
+		}
+	}
+	if tracker.Edit != nil {
+		confirmed.Edit = func(ctx context.Context, issueID, commentID, body string) (string, error) {
+			if err := t.Confirm(ctx, named(issueID)); err != nil {
+				return "", err
+			}
+			return tracker.Edit(ctx, issueID, commentID, body)
+		}
+	}
+	return &confirmed
 }
 
 // Close ends the processes that git has left behind during the pass.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // merge merges an open pull request that may be merged, or lets the forge do that later. The
@@ -135,6 +136,11 @@ func (d Watcher) notMerged(
 // disarm takes back that the forge merges a pull request by itself. It stores only that it does
 // so and that it has, because a worker may write the rest now.
 func (d Watcher) disarm(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	if d.Confirm != nil {
+		if err := d.Confirm(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier}); err != nil {
+			return err
+		}
+	}
 	w.BeginDisarm()
 	if err := d.DB.Journal.BeginDisarm(ctx, w.IssueID); err != nil {
 		return err

@@ -71,7 +71,8 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 		return
 	}
 	watcher := feedback.Watcher{
-		Team: c.team.Member(),
+		Team:    c.team.Member(),
+		Confirm: c.team.Confirm,
 		Mirror: func(ctx context.Context, use func(host.Merges) error) error {
 			return wiring.WithMirror(ctx, c.p, cfg, use)
 		},

@@ -389,16 +389,17 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	deps = crash.Deps(deps)
 	waits := c.waitsForSchedule(ctx)
 	c.takeOver(interruptible, deps.Tracker)
-	c.sendBackOrdered(interruptible, deps.Tracker)
+	confirmed := c.team.Confirmed(deps.Tracker)
+	c.sendBackOrdered(interruptible, confirmed)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
 		Only:        c.o.Only,
 		AtOnce:      c.o.AtOnce,
 		TrackerLow:  low.After(c.p.Env.Now()),
 	}))
-	c.exchangeComments(interruptible, deps.Tracker)
+	c.exchangeComments(interruptible, confirmed)
 	c.watchPulls(interruptible, deps.Tracker)
-	c.sendBackAnswered(interruptible, deps.Tracker)
+	c.sendBackAnswered(interruptible, confirmed)
 	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // sendBackAnswered moves issues to an active state whose agents needed help and got an answer
@@ -95,7 +96,8 @@ func (b sendingBack) carryOut(
 	if err == nil && isThere {
 		err = b.tracker.Move(ctx, s.IssueID, s.To)
 	}
-	if err != nil && (errors.Is(err, reconcile.ErrGone) || b.now.Sub(s.At) > sendBackPatience) {
+	isOver := errors.Is(err, reconcile.ErrGone) || team.IsLost(err)
+	if err != nil && (isOver || b.now.Sub(s.At) > sendBackPatience) {
 		return errors.Join(err, b.db.Store.EndSendBack(ctx, s, issue, b.now))
 	}
 	if err != nil {
