@@ -307,7 +307,7 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) error {
 		if delivers && !run.Delivery.Handover.Waits() {
 			d.noteNoCommits(ctx)
 		}
-		return nil
+		return lostClaim(ctx)
 	}
 	end := d.handOverAlone
 	if delivers {
@@ -320,7 +320,7 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) error {
 	if ctx.Err() == nil {
 		d.noteFailure(err)
 	}
-	return nil
+	return lostClaim(ctx)
 }
 
 // noteFailure records why the commits were not delivered.

@@ -67,9 +67,22 @@ func (j *job) judge(ctx context.Context, err error) runEnd {
 	return runEnd{reconcile.Failed, code, message}
 }
 
+// lostClaim is the end of a run that a renewal of its claim has stopped, because another machine has it;
+// nil if the run goes on, or was stopped for another reason.
+func lostClaim(ctx context.Context) error {
+	end, isEnd := errors.AsType[runEnd](context.Cause(ctx))
+	if isEnd && end.code == team.CodeLost {
+		return end
+	}
+	return nil
+}
+
 // endOfLeaving is the end of a run whose work succeeded, and whose last steps on its machine did not.
 // A run whose issue another machine has taken ends as if it had been stopped for that.
 func endOfLeaving(err error) runEnd {
+	if end, isEnd := errors.AsType[runEnd](err); isEnd {
+		return end
+	}
 	code, message := codeOf(err)
 	if team.IsLost(err) {
 		return runEnd{reconcile.Canceled, code, message}
