@@ -46,7 +46,7 @@ func newMember(p *Project, cfg *workflow.Config, journal team.Journal, remote *t
 		Remote:   remote,
 		Journal:  journal,
 		Terms:    team.Terms{Term: claims.Term, Watch: claims.Watch},
-		Machine:  machineName(p),
+		Machine:  MachineName(p),
 		Account:  accountName(),
 		Project:  cfg.Policy.Project,
 		Now:      p.Env.Now,
@@ -55,8 +55,8 @@ func newMember(p *Project, cfg *workflow.Config, journal team.Journal, remote *t
 	}, nil
 }
 
-// machineName is the name of this machine for its team.
-func machineName(p *Project) string {
+// MachineName is the name of this machine for its team.
+func MachineName(p *Project) string {
 	if name, _ := p.Lookup(MachineVar); name != "" {
 		return name
 	}

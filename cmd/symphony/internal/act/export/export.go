@@ -37,7 +37,12 @@ func Runs(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer db.Close()
-	t := trace{project: p.Name(), content: o.Content, redactor: agent.NewRedactor(nil)}
+	t := trace{
+		project:  p.Name(),
+		machine:  wiring.MachineName(p),
+		content:  o.Content,
+		redactor: agent.NewRedactor(nil),
+	}
 	if cfg, invalid := p.ConfigWithoutKey(); invalid == nil {
 		t.prices = cfg.Agent.Prices
 		t.redactor.Add(wiring.Secrets(p, cfg))
@@ -97,7 +102,7 @@ func (t *trace) export(ctx context.Context, stateDir string, to sink, most int) 
 		return err
 	}
 	for spans := range slices.Chunk(t.spans, most) {
-		if err := to.send(ctx, encode(spans)); err != nil {
+		if err := to.send(ctx, t.encode(spans)); err != nil {
 			return err
 		}
 	}
@@ -105,8 +110,8 @@ func (t *trace) export(ctx context.Context, stateDir string, to sink, most int) 
 }
 
 // encode returns spans as a request of OTLP.
-func encode(spans []*span) []byte {
-	about := attributes("service.name", "symphony", "service.version", wiring.Version())
+func (t *trace) encode(spans []*span) []byte {
+	about := attributes("service.name", "symphony", "service.version", wiring.Version(), "host.name", t.machine)
 	return text.JSON(object{"resourceSpans": []any{object{
 		"resource":  object{"attributes": about},
 		"schemaUrl": schema,

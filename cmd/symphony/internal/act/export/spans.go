@@ -45,6 +45,7 @@ const (
 // trace collects the spans of a run.
 type trace struct {
 	project  string
+	machine  string // on which symphony runs, as its team names it
 	prices   reconcile.Prices
 	content  bool // also prompts, messages, commands and their output
 	redactor *agent.Redactor
