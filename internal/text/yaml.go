@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -105,10 +106,27 @@ func explain(lines []string, line int, message string) (at int, explained string
 	case "found unknown escape character":
 		return line, `in double quotes \ begins an escape such as \n: write \\, or use single quotes`
 	}
-	if quoted := special().FindStringSubmatch(lines[line]); quoted != nil && isAboutValue(message) {
-		return line, fmt.Sprintf("a value that begins with %s needs quotes: '%s'", quoted[1][:1], quoted[1])
+	if value := specialValue(lines[line]); value != "" && isAboutValue(message) {
+		return line, fmt.Sprintf("a value that begins with %s needs quotes: %s", value[:1], singleQuoted(value))
 	}
 	return line, message
+}
+
+// specialValue returns the value of a line, or else the first one between brackets, that begins
+// with a character with which no plain value can begin, such as @ann; empty if there is none.
+func specialValue(line string) string {
+	for _, pattern := range []func() *regexp.Regexp{special, specialInside} {
+		found := pattern().FindStringSubmatch(line)
+		if found != nil {
+			return found[1]
+		}
+	}
+	return ""
+}
+
+// singleQuoted returns a value in single quotes, as YAML reads them.
+func singleQuoted(value string) string {
+	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
 // isAboutValue reports whether the YAML library says so if it can't read the beginning of a value.
@@ -120,9 +138,10 @@ func isAboutValue(message string) bool {
 
 var (
 	// a blank that looks like a space, where YAML would have to see one
-	foreignBlank = Pattern(`(?:^\s*|:)([\x{00a0}\x{2000}-\x{200b}\x{202f}\x{205f}\x{3000}])`)
-	conflictMark = Pattern(`^(?:<{7}|={7}|>{7})(?: |$)`)
-	special      = Pattern("[:-]\\s+([@`%*&!|>][^\\s,\\]}]*)\\s*$")
+	foreignBlank  = Pattern(`(?:^\s*|:)([\x{00a0}\x{2000}-\x{200b}\x{202f}\x{205f}\x{3000}])`)
+	conflictMark  = Pattern(`^(?:<{7}|={7}|>{7})(?: |$)`)
+	special       = Pattern("^\\s*(?:- +)*(?:[A-Za-z_][\\w-]*:\\s+)?([@`%*&!|>].*?)(?:\\s+#.*)?\\s*$")
+	specialInside = Pattern("[\\[{,:]\\s*([@`%*&!|>][^,\\]}]*?)\\s*(?:[,\\]}]|$)")
 	// a line such as `kind file` or `kind:file`, of which YAML reads a text that goes on
 	colonForgotten = Pattern(`^\s*([A-Za-z_][\w-]*)(?:\s+|:)([^\s:#].*?)\s*$`)
 	equalSign      = Pattern(`^\s*([A-Za-z_][\w-]*)\s*=\s*(\S.*?)\s*$`)
@@ -174,7 +193,7 @@ func explainStructure(lines []string, line int, message string) (at int, explain
 func quoteAll(value, first string) string {
 	opening := value[:1]
 	closing := first[len(first)-1:]
-	quoted := "'" + strings.ReplaceAll(value, "'", "''") + "'"
+	quoted := singleQuoted(value)
 	if opening == "'" && strings.HasSuffix(value, "'") { // such as 'don't'
 		quoted = strconv.Quote(value[1 : len(value)-1])
 	}
