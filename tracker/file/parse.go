@@ -316,8 +316,8 @@ func (r *record) fill(f fields, content []byte, body int) {
 	i.Title = f.text("title")
 	i.State = f.text("status")
 	i.Priority = f.priority()
-	i.CreatedAt = text.Time(f.text("created_date"))
-	i.UpdatedAt = text.Time(f.text("updated_date"))
+	i.CreatedAt = f.time("created_date")
+	i.UpdatedAt = f.time("updated_date")
 	i.Labels = text.Unique(text.Map(f.list("labels"), strings.ToLower))
 	i.BlockedBy = []reconcile.BlockerRef{}
 	r.dependencies = f.list("dependencies")
@@ -419,6 +419,9 @@ var keysOfBacklog = []string{
 var foreignKeys = map[string][]string{
 	"title":                           {"summary"},
 	"priority":                        {"prio"},
+	"assignee":                        {"assigned_to"},
+	"created_date":                    {"created", "created_on"},
+	"updated_date":                    {"updated", "updated_on"},
 	"labels":                          {"tags"},
 	"dependencies":                    {"depends", "depends_on", "dependency", "blocked", "blockers"},
 	"the text below the front matter": {"body", "description"},
@@ -552,6 +555,17 @@ func (f fields) priority() *int {
 		return nil
 	}
 	return &n
+}
+
+// time returns the time of a key; nil if there is none.
+func (f fields) time(key string) *time.Time {
+	word := f.text(key)
+	at := text.Time(word)
+	if at == nil && word != "" {
+		f.t.Warn(fmt.Sprintf("%s:%d: %s %q is ignored: write year, month and day, such as 2026-03-01",
+			f.name, f.get(key).Line+1, key, word))
+	}
+	return at
 }
 
 // ignored warns about a value that is no list.
