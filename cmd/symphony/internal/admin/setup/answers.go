@@ -165,6 +165,10 @@ func (s *starter) setActive(_ context.Context, text string) error {
 		if name == "" {
 			continue
 		}
+		if strings.Contains(name, ";") {
+			states := strings.ReplaceAll(text, ";", ",")
+			return exit.Usage("init: active states are separated by commas: --active-states '%s'", states)
+		}
 		state, err := s.state(name)
 		if err != nil {
 			return err
