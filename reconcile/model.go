@@ -124,6 +124,12 @@ func (i Issue) description() string {
 	return *i.Description
 }
 
+// UnknownState says which state was probably meant with a state that the workflow does not
+// name, such as To Do with To-Do.
+func UnknownState(state, meant string) string {
+	return fmt.Sprintf("the workflow names no state %q; did you mean %q?", state, meant)
+}
+
 // CommentedAfter reports whether the newest comment is later than t. The time of a hold's
 // comment is stored in whole milliseconds, while a tracker may count microseconds.
 func (i Issue) CommentedAfter(t time.Time) bool {

@@ -94,6 +94,7 @@ func (d *draft) describeActions() {
 		}
 		a.Title = issue.Title
 		a.State = issue.State
+		a.StateMeant = issue.StateMeant
 		a.Archived = issue.Archived
 	}
 }

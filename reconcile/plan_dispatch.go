@@ -366,8 +366,7 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case issue.Malformed != "":
 		return SkipMalformed, "", "the tracker's record is malformed: " + issue.Malformed
 	case c.claim == nil && !pol.Active(issue.State):
-		const message = "the workflow names no state %q; did you mean %q?"
-		return SkipUnknownState, issue.StateMeant, fmt.Sprintf(message, issue.State, issue.StateMeant)
+		return SkipUnknownState, issue.StateMeant, UnknownState(issue.State, issue.StateMeant)
 	case c.claim == nil && !pol.Labelled(issue):
 		missing := "label " + strings.Join(pol.MissingLabels(issue), " and the label ")
 		return SkipLabel, missing, "it lacks the " + missing

@@ -23,7 +23,8 @@ func (p *planner) refreshClaim(c *Claim) {
 		issue = lastReadable(*c, issue) // its state is enough to end the work on it
 	}
 	reason, message := p.s.Policy.StopReason(issue, visible)
-	if reason == StopInactive && c.stateWasActive(issue) {
+	leftActive := reason == StopInactive || reason == SkipUnknownState
+	if leftActive && c.stateWasActive(issue) {
 		reason = StopStates
 		message = "its state " + issue.State + " is no longer in tracker.active_states"
 	}
@@ -146,6 +147,8 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 		return StopMoved, "it is now in another project or team"
 	case issue.Archived:
 		return StopInactive, MessageArchived
+	case !p.Active(issue.State) && issue.StateMeant != "":
+		return SkipUnknownState, UnknownState(issue.State, issue.StateMeant)
 	case !p.Active(issue.State):
 		return StopInactive, "is " + issue.State
 	case !p.Labelled(issue):

@@ -294,6 +294,7 @@ type Action struct {
 	Reason       string // a code
 	Message      string // for people
 	Title, State string // of the issue, as last seen; empty if the record is unknown
+	StateMeant   string // Issue.StateMeant, as last seen
 	Archived     bool   // the issue, as last seen
 	// of the run that RunID names; empty for a run that this action starts
 	RunKind RunKind

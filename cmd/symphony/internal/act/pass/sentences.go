@@ -109,6 +109,9 @@ func startReason(a reconcile.Action) string {
 
 // stopReason is the reason why a run is stopped, or an issue is released.
 func stopReason(a reconcile.Action) string {
+	if a.Reason == reconcile.SkipUnknownState && a.StateMeant != "" {
+		return reconcile.UnknownState(a.State, a.StateMeant)
+	}
 	if reason := words.Releases[a.Reason]; reason != "" {
 		return reason
 	}

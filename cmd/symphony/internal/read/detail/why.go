@@ -179,7 +179,7 @@ const (
 // pass will start it, nor did a pass skip it since.
 func (r *issueReader) isReleased(f forecast) bool {
 	release := r.released()
-	if release == nil || f.action != "" {
+	if release == nil || f.action != "" || f.reason == reconcile.SkipUnknownState {
 		return false
 	}
 	if f.reason == "" {

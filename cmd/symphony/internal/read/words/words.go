@@ -26,6 +26,8 @@ var Releases = map[string]string{
 	reconcile.StopAll:       "it starts again after symphony resume",
 	reconcile.SkipBlockedBy: "another issue blocks it",
 
+	reconcile.SkipUnknownState: "WORKFLOW.md does not name its state",
+
 	reconcile.ReleasedByPerson: "a person moved it on, after its agent had needed help",
 }
 
