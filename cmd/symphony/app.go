@@ -589,7 +589,13 @@ func unknownFlag(c *cli.Command, name string) error {
 		instead = cmp.Or(instead, otherFlags[c.Name+" TIME"])
 	}
 	isFilter := slices.Contains(view.FilterKeys, name) || name == "state" || name == "assignee"
+	takesText := strings.Contains(c.UsageText, " TEXT")
 	switch {
+	case takesText && slices.Contains(textFlags, name):
+		const message = "%s: unknown flag %s: the TEXT is an argument, in quotes: %s"
+		return exit.Usage(message, c.Name, dashed(name), strings.Replace(c.UsageText, " [flags]", "", 1))
+	case instead != "":
+		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), instead)
 	case name == "all" && flagOf(c, "filter") != nil:
 		example := "status=held"
 		if strings.Contains(c.UsageText, "REQUEST") {
@@ -597,8 +603,6 @@ func unknownFlag(c *cli.Command, name string) error {
 		}
 		const message = "%s: there is no --all: --filter chooses the issues, such as --filter %s"
 		return exit.Usage(message, c.Name, example)
-	case instead != "":
-		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), instead)
 	case name == "all" && flagOf(c, allProjects) != nil:
 		return exit.Usage("%s: unknown flag --all: --project all is for every project of your account", c.Name)
 	case name == "project":
@@ -659,6 +663,7 @@ var otherFlags = map[string]string{
 	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
 	"init repo":    "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
 	"hold TIME":    "a hold has no end by itself: symphony retry ISSUE ends it",
+	"hold all":     "symphony pause keeps every issue from starting, and symphony resume ends that",
 	"hold reason":  "a hold has no reason: tell why in a comment on the issue",
 	"issues close": "close the issue in the tracker",
 	"issues title": "symphony issues new TITLE takes the title without a flag",
@@ -683,7 +688,12 @@ var otherFlags = map[string]string{
 	"tick TIME":        "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes",
 	"tick issue":       "symphony run ISSUE is about one issue",
 	"tick once":        "without --loop a tick is one pass, and ends",
+	"wait for": "it waits until the issue is handed over, or needs a person, and its exit code says which; " +
+		"--timeout is how long",
 }
+
+// textFlags are flags with which other programs take a text, such as git commit -m.
+var textFlags = []string{"m", "message", "text", "comment"}
 
 // timeFlags are flags with which other programs take a time, or the end of one.
 var timeFlags = []string{"after", "at", "delay", "duration", "every", "for", "in", "interval", "timeout", "until"}

@@ -254,6 +254,11 @@ func flagOf(c *cli.Command, name string) cli.Flag {
 // arguments returns the named arguments, and the workflow if there is a further argument.
 func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, error) {
 	args := c.Args().Slice()
+	if len(args) > len(names) {
+		if err := notWorkflow(w, c, args[len(names):]); err != nil {
+			return nil, "", err
+		}
+	}
 	switch {
 	case len(args) < len(names):
 		return nil, "", argumentMissing(c, names[len(args)])
@@ -299,6 +304,26 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// notWorkflow is the error for arguments in the place of the workflow that are meant as a flag, such
+// as release ABC-7 for --release ABC-7, or as the path of git diff; nil if they may be a workflow.
+func notWorkflow(w *term.Env, c *cli.Context, args []string) error {
+	isFlagName := len(args[0]) > 1 && flagOf(c.Command, args[0]) != nil
+	if isFlagName && isWord(w, args[0]) {
+		meant := "--" + strings.Join(args, " ")
+		return exit.Usage("%s: unexpected argument %q, did you mean %s?", c.Command.Name, args[0], meant)
+	}
+	missing := !wiring.Exists(w.Absolute(args[0])) && filepath.Ext(args[0]) != ".md"
+	isPath := isText(w, args[0]) || missing && strings.ContainsAny(args[0], "./")
+	if c.Command.Name == "diff" && isPath && !isWorkflowFile(args[0]) {
+		return exit.Usage(
+			"diff: unexpected argument %q: diff takes no path, and shows all files; "+
+				"symphony show ISSUE has the workspace, in which git diff takes one",
+			args[0],
+		)
+	}
+	return nil
 }
 
 // timeAmong is the error for a time among the arguments of a command that has words for it.

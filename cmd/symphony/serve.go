@@ -70,6 +70,13 @@ func serveAction(c *cli.Context, w *term.Env) error {
 		if text.IsNumber(arg) && !wiring.Exists(w.Absolute(arg)) {
 			return exit.Usage("serve: unexpected argument %q: --port %s chooses the port", arg, arg)
 		}
+		if isWord(w, arg) {
+			return exit.Usage(
+				"serve: unexpected argument %q: only workflow files may be given; symphony serve alone starts the "+
+					"server, and Ctrl-C ends it",
+				arg,
+			)
+		}
 	}
 	projects, err := servedProjects(w, c)
 	if err != nil {
