@@ -123,6 +123,9 @@ func useInstead(tool, name string, schema *jsonschema.Schema) string {
 		return "new_conversation and then send_user_turn give the agent its work, " +
 			"or symphony mcp --tools lean lets spawn_agent take the prompt"
 	}
+	if tool == "new_conversation" && isPrompt {
+		return "send_user_turn gives the agent its work, in the conversation that this opens"
+	}
 	return "leave it out"
 }
 

@@ -61,12 +61,14 @@ func TestAgentIsNamedOtherwise(t *testing.T) {
 	}
 }
 
-// A prompt for spawn_agent of the group agents names the tools that take it.
+// A prompt for spawn_agent of the group agents, or for new_conversation, names the tools that take it.
 func TestPromptElsewhere(t *testing.T) {
 	agents := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"cwd": {}}}
 	for _, name := range []string{"prompt", "task"} {
 		err := wrongName("spawn_agent", agents, map[string]json.RawMessage{name: nil})
 		test.Contains(t, name, exit.From(err).Hint, "send_user_turn", "symphony mcp --tools lean")
+		err = wrongName("new_conversation", agents, map[string]json.RawMessage{name: nil})
+		test.Contains(t, name, exit.From(err).Hint, "send_user_turn gives the agent its work")
 	}
 	err := wrongName("spawn_agent", agents, map[string]json.RawMessage{"fork_turns": nil})
 	test.Contains(t, "another argument", exit.From(err).Hint, "leave it out; ")
