@@ -288,6 +288,7 @@ func (c *checker) expression(end string) *shape {
 		case slices.Contains(relations, token):
 			result = plain
 		case variable().MatchString(token) && !slices.Contains(constants, token):
+			c.warnPriority(token)
 			if value := c.variable(token); result == nil {
 				result = value
 			}
@@ -296,6 +297,20 @@ func (c *checker) expression(end string) *shape {
 		}
 	}
 	return cmp.Or(result, plain)
+}
+
+// warnPriority warns if the next tokens compare the priority of an issue with a text: they are
+// never the same.
+func (c *checker) warnPriority(variable string) {
+	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".priority" {
+		return
+	}
+	relation := c.tokens[1]
+	other := c.tokens[2]
+	if slices.Contains([]string{"==", "!="}, relation) && strings.ContainsAny(other[:1], `"'`) {
+		const message = "issue.priority is a number, never %s: compare it with 1 (urgent), 2 (high), 3 (medium) or 4 (low)"
+		c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(message, other)})
+	}
 }
 
 // filter returns the shape of a filtered value.
