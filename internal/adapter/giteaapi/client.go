@@ -137,7 +137,7 @@ func (c *Client) explain(err error, right string) error {
 
 // Lacks says which right the token lacks.
 func (c *Client) Lacks(right string) string {
-	return fmt.Sprintf("%s needs the scope %s and access to %s", c.Words.Token, right, c.Words.Place)
+	return fmt.Sprintf("%s needs the scope %s%s", c.Words.Token, right, c.Words.At(" and access to "))
 }
 
 // Do sends a request to a path and decodes the answer.

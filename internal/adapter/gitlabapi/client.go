@@ -180,7 +180,7 @@ func (c *Client) explain(err error) error { return c.Explain(err, c.Words, c.Lac
 
 // Lacks says what the token may lack.
 func (c *Client) Lacks() string {
-	return fmt.Sprintf("%s needs the scope api and the role Developer in %s", c.Words.Token, c.Words.Place)
+	return c.Words.Token + " needs the scope api" + c.Words.At(" and the role Developer in ")
 }
 
 // ProjectPath returns the path of a project, given its name such as group/sub/project, or its

@@ -18,6 +18,15 @@ type Words struct {
 	LimitCode string
 }
 
+// At is a clause about the repositories, after the words in front of it: " and access to acme/shop".
+// It is empty while no repository is known, as while init looks for one.
+func (w Words) At(before string) string {
+	if w.Place == "" {
+		return ""
+	}
+	return before + w.Place
+}
+
 // Explain completes an error with the words and the next step for an operator. lacks says what
 // the token may lack, if it was not allowed to make the request.
 func (c *Client) Explain(err error, w Words, lacks string) error {

@@ -92,6 +92,12 @@ func (s *starter) findFolder(ctx context.Context) error {
 					"or in another folder with --repository %[1]s",
 				dir,
 			)
+		case s.git(ctx, dir, "rev-parse", "--is-inside-git-dir") == "true":
+			return exit.Usage(
+				"init: %s is in the folder in which git keeps a repository: run init in the repository itself, %s",
+				dir,
+				filepath.Dir(s.git(ctx, dir, "rev-parse", "--absolute-git-dir")),
+			)
 		case foreign != "":
 			return exit.Usage("init: %s", foreign)
 		case s.options.Repository == "":

@@ -67,12 +67,16 @@ func (s *starter) findSite(ctx context.Context) error {
 
 // setSite sets the address of the site, also by the address of a page there.
 func (s *starter) setSite(_ context.Context, written string) error {
-	if !strings.Contains(written, "://") {
-		written = "https://" + written
+	address := written
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
 	}
-	u, err := url.Parse(written)
+	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return exit.Usage("init: %q is not the address of a site: write https://NAME.atlassian.net", written)
+	}
+	if !strings.ContainsAny(u.Host, ".:") && u.Host != "localhost" {
+		return exit.Usage("init: %q is not the address of a site: write https://%s.atlassian.net", written, u.Host)
 	}
 	s.answers.Endpoint = u.Scheme + "://" + u.Host
 	return nil

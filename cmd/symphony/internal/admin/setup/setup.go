@@ -157,6 +157,10 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 		return err
 	}
 	s.report(ctx)
+	if s.answers.Example == reviewExample && filepath.Base(s.p.Path) == "WORKFLOW.md" {
+		s.w.Note(slog.LevelWarn, "with this workflow agents only review what others have done: "+
+			"give it another name with -o REVIEW.md, and symphony init writes the WORKFLOW.md of the others")
+	}
 	return nil
 }
 
