@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -354,6 +355,9 @@ func printLog(w *term.Env, v detail.Issue) {
 		}
 		for _, l := range v.Log {
 			line := strings.ReplaceAll(l.Text, "\n", " ")
+			if reason := refusal(l); reason != "" {
+				line += ": " + reason
+			}
 			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(line))
 		}
 		return
@@ -365,8 +369,21 @@ func printLog(w *term.Env, v detail.Issue) {
 		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+text.Visible(v.Issue.Identifier)))
 		for _, l := range v.Log {
 			fmt.Fprintln(w.Stdout, columnGap+LogLine(w, l, w.Width-len(columnGap)))
+			if reason := refusal(l); reason != "" {
+				indent := columnGap + logMargin
+				fmt.Fprintln(w.Stdout, indent+w.Red(term.CutCells(text.Visible(reason), w.Width-len(indent))))
+			}
 		}
 	}
+}
+
+// refusal is why a call of a tool failed, such as "not_committed: 1 change not committed: ? a.txt";
+// empty for all other lines of a log.
+func refusal(l eventlog.Line) string {
+	if l.Kind != eventlog.Call || l.Status != eventlog.Failed || len(l.Detail) == 0 {
+		return ""
+	}
+	return l.Detail[0]
 }
 
 // printMessage prints the last message on a terminal, of a running agent its end.
