@@ -243,6 +243,9 @@ func identity(r workflow.Repository) string {
 	return script
 }
 
+// guessed stands before an author that git made of the names of the account and the machine.
+const guessed = "guessed:"
+
 // checkCommit makes a commit in a repository of its own, as an agent would: a hook or a
 // setting of the account may keep all agents from it.
 func checkCommit(ctx context.Context, e *environment) []finding {
@@ -253,18 +256,22 @@ func checkCommit(ctx context.Context, e *environment) []finding {
 	said, err := e.shell(
 		ctx,
 		inScratch("git init -q && git config commit.gpgSign false && "+identity(repository)+
-			" && echo try > file && git add file && git commit -q -m 'try a commit'"),
+			" && echo try > file && git add file && git commit -q -m 'try a commit'"+
+			" && { git -c user.useConfigOnly=true var GIT_AUTHOR_IDENT || git log -1 --format='"+guessed+"%an <%ae>'; }"+
+			" > said 2> /dev/null && { ! grep "+guessed+" said; }"),
 	)
+	const mend = "set repository.git_name and repository.git_email, " +
+		"or user.name and user.email with git config --global"
 	switch {
 	case err != nil:
 		return failWith(err)
 	case said == "ok":
 		return nil
+	case strings.HasPrefix(said, guessed):
+		author := strings.TrimPrefix(said, guessed)
+		return warn("git knows no author for the agents' commits, and would make one up: "+author, mend)
 	case noIdentity().MatchString(said):
-		return fail(
-			host.CodeNoIdentity+": the agent's commits would have no author",
-			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
-		)
+		return fail(host.CodeNoIdentity+": the agent's commits would have no author", mend)
 	}
 	return fail("git refuses a commit as an agent makes it: "+text.Short(said, mostSaid),
 		"correct the setting or the hook, which git config --show-origin --list shows")
