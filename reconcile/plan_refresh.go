@@ -45,7 +45,7 @@ func (p *planner) refreshClaim(c *Claim) {
 		if visible {
 			p.renew(*c, issue)
 		}
-	case c.Status == Waiting && reason == StopInactive && c.Delivery.Handover.AsksHelp():
+	case c.Status == Waiting && leftActive && c.Delivery.Handover.AsksHelp():
 		next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
 		// a person may have answered before this pass
 		if since := c.Delivery.Handover.AnsweredAfter(); !since.IsZero() {

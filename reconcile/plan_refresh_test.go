@@ -288,6 +288,8 @@ func TestNeedsHelp(t *testing.T) {
 	equal(t, "handed over", story(p.plan), "hold A-1 needs_help")
 	equal(t, "status", p.claims[review.ID].OwnStatus(), StatusNeedsHelp)
 	equal(t, "message", p.claims[review.ID].HoldMessage, "I need a name.")
+	misspelt := issueNo(1, inState("Tood"), func(i *Issue) { i.StateMeant = "Todo" })
+	equal(t, "misspelt", story(compute(asked.answer(misspelt).Snapshot).plan), "hold A-1 needs_help")
 
 	// Its own comment is no answer; a comment of a person that came before this pass is.
 	for _, row := range []struct {
