@@ -66,10 +66,13 @@ func ForgeTokenVars() map[string]ForgeKind {
 // ForgeNames are the allowed values of repository.forge.
 func ForgeNames() []string { return text.Map(forges, func(k ForgeKind) string { return k.Name }) }
 
+// bitbucketHost is the host of a forge on which symphony opens no pull requests.
+const bitbucketHost = "bitbucket.org"
+
 // forgeHosts is a pattern of the hosts of the forges that people know, and of bitbucket.org. With
 // flat only those whose repositories are all OWNER/NAME.
 func forgeHosts(flat bool) string {
-	list := []string{"bitbucket.org"}
+	list := []string{bitbucketHost}
 	for _, kind := range forges {
 		if flat && kind.groups {
 			continue

@@ -338,7 +338,10 @@ func (r *reader) completeRepository() {
 	f := r.field("repository.deliver")
 	ofForge := "the address of the repository on the forge, and repository.forge (" +
 		strings.Join(ForgeNames(), ", ") + ") if that does not tell its kind"
+	host, _ := splitAddress(repository.URL)
 	switch {
+	case repository.Forge == "" && host == bitbucketHost:
+		r.invalid(f, "symphony opens no pull requests on Bitbucket", "write deliver: branch instead")
 	case repository.API != "":
 		r.apiAddress(r.field("repository.api"), repository.API, kind, []string{name})
 	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):
