@@ -114,6 +114,18 @@ type Entry struct {
 	Content string // as Parse reads it, or anything else that someone has put there
 }
 
+// Claim reads the content. The claim of another key, such as a copy that somebody has made, is an error.
+func (e Entry) Claim() (Claim, error) {
+	c, err := Parse(e.Content)
+	if err != nil {
+		return Claim{}, err
+	}
+	if Key(c.Project, c.IssueID) != e.Key {
+		return Claim{}, fmt.Errorf("%w: it is a copy of the claim of %s", errContent, c.Identifier)
+	}
+	return c, nil
+}
+
 // Change is a compare-and-swap of one claim.
 type Change struct {
 	Key string

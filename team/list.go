@@ -73,7 +73,7 @@ func (m *Member) Stored(ctx context.Context) ([]Listed, error) {
 // listed describes a claim of the remote.
 func (b *book) listed(e Entry) Listed {
 	l := Listed{Entry: e}
-	l.Claim, l.Problem = Parse(e.Content)
+	l.Claim, l.Problem = e.Claim()
 	now := b.Now()
 	for _, own := range b.own {
 		if own.Key == e.Key && own.LostTo == "" && own.wrote(e.Content) {

@@ -204,7 +204,7 @@ func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 		return nil, err
 	}
 	for _, s := range b.seen {
-		c, err := Parse(s.Content)
+		c, err := s.Claim()
 		age, isKnown := m.Clock().Sub(s.First)
 		if err == nil && c.Project == m.Project && isKnown && age >= m.ends(s) {
 			ended = append(ended, c)
@@ -264,10 +264,11 @@ func (m *Member) Settle(ctx context.Context, keep []Keep) error {
 			ended = append(ended, own)
 		}
 	}
-	if err := b.delete(ctx, ended); err != nil {
+	// First, because a remote may refuse deletions, and that must not end the claims that are kept.
+	if err := b.renew(ctx, due); err != nil {
 		return err
 	}
-	return b.renew(ctx, due)
+	return b.delete(ctx, ended)
 }
 
 // Renew renews the claim of an issue if half its term is over, and returns how long its holder may

@@ -98,9 +98,10 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 // key is the key of an issue of this project.
 func (m *Member) key(i Issue) string { return Key(m.Project, i.ID) }
 
-// read reads the claim of another machine. What is no claim counts as one of an unknown machine.
+// read reads the claim of another machine. What is no claim of its key counts as one of an unknown
+// machine.
 func (m *Member) read(e Entry) Claim {
-	c, err := Parse(e.Content)
+	c, err := e.Claim()
 	if err == nil {
 		return c
 	}

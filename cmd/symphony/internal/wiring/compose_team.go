@@ -82,50 +82,66 @@ type teamRemote struct {
 	p      *Project
 	config runner.Config
 	runID  string
-	dir    string // of what was read from the remote
+	dir    string        // of what was read from the remote
+	limit  time.Duration // of each request, of which git itself has none
 
 	opening sync.Mutex
 	claims  host.Claims
 }
 
 func newTeamRemote(p *Project, cfg *workflow.Config, runID string) *teamRemote {
-	return &teamRemote{p: p, config: RunnerConfig(p, cfg), runID: runID, dir: mirrorsDir(p.StateDir)}
+	return &teamRemote{
+		p:      p,
+		config: RunnerConfig(p, cfg),
+		runID:  runID,
+		dir:    mirrorsDir(p.StateDir),
+		limit:  min(claimsLimit, cfg.Repository.Claims.Term/4),
+	}
+}
+
+// claimsLimit is how long a request about claims may take. A renewal that takes longer than a quarter of
+// the term would end after its claim.
+const claimsLimit = 2 * time.Minute
+
+// limited calls f with the limit on its time.
+func limited[A any](ctx context.Context, r *teamRemote, f func(context.Context, host.Claims) (A, error)) (A, error) {
+	call := func(ctx context.Context) (answer A, err error) {
+		claims, err := r.open(ctx)
+		if err != nil {
+			return answer, err
+		}
+		return f(ctx, claims)
+	}
+	return host.Within(ctx, r.limit, host.CodeClaimsUnavailable, "the answer of the remote about claims", call)
 }
 
 // Look implements team.Remote.
-func (r *teamRemote) Look(ctx context.Context) (entries []team.Entry, err error) {
-	claims, err := r.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return claims.Look(ctx)
+func (r *teamRemote) Look(ctx context.Context) ([]team.Entry, error) {
+	return limited(ctx, r, func(ctx context.Context, claims host.Claims) ([]team.Entry, error) {
+		return claims.Look(ctx)
+	})
 }
 
 // Change implements team.Remote.
 func (r *teamRemote) Change(ctx context.Context, changes []team.Change) (map[string]team.Changed, error) {
-	claims, err := r.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return claims.Change(ctx, changes)
+	return limited(ctx, r, func(ctx context.Context, claims host.Claims) (map[string]team.Changed, error) {
+		return claims.Change(ctx, changes)
+	})
 }
 
 // tip returns the commit of a branch of the remote; empty if it is gone.
 func (r *teamRemote) tip(ctx context.Context, branch string) (commit string, err error) {
-	claims, err := r.open(ctx)
-	if err != nil {
-		return "", err
-	}
-	return claims.Tip(ctx, branch)
+	return limited(ctx, r, func(ctx context.Context, claims host.Claims) (string, error) {
+		return claims.Tip(ctx, branch)
+	})
 }
 
 // try finds out whether the remote takes claims.
 func (r *teamRemote) try(ctx context.Context) error {
-	claims, err := r.open(ctx)
-	if err != nil {
-		return err
-	}
-	return claims.Try(ctx)
+	_, err := limited(ctx, r, func(ctx context.Context, claims host.Claims) (struct{}, error) {
+		return struct{}{}, claims.Try(ctx)
+	})
+	return err
 }
 
 // close ends the processes that git has left behind.
