@@ -36,6 +36,16 @@ func (j *job) newClaimKeeper(cancel context.CancelCauseFunc) *claimKeeper {
 // keep describes the claim of an issue on which an agent works, or whose commits are delivered.
 func (k *claimKeeper) keep() team.Keep { return team.Keep{Issue: k.issue, Status: team.Working} }
 
+// takeForDelivery claims the issue of work that waits for its delivery. It has no claim yet if claims
+// were switched on meanwhile. If another machine has one, the first renewal ends the run.
+func (k *claimKeeper) takeForDelivery(ctx context.Context, kind reconcile.RunKind) error {
+	if k.member == nil || kind != reconcile.DeliveryRun {
+		return nil
+	}
+	_, err := k.member.Take(ctx, []team.Issue{k.issue})
+	return err
+}
+
 // startRenewing renews the claim until stop is called. It ends the run if another machine has the
 // claim, or if the claim could not be renewed in time.
 func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {

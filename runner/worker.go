@@ -55,6 +55,9 @@ func (w *Worker) Run(
 		}
 	}()
 
+	if err == nil {
+		err = j.claim.takeForDelivery(ctx, run.Kind)
+	}
 	stopRenewing := j.claim.startRenewing(ctx)
 	if err == nil && w.Reach != nil {
 		err = j.reach(ctx)
