@@ -72,6 +72,12 @@ func (r *reader) repositoryClaims(f field) {
 	case r.tracker.name == fileTracker.name:
 		r.invalid(f, "a folder of issues is on one machine, which no other can take issues from",
 			"leave it out, or keep the issues in a tracker that all machines reach")
+	case r.tracker.name == commandTracker.name:
+		r.invalid(f, "with kind: command each WORKFLOW.md is a project of its own, so that no machine would see the claims of "+
+			"another", "leave it out, or keep the issues in a tracker that symphony knows itself")
+	case r.isOwnRepository():
+		r.invalid(f, "repository.url is a directory beside WORKFLOW.md, where no other machine sees the claims",
+			"write the address of the remote in repository.url, or leave repository.claims out")
 	case r.cfg.Repository.URL == "":
 		r.invalid(f, "claims are kept in the repository, and repository.url is missing",
 			"write repository.url, or leave repository.claims out")
@@ -84,6 +90,14 @@ func (r *reader) repositoryClaims(f field) {
 		r.invalid(f, fmt.Sprintf("%s may be the branch of an issue (repository.branch)", c.Branch),
 			"name a branch of its own, such as symphony-claims")
 	}
+}
+
+// isOwnRepository reports whether repository.url names a directory from the place of WORKFLOW.md, such as
+// "." for the repository that contains it.
+func (r *reader) isOwnRepository() bool {
+	written := r.field("repository.url").node
+	return written != nil && (written.Value == "." || strings.HasPrefix(written.Value, "./") ||
+		strings.HasPrefix(written.Value, "../"))
 }
 
 // hasIssueBranch reports whether a name is one of issues' branches, or a folder of them: symphony/claims
