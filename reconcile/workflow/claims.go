@@ -73,8 +73,9 @@ func (r *reader) repositoryClaims(f field) {
 		r.invalid(f, "a folder of issues is on one machine, which no other can take issues from",
 			"leave it out, or keep the issues in a tracker that all machines reach")
 	case r.tracker.name == commandTracker.name:
-		r.invalid(f, "with kind: command each WORKFLOW.md is a project of its own, so that no machine would see the claims of "+
-			"another", "leave it out, or keep the issues in a tracker that symphony knows itself")
+		r.invalid(f, "with kind: command each WORKFLOW.md is a project of its own, "+
+			"so that no machine would see the claims of another",
+			"leave it out, or keep the issues in a tracker that symphony knows itself")
 	case r.isOwnRepository():
 		r.invalid(f, "repository.url is a directory beside WORKFLOW.md, where no other machine sees the claims",
 			"write the address of the remote in repository.url, or leave repository.claims out")
