@@ -357,16 +357,23 @@ func (b *book) see(ctx context.Context, entries []Entry, at Instant) error {
 		if ours[e.Key] {
 			continue
 		}
-		s, isKnown := b.seen[e.Key]
-		_, sameBoot := at.Sub(s.First)
-		if !isKnown || s.Object != e.Object || !sameBoot {
-			s = Seen{Entry: e, First: at, FirstAt: b.Now()}
-		}
+		s := b.sighted(e, at)
 		seen[e.Key] = s
 		all = append(all, s)
 	}
 	b.seen = seen
 	return b.Journal.SaveSeenClaims(ctx, all)
+}
+
+// sighted is a claim of another machine that a look found at a time. It keeps the time of its first sight
+// as long as the object stays the same and this machine is not booted.
+func (b *book) sighted(e Entry, at Instant) Seen {
+	s, isKnown := b.seen[e.Key]
+	_, sameBoot := at.Sub(s.First)
+	if isKnown && s.Object == e.Object && sameBoot {
+		return s
+	}
+	return Seen{Entry: e, First: at, FirstAt: b.Now()}
 }
 
 // wrote reports whether this machine may have written a content.

@@ -74,19 +74,14 @@ func (m *Member) Stored(ctx context.Context) ([]Listed, error) {
 func (b *book) listed(e Entry) Listed {
 	l := Listed{Entry: e}
 	l.Claim, l.Problem = e.Claim()
-	now := b.Now()
 	for _, own := range b.own {
 		if own.Key == e.Key && own.LostTo == "" && own.wrote(e.Content) {
 			l.IsOurs = true
-			l.Until = now.Add(b.left(own))
+			l.Until = b.Now().Add(b.left(own))
 			return l
 		}
 	}
-	s, isSeen := b.seen[e.Key]
-	_, sameBoot := b.Clock().Sub(s.First)
-	if !isSeen || s.Object != e.Object || !sameBoot {
-		s = Seen{Entry: e, First: b.Clock(), FirstAt: now}
-	}
+	s := b.sighted(e, b.Clock())
 	l.Until = s.FirstAt.Add(b.ends(s))
 	return l
 }
