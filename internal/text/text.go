@@ -140,8 +140,8 @@ func Nearest(name string, known []string) []string {
 }
 
 // Misspelt returns the known name that was probably meant with a name: the most similar one, if
-// at most two letters differ, or one of a short name; empty if there is none. A name that
-// contains another one, such as To Do later, is not misspelt.
+// at most two letters differ, or one of a short name, or two of it that are swapped, as in Tood;
+// empty if there is none. A name that contains another one, such as To Do later, is not misspelt.
 func Misspelt(name string, known []string) string {
 	want := strings.ToLower(strings.TrimSpace(name))
 	most := 2
@@ -150,13 +150,24 @@ func Misspelt(name string, known []string) string {
 	}
 	found := ""
 	for _, k := range known {
-		far := levenshtein.ComputeDistance(want, strings.ToLower(k))
+		have := strings.ToLower(k)
+		far := levenshtein.ComputeDistance(want, have)
+		if far == 2 && sorted(want) == sorted(have) {
+			far = 1
+		}
 		if far <= most {
 			found = k
 			most = far - 1
 		}
 	}
 	return found
+}
+
+// sorted returns the letters of a word in the order of the alphabet.
+func sorted(word string) string {
+	letters := []rune(word)
+	slices.Sort(letters)
+	return string(letters)
 }
 
 // DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty

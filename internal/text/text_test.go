@@ -49,7 +49,7 @@ func TestMisspelt(t *testing.T) {
 	for name, want := range map[string]string{
 		"Human Reveiw": "Human Review",
 		"in progres":   "In Progress",
-		"Tood":         "",
+		"Tood":         "Todo",
 		"Dome":         "Done",
 		"Doing":        "",
 		"Review":       "",

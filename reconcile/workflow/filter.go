@@ -72,6 +72,9 @@ func (r *reader) refuseFilter(f field) bool {
 			r.invalid(f, "is at the left margin, where it has no effect", "for "+meant+", indent it below "+f.above)
 			return true
 		}
+		if choosesOther(f.key) && !isMap {
+			return false
+		}
 		r.invalid(
 			f,
 			"is no key of symphony: without this filter agents would work on every issue in an active state",
@@ -93,6 +96,14 @@ func (r *reader) refuseFilter(f field) bool {
 		refused = r.refuseFilter(below) || refused
 	}
 	return refused
+}
+
+// choosesOther reports whether a key is known from other programs, where it chooses no issues, although
+// it contains a word such as state or labels: state_dir, review_state, pr_labels.
+func choosesOther(key string) bool {
+	meant := otherKeysFor(plainKey(key))
+	ofTracker := func(use string) bool { return strings.HasPrefix(use, "tracker.") }
+	return len(meant) > 0 && !slices.ContainsFunc(meant, ofTracker)
 }
 
 // choosesIssues reports whether an unknown key chooses issues in another program, and which key
@@ -121,6 +132,10 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 // filterHint is what to do about a key that chooses issues in another program. use is the key
 // of symphony that does the same, empty for none.
 func (r *reader) filterHint(key, use string) string {
+	known := r.firstOffered(otherKeysFor(plainKey(key)))
+	if strings.HasPrefix(known, "tracker.") {
+		use = known
+	}
 	near := r.suggest(key)
 	if near != "" && (use == "" || strings.HasPrefix(key, "tracker.")) {
 		use = near

@@ -80,36 +80,157 @@ func (r *reader) instead(f field) string {
 	if meant := r.unindented(f); meant != "" {
 		return "; did you mean " + meant + "? indent it below " + f.above
 	}
-	if advice, known := settings()[f.key]; known {
-		return "; " + advice
+	near := r.suggestMap(f)
+	for _, find := range []func(string) string{r.ofSection, r.sameIn, r.ofOthers} {
+		if near == "" {
+			near = find(f.key)
+		}
 	}
-	if section := r.misplacedSection(f); section != "" {
-		return "; did you mean " + section + ", at the left margin?"
-	}
-	near := r.suggest(f.key)
 	if near == "" {
+		if section := r.misplacedSection(f); section != "" {
+			near = section + ", at the left margin"
+		}
+	}
+	near = cmp.Or(near, r.suggest(f.key))
+	switch {
+	case near == "":
 		return r.siblings(f.key)
+	case isSentence(near):
+		return "; " + near
 	}
 	return "; did you mean " + near + "?"
 }
 
-// siblings lists the keys of the section of an unknown key, as the end of a message. For a section
-// that is off without its first key, such as merge, it says so. It is empty for a large section.
-func (r *reader) siblings(key string) string {
-	section, _, _ := cutLast(key)
-	here := r.keysOf(section)
-	here = text.Filter(here, func(name string) bool { return r.offer(name) == name })
-	if len(here) < 2 {
+// isSentence reports whether a hint is a sentence, and not a key, which may have a place behind it:
+// verify.command, at the left margin.
+func isSentence(hint string) bool {
+	key, _, _ := strings.Cut(hint, ", at the left margin")
+	return strings.Contains(key, " ")
+}
+
+// suggestMap returns the section whose name a key at the top misspells, if it is a map, as workers
+// with a list of hosts is; empty for another key.
+func (r *reader) suggestMap(f field) string {
+	if strings.Contains(f.key, ".") || f.node == nil || f.node.Kind != yaml.MappingNode {
 		return ""
 	}
-	list := "; there are " + listed(here)
-	if slices.Contains(switches, here[0]) && r.field(here[0]).node == nil {
-		list += "; without " + here[0] + " the others have no effect"
+	isSection := func(name string) bool { return !strings.Contains(name, ".") && r.offer(name) != "" }
+	sections := text.Filter(r.parents, isSection)
+	return text.Misspelt(plainKey(f.key), sections)
+}
+
+// ofSection returns what the key of another program means in the section in which it stands.
+func (r *reader) ofSection(key string) string {
+	if !strings.Contains(key, ".") {
+		return ""
+	}
+	return r.firstOffered(otherKeysFor(plainKey(key)))
+}
+
+// ofOthers returns what the key of another program means in any section.
+func (r *reader) ofOthers(key string) string {
+	_, word, _ := cutLast(key)
+	word = plainKey(word)
+	return cmp.Or(r.firstOffered(otherKeysFor(word)), r.ofCore(coreOf(word)))
+}
+
+// ofCore is ofOthers for a word without its fillers.
+func (r *reader) ofCore(core string) string {
+	if core == "" {
+		return ""
+	}
+	return cmp.Or(r.firstOffered(otherKeysFor(core)), r.firstOffered(otherKeysFor(core+"s")))
+}
+
+// firstOffered returns the first sentence, or key that has an effect with the file.
+func (r *reader) firstOffered(meant []string) string {
+	for _, hint := range meant {
+		if isSentence(hint) {
+			return hint
+		}
+		if key := r.offer(hint); key != "" {
+			return key
+		}
+	}
+	return ""
+}
+
+// sameIn returns the key that a key of the same section is in other letters, or with another unit:
+// hooks.timeout_ms for hooks.timeoutSeconds.
+func (r *reader) sameIn(key string) string {
+	section, word, inSection := cutLast(key)
+	if !inSection {
+		return ""
+	}
+	return r.withCore(plainKey(word), func(of string) bool { return of == section })
+}
+
+// withCore returns the only key whose last word has the same core as a word, and stands in a
+// section for which is holds. A key of exactly that word comes first; empty if there are several.
+func (r *reader) withCore(word string, is func(section string) bool) string {
+	core := coreOf(word)
+	var similar []string
+	exact := ""
+	for _, name := range slices.Concat(r.parents, r.names) {
+		section, last, _ := cutLast(name)
+		offer := r.offer(name)
+		switch {
+		case !is(section) || offer == "":
+		case last == word:
+			exact = cmp.Or(exact, offer)
+		case core != "" && coreOf(last) == core:
+			similar = append(similar, offer)
+		}
+	}
+	similar = text.Unique(similar)
+	if exact == "" && len(similar) == 1 {
+		return similar[0]
+	}
+	return exact
+}
+
+// siblings lists the keys of the section of an unknown key, or the sections for a key at the top,
+// as the end of a message. For a section that is off without its first key, such as merge, it says
+// so.
+func (r *reader) siblings(key string) string {
+	section, _, inSection := cutLast(key)
+	var here []string
+	for _, name := range slices.Concat(r.parents, text.Unique(r.names)) {
+		of, word, _ := cutLast(name)
+		if of == section && name != "observability" && r.offer(name) == name && !slices.Contains(here, word) {
+			here = append(here, word)
+		}
+	}
+	switch {
+	case len(here) == 0:
+		return ""
+	case !inSection:
+		return "; the sections are " + listed(here)
+	case len(here) == 1:
+		return "; " + section + " has only " + here[0]
+	}
+	list := "; " + section + " has " + shortList(here)
+	first := section + "." + here[0]
+	if slices.Contains(switches, first) && r.field(first).node == nil {
+		list += "; without " + first + " the others have no effect"
 	}
 	return list
 }
 
-// mostListed is how many keys of a section are worth listing.
+// longestList is the length of the longest list of keys in a message.
+const longestList = 230
+
+// shortList is listed, and names the documentation where there are too many keys for a line.
+func shortList(keys []string) string {
+	list := listed(keys)
+	if len(list) <= longestList {
+		return list
+	}
+	cut := strings.LastIndex(list[:longestList], ",")
+	return list[:cut] + " and more: docs/workflow.md has them all"
+}
+
+// mostListed is how many keys of a section are worth listing in a hint.
 const mostListed = 8
 
 // keysOf returns the keys of a section, none for a large one.
@@ -148,30 +269,6 @@ func (r *reader) misplacedSection(f field) string {
 	return text.First(r.names, isIn)
 }
 
-// settings tells how to set what other programs set by a key of that name.
-func settings() map[string]string {
-	const inFile = "variables of hooks and agents belong into the environment file, which symphony doctor names"
-	const tells = "hooks.on_attention is a script that runs when you are needed"
-	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
-	const opens = "repository.deliver: pull-request opens them, and merge.when says when they are merged"
-	return map[string]string{
-		"codex.sandbox_mode":           "write codex.thread_sandbox",
-		"env":                          inFile,
-		"environment":                  inFile,
-		"hooks.before_create":          before,
-		"merge_request":                opens,
-		"merge_requests":               opens,
-		"notifications":                tells,
-		"notify":                       tells,
-		"pr":                           opens,
-		"pull_request":                 opens,
-		"pull_requests":                opens,
-		"slack":                        tells,
-		"webhook":                      tells,
-		"tracker.provider.project_gid": "examples/trackers/asana.py reads it from ASANA_PROJECT_GID",
-	}
-}
-
 // suggest returns the key that an unknown key may stand for; empty if there is none.
 func (r *reader) suggest(key string) string {
 	section, word, inSection := cutLast(key)
@@ -192,10 +289,11 @@ func (r *reader) suggestSection(word string) string {
 	return ""
 }
 
-// suggestTopLevel returns the only key of a section with this last word, or else a similar name
-// at the top level. The word interval_ms means
-// polling.interval_ms; kind, which several sections have, may mean any of them.
+// suggestTopLevel returns a section, or a key at the top, with a similar name, or else the only key
+// of a section with this last word. The word interval_ms means polling.interval_ms; kind, which
+// several sections have, may mean any of them.
 func (r *reader) suggestTopLevel(word string) string {
+	word = plainKey(word)
 	var same, topLevel []string
 	for _, name := range slices.Concat(r.parents, r.names) {
 		offer := r.offer(name)
@@ -212,28 +310,45 @@ func (r *reader) suggestTopLevel(word string) string {
 	if len(same) == 1 {
 		return same[0]
 	}
-	return cmp.Or(text.Nearest(word, topLevel)...)
+	section, _, _ := strings.Cut(r.suggestSection(word), ",")
+	near := cmp.Or(text.Misspelt(word, topLevel), section)
+	if near != "" || len(same) > 1 {
+		return near
+	}
+	return r.withCore(word, func(section string) bool { return section != "" })
 }
 
-// suggestIn returns a similar key of the same section, such as "agent.", or else the first key
-// of another section with the same last word.
+// suggestIn returns the key of the same section, such as "agent.", that a word misspells or of which
+// it is a part, or else the first key of another section with the same last word.
 func (r *reader) suggestIn(section, word string) string {
-	elsewhere := ""
+	word = plainKey(word)
 	var here []string
 	for _, name := range slices.Concat(r.parents, r.names) {
-		offer := r.offer(name)
-		if offer == "" {
-			continue
-		}
 		rest, inSection := strings.CutPrefix(name, section)
-		if inSection {
+		if inSection && r.offer(name) != "" {
 			here = append(here, rest)
-		} else if strings.HasSuffix(name, "."+word) {
-			elsewhere = cmp.Or(elsewhere, offer)
 		}
 	}
-	if near := cmp.Or(text.Nearest(word, here)...); near != "" {
+	near := cmp.Or(text.Misspelt(word, here), partOf(word, here))
+	if near != "" {
 		return r.offer(section + near)
 	}
-	return elsewhere
+	return r.withCore(word, func(of string) bool { return of+"." != section })
+}
+
+// partOf returns the shortest key that has all words of a word, such as max_retry_backoff_ms for
+// retry_backoff; empty if there is none.
+func partOf(word string, keys []string) string {
+	found := ""
+	for _, key := range keys {
+		words := strings.Split(key, "_")
+		lacks := func(part string) bool { return !slices.Contains(words, part) }
+		if slices.ContainsFunc(strings.Split(word, "_"), lacks) {
+			continue
+		}
+		if found == "" || len(key) < len(found) {
+			found = key
+		}
+	}
+	return found
 }

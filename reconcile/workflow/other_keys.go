@@ -1,0 +1,599 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+)
+
+// otherKey says what symphony has for keys of other programs.
+type otherKey struct {
+	// words are names of keys, in lower case and separated by blanks. A name with a dot, such as
+	// hooks.setup, means the key of that section only; other names mean a key of any section.
+	words string
+	// meant is a key of symphony, or else a sentence.
+	meant string
+}
+
+// otherKeysFor returns what the rows for a name mean, in their order.
+func otherKeysFor(name string) (meant []string) {
+	for _, row := range otherKeys {
+		if slices.Contains(strings.Fields(row.words), name) {
+			meant = append(meant, row.meant)
+		}
+	}
+	return meant
+}
+
+// Sentences that several rows have.
+const (
+	noTimeLimit = "no key limits the time of a run: agent.max_turns and agent.max_tokens end a long one, and " +
+		"codex.stall_timeout_ms one without progress"
+	noHours = "symphony has no hours of work: let cron run symphony resume and symphony pause at these times"
+	ofEnv   = "variables of hooks and agents belong into the environment file, which symphony doctor names"
+	tells   = "hooks.on_attention is a script that runs when you are needed"
+	opens   = "repository.deliver: pull-request opens them, and merge.when says when they are merged"
+	noAuth  = "the login of the agents is their own, such as codex login; the key of the tracker is tracker.api_key"
+	inText  = "the prompt is the text below the front matter, and the agent also reads AGENTS.md of the repository"
+	asksFor = "agent.on_approval: ask lets an agent ask you for what its sandbox forbids; docs/security.md says what " +
+		"it may do"
+	inCodex = "settings of codex itself belong into the config.toml of codex.home, or behind codex.command"
+	noBoxes = "symphony starts no containers by itself: agent.sandbox: bwrap confines agents, and with " +
+		"worker.engine.kind: command each of them runs in a container; docs/hosts.md shows it"
+	failing = "a failed run is tried again; after agent.max_failures the issue is held, and hooks.on_attention tells you"
+	gitAuth = "git itself logs in, with an ssh key without a passphrase or a credential helper; symphony doctor tries it"
+)
+
+// otherKeys has what users of CI, cron, containers and other runners of agents write as a key of
+// WORKFLOW.md. Names of several forms need one row only: max_concurrency, concurrencyLimit and
+// concurrency-per-run are found as concurrency.
+var otherKeys = []otherKey{
+	// The first row for a key of the file's tracker and agent counts.
+	{
+		"timeout timeouts runtime duration time_limit time max_time deadline minutes seconds max_hours " +
+			"max_minutes wall_time walltime lifetime max_duration",
+		noTimeLimit,
+	},
+	{
+		"idle_timeout stall_timeout stalled_after inactivity_timeout no_output_timeout stall " +
+			"hang_timeout",
+		"codex.stall_timeout_ms",
+	},
+	{
+		"hours schedule schedules cron crontab working_hours work_hours business_hours office_hours " +
+			"quiet_hours active_hours night nights at_night window time_window maintenance_window weekend " +
+			"weekends days weekdays timezone time_zone tz start_time end_time start_at stop_at from until " +
+			"not_before",
+		noHours,
+	},
+	{
+		"interval poll poll_interval polling_interval every frequency period refresh refresh_interval " +
+			"tick tick_interval loop_interval check_interval sync_interval polling.seconds polling.time " +
+			"rate",
+		"polling.interval_ms",
+	},
+
+	// how much at once, how often, how much in all
+	{
+		"parallel parallelism concurrency concurrent workers threads replicas instances slots agents " +
+			"jobs max_agents num_agents agent_count max_jobs max_workers max_parallel parallel_agents " +
+			"parallel_runs pool pool_size scale max_in_flight in_flight simultaneous wip wip_limit " +
+			"max_concurrent",
+		"agent.max_concurrent_agents",
+	},
+	{
+		"rate_limit limits limit quota quotas resources_limit",
+		"agent.max_concurrent_agents is how many agents work at once, agent.max_tokens how much one " +
+			"issue may use, and agent.budget_per_day how much a day",
+	},
+	{
+		"budget daily_budget budget_usd cost costs max_cost cost_limit spend spending spend_limit " +
+			"max_spend usd dollars money max_usd price_limit budget_per_night budget_per_month " +
+			"monthly_budget",
+		"agent.budget_per_day",
+	},
+	{
+		"token_limit token_budget tokens max_output_tokens context_limit tokens_per_issue " +
+			"max_total_tokens",
+		"agent.max_tokens",
+	},
+	{
+		"turns max_steps steps_limit max_iterations iterations max_rounds iteration_limit loops " +
+			"max_loops",
+		"agent.max_turns",
+	},
+	{"verify.retries verify.attempts verify.tries", "verify.rounds"},
+	{"feedback.retries feedback.attempts", "feedback.rounds"},
+	{
+		"retries retry attempts max_attempts max_retries retry_limit retry_count tries max_tries " +
+			"max_errors error_limit",
+		"agent.max_failures",
+	},
+	{
+		"backoff retry_delay retry_interval retry_backoff max_backoff backoff_limit delay cooldown " +
+			"retry_after retry_wait",
+		"agent.max_retry_backoff_ms",
+	},
+
+	// the agent
+	{
+		"agent.name agent.type agent.provider agent.cli agent.tool agent.runner agent.engine " +
+			"agent.backend provider backend llm runtime_agent",
+		"agent.kind",
+	},
+	{"models agent.llm model_name default_model codex.llm", "codex.model"},
+	{"models agent.llm model_name default_model", "agent.model"},
+	{"reasoning reasoning_effort thinking model_reasoning_effort thinking_budget effort_level", "codex.effort"},
+	{"reasoning reasoning_effort thinking model_reasoning_effort thinking_budget effort_level", "agent.effort"},
+	{
+		"codex.path codex.bin codex.binary codex.executable codex.exec codex.cmd codex_command " +
+			"codex_path",
+		"codex.command",
+	},
+	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "codex.command"},
+	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "agent.command"},
+	{"agent.home agent.config_dir agent.codex_home codex_home codex.codex_home codex.config_dir", "codex.home"},
+	{"codex.sandbox codex.sandbox_mode sandbox_mode", "codex.thread_sandbox"},
+	{"sandbox isolation sandboxed jail", "agent.sandbox"},
+	{"approval approvals approval_policy ask_for_approval approval_mode", "codex.approval_policy"},
+	{
+		"approval approvals approval_policy ask_for_approval approval_mode permissions permission " +
+			"permission_mode yolo full_auto auto_approve dangerously_skip_permissions " +
+			"dangerously_bypass_approvals_and_sandbox skip_permissions allow_list allowed_commands " +
+			"denied_commands disallowed_tools allowed_tools tools",
+		asksFor,
+	},
+	{
+		"profile codex.config codex.config_file codex.args codex.flags codex.options codex.settings " +
+			"temperature top_p seed context_window verbosity personality web_search search_tool",
+		inCodex,
+	},
+	{
+		"agent.args agent.flags agent.options agent.extra_args extra_args agent.arguments",
+		"agent.command is the whole command, with its arguments; for codex it is codex.command",
+	},
+	{
+		"mcp mcp_servers mcpservers mcp_server plugins extensions skills",
+		"codex.inherit: true gives agents the MCP servers and rules of codex.home",
+	},
+	{
+		"prompt prompts system_prompt instructions instruction system_message prompt_file " +
+			"prompt_template template rules guidelines context context_files persona role prompt_path",
+		inText,
+	},
+	{
+		"network_access internet internet_access allow_network network_mode allowed_hosts " +
+			"allowed_domains allow_hosts hosts_allow domains allowlist whitelist egress firewall",
+		"agent.network",
+	},
+	{"memory mem ram memory_limit mem_limit max_memory max_memory_mb memory_mb max_ram", "agent.max_memory_bytes"},
+	{"pids_limit processes max_procs ulimit max_threads", "agent.max_processes"},
+	{
+		"cpu cpus cores gpu gpus resources requests nice cpu_limit",
+		"no key limits processors; with worker.engine.kind: slurm worker.engine.args has options such " +
+			"as --cpus-per-task",
+	},
+	{
+		"writable writable_paths allow_write writable_dirs write_paths extra_dirs add_dir " +
+			"additional_directories mounts",
+		"agent.writable_roots",
+	},
+	{"agent.questions agent.ask_user agent.ask questions human_in_the_loop interactive", "agent.on_question"},
+	{"answer_timeout agent.wait_for_answer agent.question_timeout", "agent.answer_timeout_ms"},
+	{"resume agent.continue agent.session resume_session continue_session keep_context", "agent.resume_thread"},
+	{"pricing rates price model_prices", "agent.prices"},
+	{"fallback_model fallbacks failover", "agent.fallback"},
+	{"agent.labels agent.label_models per_label overrides model_by_label", "agent.by_label"},
+	{
+		"agent.token agent.api_key agent.auth agent.login agent.key_file codex.token codex.api_key " +
+			"codex.auth codex.login api_keys openai_api_key anthropic_api_key credentials auth login " +
+			"username password",
+		noAuth,
+	},
+	{
+		"secrets secret secret_env env_secrets pass_secrets",
+		"values belong into the environment file, which symphony doctor names; agent.pass_env names " +
+			"those that agents get although they are called TOKEN or KEY",
+	},
+	{
+		"codex.env env environment envs variables vars env_file envfile dotenv env_vars " +
+			"environment_file",
+		ofEnv,
+	},
+
+	// what runs, and when
+	{
+		"verify.script verify.commands verify.run verify.cmd verify.steps verify.test verify.tests " +
+			"verify.shell verify.checks",
+		"verify.command",
+	},
+	{
+		"verify.dir verify.cwd verify.directory verify.working_directory verify.workdir verify.path " +
+			"working_directory",
+		"it runs in the root of a checkout: begin the command with cd DIR &&",
+	},
+	{"verify.enabled verify.when verify.on", "verify.command alone switches it on"},
+	{
+		"test tests lint build ci check quality_gate gate gates validation test_command build_command " +
+			"lint_command verify_command before_push pre_push pre_commit before_deliver before_commit " +
+			"before_handoff acceptance verification",
+		"verify.command",
+	},
+	{
+		"hooks.before_create hooks.pre_create",
+		"before a workspace is created there is none to run in: hooks.after_create runs in the new one",
+	},
+	{
+		"hooks.setup hooks.prepare hooks.init hooks.on_create hooks.post_create hooks.after_clone " +
+			"hooks.install hooks.create setup install prepare bootstrap setup_script setup_command " +
+			"before_script init post_create_command dependencies_command",
+		"hooks.after_create",
+	},
+	{
+		"hooks.pre_run hooks.on_start hooks.before_start hooks.before_agent hooks.before hooks.pre " +
+			"hooks.start before_run pre_run hooks.run hooks.before_turn hooks.on_run",
+		"hooks.before_run",
+	},
+	{
+		"hooks.post_run hooks.on_finish hooks.on_end hooks.after_agent hooks.after hooks.post " +
+			"hooks.finish hooks.after_turn hooks.after_deliver hooks.after_push post_run after_script " +
+			"after_run",
+		"hooks.after_run",
+	},
+	{
+		"hooks.pre_remove hooks.cleanup hooks.teardown hooks.on_remove hooks.before_delete " +
+			"hooks.after_remove hooks.post_remove hooks.destroy teardown",
+		"hooks.before_remove",
+	},
+	{
+		"hooks.after_merge hooks.on_merge hooks.post_merge",
+		"symphony runs nothing after a merge: let the CI of the base branch do it",
+	},
+	{
+		"notifications notification notify slack webhook webhooks email emails mail discord " +
+			"teams_webhook telegram sms pager pagerduty alert alerts alerting on_failure on_success " +
+			"on_error on_complete on_finish on_done on_blocked on_question on_handoff on_hold on_event " +
+			"on_attention",
+		tells,
+	},
+	{
+		"steps step script scripts run cmd exec entrypoint commands tasks task workflow workflows " +
+			"pipeline stages stage actions",
+		"the prompt below the front matter says what an agent does; hooks are scripts around its runs, " +
+			"and verify.command checks its work",
+	},
+	{
+		"command args",
+		"codex.command starts the agent, verify.command checks its work, and hooks are scripts around " +
+			"its runs",
+	},
+	{
+		"on trigger triggers event events when if only except rules_if condition",
+		"agents start for issues in one of tracker.active_states with all of tracker.required_labels; " +
+			"symphony schedule install lets them start by themselves",
+	},
+	{
+		"needs depends_on dependencies depends blocked_by after",
+		"which issue waits for which is said in the tracker, at the issues",
+	},
+	{
+		"priority priorities order order_by sort sort_by sorting",
+		"agents start with the issues of the highest priority, and then with the oldest; the priority " +
+			"is set in the tracker",
+	},
+	{"matrix strategy", "agent.by_label chooses another agent, model or effort for issues with a label"},
+	{
+		"continue_on_error allow_failure fail_fast on_failure_state handoff.failed_state " +
+			"handoff.failure_state handoff.error_state",
+		failing,
+	},
+	{
+		"restart restart_policy autostart enabled disabled pause paused active daemon",
+		"symphony pause and symphony resume switch the work off and on; symphony schedule install lets " +
+			"it run by itself",
+	},
+	{
+		"dry_run dryrun simulate",
+		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what an agent " +
+			"gets",
+	},
+
+	// the repository and its results
+	{
+		"base_branch default_branch main_branch target_branch target trunk main base ref source_branch " +
+			"checkout repository.default repository.main repository.branch_from merge.base merge.target " +
+			"merge.into",
+		"repository.base",
+	},
+	{
+		"branch branches",
+		"repository.base is the branch on which the work is based, repository.branch names the branch " +
+			"of an issue",
+	},
+	{
+		"branch_prefix branch_name branch_template branch_format branch_pattern prefix branch_naming",
+		"repository.branch",
+	},
+	{
+		"remote origin repo repos git git_url repo_url clone_url clone repository_url remote_url " +
+			"repository.path repository.dir repository.location repository.address repository.name " +
+			"repository.repo repository.owner repository.remote repository.origin",
+		"repository.url",
+	},
+	{
+		"repository.provider repository.type repository.host repository.service repository.kind " +
+			"repository.platform platform forge",
+		"repository.forge",
+	},
+	{
+		"repository.push push repository.mode repository.delivery deliver delivery repository.output",
+		"repository.deliver",
+	},
+	{
+		"repository.pr repository.pull_request repository.pull_requests repository.merge_request " +
+			"repository.merge_requests repository.create_pr repository.open_pr " +
+			"repository.create_pull_request repository.open_pull_request repository.auto_pr repository.mr",
+		"write repository.deliver: pull-request, or merge-request as it is called on GitLab: both are " +
+			"that one word",
+	},
+	{
+		"pr prs pull_request pull_requests merge_request merge_requests mr create_pr open_pr auto_pr " +
+			"create_pull_request",
+		opens,
+	},
+	{
+		"draft drafts draft_pr is_draft",
+		"symphony opens no drafts: a pull request is opened with the work of an agent in it",
+	},
+	{
+		"repository.title repository.body repository.description pr_title pr_body pr_template " +
+			"pull_request_template title body pull_request_title",
+		"a pull request has the title of its issue, and the text that the agent wrote when it handed " +
+			"over",
+	},
+	{
+		"commit_message commit_messages commit commits commit_template commit_format " +
+			"conventional_commits commit_style commit_prefix",
+		"agents write the messages of their commits: say in the prompt how",
+	},
+	{
+		"author git_author git_user committer repository.user repository.username commit_author " +
+			"author_name user",
+		"repository.git_name",
+	},
+	{"author_email git_author_email user_email repository.email repository.mail", "repository.git_email"},
+	{"signing gpg gpg_sign sign_commits signed gpg_key signing_key signoff", "repository.sign"},
+	{
+		"depth shallow fetch_depth clone_depth sparse sparse_checkout single_branch filter_blobs",
+		"symphony clones the whole history once, and each workspace gets it from there",
+	},
+	{"lfs git_lfs", "files of Git LFS need no key, only git-lfs"},
+	{
+		"ssh_key deploy_key private_key repository.key repository.password repository.credentials " +
+			"repository.ssh repository.auth",
+		gitAuth,
+	},
+	{
+		"repository.api_key repository.pat repository.github_token github_token gitlab_token gh_token",
+		"repository.token",
+	},
+	{"recursive submodule", "repository.submodules"},
+	{"auto_merge automerge merge.auto merge.enabled merge.automatic merge.on merge.if merge.after", "merge.when"},
+	{"squash merge_method merge_strategy merge.strategy merge.type merge.how rebase squash_merge", "merge.method"},
+	{
+		"merge.state merge.merged_state merge.done_state",
+		"merge.when says when it is merged, and feedback.merged_state to which state its issue moves " +
+			"then",
+	},
+	{
+		"merge.approvals merge.required_approvals merge.reviewers approvals_required required_approvals " +
+			"required_reviews",
+		"with merge.when: approved one reviewer is enough; the forge can ask for more, and symphony " +
+			"then waits",
+	},
+	{
+		"delete_branch remove_branch delete_source_branch delete_branch_on_merge cleanup_branches " +
+			"prune_branches",
+		"symphony deletes no branch on the remote: let the forge delete those of merged pull requests",
+	},
+	{
+		"repository.reviewers pr_reviewers request_review request_reviewers codeowners reviewer " +
+			"handoff.reviewers handoff.reviewer reviewers_to_request",
+		"symphony asks no one for a review: on the forge CODEOWNERS does; feedback.reviewers names " +
+			"whose reviews count",
+	},
+	{
+		"repository.assignees repository.assignee handoff.assignee handoff.assign assign_to " +
+			"handoff.user",
+		"symphony assigns no one: the tracker's own rules may do so when an issue enters handoff.state",
+	},
+	{
+		"repository.labels pr_labels pull_request_labels handoff.label handoff.labels add_labels",
+		"symphony sets no labels: agents may do so with the tool of the tracker, if the prompt says so",
+	},
+	{
+		"paths paths_ignore path_filter include_paths exclude_paths ignore ignored_paths only_paths " +
+			"files globs glob protected_paths forbidden_paths subdirectory subdir monorepo " +
+			"working_dir_in_repo",
+		"agents get the whole repository: say in the prompt which folders are theirs",
+	},
+
+	// the states of issues
+	{
+		"handoff.review_state handoff.success_state handoff.done_state handoff.to handoff.target " +
+			"handoff.status handoff.next_state handoff.done handoff.review review_state done_state " +
+			"success_state human_review_state handoff.column handoff.state_name",
+		"handoff.state",
+	},
+	{
+		"handoff.blocked handoff.needs_input handoff.waiting_state handoff.needs_info " +
+			"handoff.question_state blocked_state handoff.blocked_status",
+		"handoff.blocked_state",
+	},
+	{
+		"handoff.merged handoff.merged_state handoff.after_merge feedback.done_state " +
+			"feedback.merge_state feedback.merged",
+		"feedback.merged_state",
+	},
+	{
+		"in_progress_state start_state running_state working_state handoff.start_state " +
+			"handoff.in_progress handoff.in_progress_state claim_state tracker.in_progress_state " +
+			"tracker.in_progress tracker.running_state",
+		"symphony moves an issue only when it is handed over: the agent moves it before, if the prompt " +
+			"says so",
+	},
+	{
+		"handoff.comment handoff.message comment comments comment_template",
+		"agents comment with the tool of the tracker, if the prompt says so; tracker.explain_holds lets " +
+			"symphony explain holds",
+	},
+	{"feedback.ci feedback.tests feedback.builds", "feedback.checks"},
+	{"feedback.comments feedback.review", "feedback.reviews"},
+	{"feedback.max_rounds feedback.limit", "feedback.rounds"},
+	{"feedback.users feedback.trusted feedback.people", "feedback.reviewers"},
+	{"tracker.type tracker.name tracker.system tracker.service tracker.backend issue_tracker", "tracker.kind"},
+	{
+		"tracker.token tracker.key tracker.api_token tracker.pat tracker.password tracker.secret " +
+			"tracker.access_token tracker.apikey linear_api_key",
+		"tracker.api_key",
+	},
+	{
+		"tracker.url tracker.host tracker.base_url tracker.server tracker.site tracker.domain " +
+			"tracker.api_url tracker.api tracker.uri",
+		"tracker.endpoint",
+	},
+	{
+		"tracker.folder tracker.dir tracker.directory tracker.location tracker.path tracker.issues " +
+			"tracker.file tracker.files tracker.provider.folder tracker.provider.dir " +
+			"tracker.provider.directory issues_dir issues",
+		"tracker.provider.path",
+	},
+	{"tracker.project tracker.project_id tracker.project_path", "tracker.provider.project_path"},
+	{
+		"tracker.repository tracker.repo tracker.owner tracker.project tracker.name_with_owner " +
+			"tracker.slug",
+		"tracker.provider.repo",
+	},
+	{"tracker.project tracker.project_id tracker.slug", "tracker.project_slug"},
+	{"tracker.project tracker.project_key tracker.jql", "tracker.provider.jql"},
+	{
+		"tracker.done_states tracker.closed_states tracker.final_states tracker.end_states " +
+			"tracker.completed_states done_states",
+		"tracker.terminal_states",
+	},
+	{"tracker.admins tracker.users tracker.owners tracker.allowed_users tracker.maintainers", "tracker.operators"},
+	{"tracker.provider.project_gid", "examples/trackers/asana.py reads it from ASANA_PROJECT_GID"},
+	{"tracker.readonly tracker.read_only tracker.write tracker.scope", "tracker.tool_scope"},
+
+	// where files are, and who looks
+	{
+		"workdir workspace_dir work_dir workspaces worktree worktrees worktree_dir workspace_root " +
+			"working_dir cwd root workspace.dir workspace.path workspace.directory workspace.base " +
+			"workspace.location workspace.folder",
+		"workspace.root",
+	},
+	{
+		"workspace.strategy workspace.mode workspace.type workspace.worktree workspace.clone " +
+			"use_worktrees",
+		"each issue has a clone of its own below workspace.root",
+	},
+	{
+		"workspace.keep workspace.retention workspace.ttl workspace.expire workspace.keep_days " +
+			"retention retention_days keep keep_days trash trash_days expire ttl max_age " +
+			"workspace.cleanup_after",
+		"workspace.keep_removed_ms",
+	},
+	{
+		"workspace.cleanup cleanup auto_cleanup clean gc prune",
+		"the workspace of a finished issue is removed by itself; workspace.keep_removed_ms is how long " +
+			"it stays in the trash",
+	},
+	{"disk disk_limit min_disk min_free_disk workspace.min_free disk_space", "workspace.min_free_bytes"},
+	{
+		"data_dir state_dir db database storage datadir state_directory persistence db_path history",
+		"the state directory has the records: --state-dir or SYMPHONY_STATE_DIR chooses it",
+	},
+	{
+		"log_level loglevel logging log logs log_file log_dir verbose debug quiet trace output " +
+			"log_format",
+		"there is nothing to set: symphony logs ISSUE shows everything that a run did, and symphony " +
+			"tick --json what a pass did",
+	},
+	{
+		"otel opentelemetry telemetry tracing traces exporter otlp_endpoint otlp",
+		"symphony export sends finished runs to a collector",
+	},
+	{"metrics prometheus monitor.metrics monitor.prometheus monitor.file", "monitor.metrics_file"},
+	{
+		"healthcheck healthchecks heartbeat heartbeat_url dead_mans_switch monitor.url monitor.ping " +
+			"monitor.healthcheck monitor.webhook ping uptime",
+		"monitor.ping_url",
+	},
+	{
+		"server.address server.bind server.listen server.hostname server.ip listen bind bind_address " +
+			"listen_address",
+		"server.host",
+	},
+	{"ports http_port web_port dashboard_port expose", "server.port"},
+	{
+		"server.token server.password server.auth server.user server.users server.secret",
+		"symphony serve prints its token when it starts; --token-file gives it one that stays",
+	},
+	{
+		"server.tls server.https server.cert server.key server.ssl tls ssl https cert domain",
+		"symphony serve speaks plain HTTP: put a proxy with TLS before it, as docs/web.md shows",
+	},
+	{
+		"server.enabled dashboard ui web gui",
+		"symphony serve is the web page; server.port and server.host say where it listens",
+	},
+	{
+		"image images docker dockerfile container containers devcontainer volumes podman compose " +
+			"kubernetes k8s namespace pod services vm",
+		noBoxes,
+	},
+	{"machine machines ssh nodes node runner runners runs_on hosts servers ssh_host", "worker.ssh_hosts"},
+	{"claims claim leader_election lock team_mode multi_machine distributed shared ha", "repository.claims"},
+	{
+		"proxy http_proxy https_proxy no_proxy",
+		"symphony obeys the variables HTTPS_PROXY and NO_PROXY of its environment",
+	},
+	{"ca_cert ca_bundle ca cafile cacert certificates ssl_ca", "tracker.ca_file"},
+	{
+		"version apiversion name description project_name id metadata spec schema $schema " +
+			"title_of_workflow",
+		"nothing reads it: the folder of WORKFLOW.md names the project",
+	},
+	{
+		"extends import imports inherits defaults profiles common includes",
+		"a workflow is one file: write the keys themselves",
+	},
+	{"cache caches artifacts", "nothing is to be set: a workspace stays as it is until its issue is finished"},
+}
+
+// fillers are words of keys that say little by themselves: max_concurrency, concurrency_limit and
+// concurrency mean the same, and so do timeout, timeoutSeconds and timeout-ms.
+var fillers = []string{
+	"on", "by", "max", "maximum", "min", "minimum", "num", "number", "count", "of", "per", "default", "limit", "total", "global",
+	"the", "agent", "agents", "run", "runs", "job", "jobs", "issue", "issues", "session", "enable", "enabled", "use", "auto",
+	"symphony",
+	"ms", "millis", "milliseconds", "s", "sec", "secs", "seconds", "minutes", "mins", "hours", "h", "m",
+	"bytes", "mb", "gb", "usd", "day", "daily",
+}
+
+// plainKey is a key as it would be written here: maxTurns and max-turns are max_turns.
+func plainKey(key string) string {
+	key = camelHump().ReplaceAllString(key, "${1}_$2")
+	return strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+}
+
+// coreOf is a plain word without its fillers, and without an s at its end; empty if it has no
+// others.
+func coreOf(word string) string {
+	words := strings.FieldsFunc(word, func(r rune) bool { return r == '_' || r == ' ' })
+	words = slices.DeleteFunc(words, func(part string) bool { return slices.Contains(fillers, part) })
+	core := strings.Join(words, "_")
+	if len(core) > 3 {
+		core = strings.TrimSuffix(core, "s")
+	}
+	return core
+}

@@ -1,0 +1,126 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// hintAbout returns the message about a key that a workflow with a tracker of some kind has.
+func hintAbout(t *testing.T, front, key string) string {
+	t.Helper()
+	parts := strings.Split(key, ".")
+	if rest, below := strings.CutPrefix(key, "tracker."); below && strings.HasPrefix(front, "tracker:\n") {
+		front += "  " + rest + ": zebra\n"
+		parts = nil
+	}
+	for i, part := range parts {
+		value := ""
+		if i == len(parts)-1 {
+			value = " zebra"
+		}
+		front += strings.Repeat("  ", i) + part + ":" + value + "\n"
+	}
+	cfg, err := Parse(source(t, "---\n"+front+"---\nDo it.\n"), testEnv())
+	for _, f := range Faults(err) {
+		if strings.Contains(f.Message, key+":") {
+			return f.Message + " / " + f.Hint
+		}
+	}
+	if cfg == nil {
+		return ""
+	}
+	for _, w := range cfg.Warnings {
+		if strings.Contains(w.String(), key+":") {
+			return w.String()
+		}
+	}
+	return ""
+}
+
+const linearFront = "tracker: {kind: linear, project_slug: demo-0123456789ab}\nobservability: {refresh_ms: 1000}\n"
+
+// Each name of another program gets the key, or the sentence, of its row.
+func TestOtherKeys(t *testing.T) {
+	names := text.Map(Keys(), func(k Key) string { return k.Name })
+	for _, row := range otherKeys {
+		test.Equal(t, row.meant+" is a sentence, or a key", isSentence(row.meant) || slices.Contains(names, row.meant), true)
+		for word := range strings.FieldsSeq(row.words) {
+			key := word
+			if strings.HasPrefix(word, "tracker.") || strings.HasPrefix(row.meant, "tracker.provider.") {
+				continue // in TestOtherKeysOfTrackers
+			}
+			got := hintAbout(t, linearFront, key)
+			known := slices.ContainsFunc(otherKeysFor(word), func(meant string) bool {
+				return strings.HasSuffix(got, "; "+meant) || strings.HasSuffix(got, "did you mean "+meant+"?") ||
+					strings.HasSuffix(got, "use "+meant+", or remove it")
+			})
+			if !known {
+				t.Errorf("%s: the message is %q, want %q", key, got, otherKeysFor(word))
+			}
+		}
+	}
+}
+
+// Keys of the tracker are those of its kind.
+func TestOtherKeysOfTrackers(t *testing.T) {
+	github := "tracker:\n  kind: github\n"
+	gitlab := "tracker:\n  kind: gitlab\n"
+	linear := "tracker:\n  kind: linear\n"
+	file := "tracker: {kind: file, provider: {path: issues}}\n"
+	for _, c := range []struct{ front, key, want string }{
+		{file, "issues_dir", "tracker.provider.path"},
+		{github, "tracker.repo", "tracker.provider.repo"},
+		{gitlab, "tracker.project", "tracker.provider.project_path"},
+		{linear, "tracker.type", "tracker.kind"},
+		{linear, "tracker.token", "tracker.api_key"},
+		{linear, "tracker.base_url", "tracker.endpoint"},
+		{linear, "tracker.admins", "tracker.operators"},
+	} {
+		test.Contains(t, c.key, hintAbout(t, c.front, c.key), c.want)
+	}
+}
+
+// A key is found in each of the forms in which people write it.
+func TestFormsOfKeys(t *testing.T) {
+	for key, want := range map[string]string{
+		"agent.timeout":             "no key limits the time of a run",
+		"agent.maxRuntime":          "no key limits the time of a run",
+		"agent.max-runtime-minutes": "no key limits the time of a run",
+		"timeout-minutes":           "no key limits the time of a run",
+		"agent.maxConcurrency":      "agent.max_concurrent_agents?",
+		"max_parallel_agents":       "agent.max_concurrent_agents?",
+		"agent.concurrency_limit":   "agent.max_concurrent_agents?",
+		"agent.maxConcurrentAgents": "agent.max_concurrent_agents?",
+		"agent.daily_cost_limit":    "agent.budget_per_day?",
+		"polling.intervalSeconds":   "polling.interval_ms?",
+		"hooks.timeout":             "hooks.timeout_ms?",
+		"hooks.timeout_seconds":     "hooks.timeout_ms?",
+		"verify.timeout":            "verify.timeout_ms?",
+		"agent.max_tunrs":           "agent.max_turns?",
+		"agent.retry_backoff":       "agent.max_retry_backoff_ms?",
+		"agent.stall_timeout":       "codex.stall_timeout_ms?",
+		"agent.turn_timeout":        "codex.turn_timeout_ms?",
+		"hook":                      "hooks?",
+		"workspace.zebra":           "workspace has root, keep_removed_ms and min_free_bytes",
+		"zebra":                     "the sections are tracker, ",
+		"polling.zebra":             "polling has only interval_ms",
+		"agent.max_minutes":         "no key limits the time of a run",
+		"handoff.zebra":             "handoff has state and blocked_state",
+		"merge.state":               "feedback.merged_state",
+		"repository.pull_request":   "write repository.deliver: pull-request",
+		"repository.draft":          "symphony opens no drafts",
+		"repository.fetch-depth":    "symphony clones the whole history",
+		"hours":                     "symphony has no hours of work",
+		"agent.working_hours":       "symphony has no hours of work",
+		"verify.retries":            "verify.rounds?",
+		"agent.retries":             "agent.max_failures?",
+		"agent.verify":              "verify.command, at the left margin?",
+	} {
+		test.Contains(t, fmt.Sprintf("the message about %s", key), hintAbout(t, linearFront, key), want)
+	}
+}
