@@ -332,8 +332,7 @@ var otherKeys = []otherKey{
 		"repository.pr repository.pull_request repository.pull_requests repository.merge_request " +
 			"repository.merge_requests repository.create_pr repository.open_pr " +
 			"repository.create_pull_request repository.open_pull_request repository.auto_pr repository.mr",
-		"write repository.deliver: pull-request, or merge-request as it is called on GitLab: both are " +
-			"that one word",
+		"write repository.deliver: pull-request, which is the word for merge requests, too",
 	},
 	{
 		"pr prs pull_request pull_requests merge_request merge_requests mr create_pr open_pr auto_pr " +
@@ -373,7 +372,7 @@ var otherKeys = []otherKey{
 		gitAuth,
 	},
 	{
-		"repository.api_key repository.pat repository.github_token github_token gitlab_token gh_token",
+		"repository.api_key repository.pat gh_token",
 		"repository.token",
 	},
 	{"recursive submodule", "repository.submodules"},
@@ -573,11 +572,10 @@ var otherKeys = []otherKey{
 // fillers are words of keys that say little by themselves: max_concurrency, concurrency_limit and
 // concurrency mean the same, and so do timeout, timeoutSeconds and timeout-ms.
 var fillers = []string{
-	"on", "by", "max", "maximum", "min", "minimum", "num", "number", "count", "of", "per", "default", "limit", "total", "global",
-	"the", "agent", "agents", "run", "runs", "job", "jobs", "issue", "issues", "session", "enable", "enabled", "use", "auto",
-	"symphony",
-	"ms", "millis", "milliseconds", "s", "sec", "secs", "seconds", "minutes", "mins", "hours", "h", "m",
-	"bytes", "mb", "gb", "usd", "day", "daily",
+	"on", "by", "max", "maximum", "min", "minimum", "num", "number", "count", "of", "per", "default",
+	"limit", "total", "global", "the", "agent", "agents", "run", "runs", "job", "jobs", "issue", "issues",
+	"session", "enable", "enabled", "use", "auto", "symphony", "ms", "millis", "milliseconds", "s", "sec",
+	"secs", "seconds", "minutes", "mins", "hours", "h", "m", "bytes", "mb", "gb", "usd", "day", "daily",
 }
 
 // plainKey is a key as it would be written here: maxTurns and max-turns are max_turns.

@@ -337,7 +337,8 @@ func (r *reader) suggestIn(section, word string) string {
 }
 
 // partOf returns the shortest key that has all words of a word, such as max_retry_backoff_ms for
-// retry_backoff; empty if there is none.
+// retry_backoff, or else the key with which a word ends, such as token for our_token; empty if there
+// is none.
 func partOf(word string, keys []string) string {
 	found := ""
 	for _, key := range keys {
@@ -349,6 +350,9 @@ func partOf(word string, keys []string) string {
 		if found == "" || len(key) < len(found) {
 			found = key
 		}
+	}
+	if found == "" {
+		return text.First(keys, func(key string) bool { return strings.HasSuffix(word, "_"+key) })
 	}
 	return found
 }
