@@ -405,59 +405,6 @@ func TestRenewalBesideAHangingLook(t *testing.T) {
 	test.Contains(t, "claims", look(t, c), renewed.Object)
 }
 
-// Many claims take a moment, and many renewals leave little behind on this machine.
-func TestManyClaims(t *testing.T) {
-	test.Expensive(t)
-	eachStore(t, func(t *testing.T, branch string) {
-		p := newPlace(t)
-		const many = 5000
-		c := p.claimsOn("a", branch)
-		var all []team.Change
-		for i := range many {
-			all = append(all, team.Change{Key: team.Key("p", fmt.Sprint(i)), New: claimOf("a", i).Content()})
-		}
-		// made on the remote, as by many machines
-		p.manyClaims(branch, all)
-		began := time.Now()
-		seen := test.Must(c.Look(t.Context()))
-		first := time.Since(began)
-		test.Equal(t, "claims", len(seen), many)
-		for _, e := range seen {
-			test.Must(team.Parse(e.Content))
-		}
-		began = time.Now()
-		test.Equal(t, "claims", len(test.Must(c.Look(t.Context()))), many)
-		again := time.Since(began)
-		began = time.Now()
-		test.Equal(t, "renewed", change(t, c, team.Change{Key: seen[7].Key, Old: seen[7].Object, New: "x"}).Refused, "")
-		t.Logf("%d claims: the first look %v, another %v, a renewal %v", many, first, again, time.Since(began))
-	})
-}
-
-// manyClaims makes claims in the remote.
-func (p *place) manyClaims(branch string, all []team.Change) {
-	p.t.Helper()
-	var script strings.Builder
-	for i, one := range all {
-		if branch != "" && i > 0 {
-			fmt.Fprintf(&script, "M 100644 inline %s.json\ndata %d\n%s\n", one.Key, len(one.New), one.New)
-			continue
-		}
-		ref := "refs/symphony/claims/" + one.Key
-		message := one.New
-		if branch != "" {
-			ref = "refs/heads/" + branch
-			message = "claims"
-		}
-		fmt.Fprintf(&script, "commit %s\ncommitter a <a@example.org> 0 +0000\ndata %d\n%s\n", ref, len(message), message)
-		if branch != "" {
-			fmt.Fprintf(&script, "M 100644 inline %s.json\ndata %d\n%s\n", one.Key, len(one.New), one.New)
-		}
-	}
-	test.Write(p.t, filepath.Join(p.dir, "script"), script.String())
-	p.sh("git -C remote.git fast-import --quiet < script")
-}
-
 // helperVar makes TestClaimsHelper change the claims until it is killed.
 const helperVar = "SYMPHONY_TEST_CLAIMS_HELPER"
 
