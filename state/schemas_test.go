@@ -200,9 +200,8 @@ func fillTeam(t *testing.T, db *DB) {
 		Key:     "3f2a9c1b04de55aa10c7",
 		Content: "content",
 		Object:  "object",
-		Tried:   []string{"tried"},
+		Tried:   []team.Try{{Content: "tried", At: since}},
 		Renewed: since,
-		TriedAt: since,
 	}}))
 	test.OK(t, db.Team.SaveSeenClaims(ctx, []team.Seen{{
 		Entry:   team.Entry{Key: "aa10c73f2a9c1b04de55", Object: "object", Content: "content"},

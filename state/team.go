@@ -9,12 +9,12 @@ import (
 )
 
 const ownColumns = `issue_id, identifier, key, version, content, object, tried,
-	renewed_boot, renewed_at, tried_boot, tried_at, lost_to`
+	renewed_boot, renewed_at, lost_to`
 
 func ownFields(o *team.Own) []any {
 	return []any{
 		&o.ID, &o.Identifier, &o.Key, &o.Version, &o.Content, &o.Object, jsonOf(&o.Tried),
-		&o.Renewed.Boot, nanosOf(&o.Renewed.Since), &o.TriedAt.Boot, nanosOf(&o.TriedAt.Since), &o.LostTo,
+		&o.Renewed.Boot, nanosOf(&o.Renewed.Since), &o.LostTo,
 	}
 }
 

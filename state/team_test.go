@@ -13,9 +13,9 @@ func TestTeamClaims(t *testing.T) {
 	since := team.Instant{Boot: "boot-1", Since: time.Hour}
 	own := team.Own{
 		Issue:   team.Issue{ID: "id-1", Identifier: "ABC-1"},
+		Renewed: since,
 		Key:     "3f2a9c1b04de55aa10c7",
-		Tried:   []string{"one", "two"},
-		TriedAt: since,
+		Tried:   []team.Try{{Content: "one", At: since}, {Content: "two", At: since}},
 	}
 	stored := test.Must(db.Team.SaveOwnClaims(ctx, []team.Own{own}))
 	own.Version = 1

@@ -72,10 +72,16 @@ func (b *book) save(ctx context.Context, claims []Own) error {
 		return nil
 	}
 	stored, err := b.Journal.SaveOwnClaims(ctx, claims)
+	if err != nil {
+		return err
+	}
+	for _, o := range claims { // another process may have dropped it
+		delete(b.own, o.ID)
+	}
 	for _, o := range stored {
 		b.own[o.ID] = o
 	}
-	return err
+	return nil
 }
 
 // drop forgets claims of this machine.
@@ -128,17 +134,23 @@ func (b *book) othersHave(issues []Issue) map[string]Elsewhere {
 	return have
 }
 
-// push creates, replaces and takes claims, and returns the reasons of those that the remote refused,
-// by the id of the issue. Each content is stored before the push, its result after it.
+// push creates, replaces and takes claims, and returns the reasons of those that were refused, by the id
+// of the issue. Each content is stored before the push, its result after it.
 func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	changes, err := b.try(ctx, list)
+	tried, err := b.try(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	crash.At("team.tried")
+	var changes []Change
+	for _, k := range list {
+		if change, isStored := tried[k.ID]; isStored {
+			changes = append(changes, change)
+		}
+	}
 	results, err := b.Remote.Change(ctx, changes)
 	if err != nil {
 		return nil, err
@@ -146,25 +158,36 @@ func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string
 	crash.At("team.pushed")
 	refused = map[string]string{}
 	var done []Own
-	for at, k := range list {
-		result, isKnown := results[changes[at].Key]
+	for _, k := range list {
+		change, isStored := tried[k.ID]
+		result, isKnown := results[change.Key]
 		switch {
+		case !isStored:
+			refused[k.ID] = overtaken
 		case !isKnown:
 			refused[k.ID] = "it did not say why"
 		case result.Refused != "":
 			refused[k.ID] = result.Refused
 		default:
-			done = append(done, b.pushed(k.ID, result.Object))
+			done = append(done, b.own[k.ID].pushed(change.New, result.Object))
 		}
 	}
 	return refused, b.save(ctx, done)
 }
 
-// try stores new contents, and returns the changes that push them.
-func (b *book) try(ctx context.Context, list []Keep) ([]Change, error) {
+// overtaken is why a claim is not pushed that another process of this machine has just changed.
+const overtaken = "another process of this machine changes it"
+
+// maxTried is how many contents a row keeps whose pushes have no known results. An older one that is on
+// its way still would be taken for the claim of another machine.
+const maxTried = 10
+
+// try stores new contents, and returns the changes that push them, by the ids of the issues. A content
+// that was not stored, because another process of this machine was faster, must not be pushed.
+func (b *book) try(ctx context.Context, list []Keep) (map[string]Change, error) {
 	at := b.Clock()
 	var trying []Own
-	var changes []Change
+	changes := map[string]Change{}
 	for _, k := range list {
 		own, isOwn := b.own[k.ID]
 		old := own.Object
@@ -176,27 +199,57 @@ func (b *book) try(ctx context.Context, list []Keep) ([]Change, error) {
 			before = b.inherited(ended)
 		}
 		content := b.claimOf(before, k).Content()
-		own.Tried = append(slices.Clone(own.Tried), content)
-		own.TriedAt = at
-		trying = append(trying, own)
-		changes = append(changes, Change{Key: own.Key, Old: old, New: content})
+		trying = append(trying, own.trying(content, at))
+		changes[k.ID] = Change{Key: own.Key, Old: old, New: content}
 	}
-	return changes, b.save(ctx, trying)
+	if err := b.save(ctx, trying); err != nil {
+		return nil, err
+	}
+	for id, change := range changes {
+		if b.own[id].triedAt(change.New) < 0 {
+			delete(changes, id)
+		}
+	}
+	return changes, nil
 }
 
-// pushed is the claim after the push of the content that was tried last.
-func (b *book) pushed(issueID, object string) Own {
-	own := b.own[issueID]
-	own.Content = own.Tried[len(own.Tried)-1]
-	own.Object = object
-	own.Renewed = own.TriedAt
-	own.Tried = nil
-	return own
+// trying is the claim before the push of a content.
+func (o Own) trying(content string, at Instant) Own {
+	tried := append(slices.Clone(o.Tried), Try{Content: content, At: at})
+	o.Tried = tried[max(0, len(tried)-maxTried):]
+	return o
 }
 
-// renew renews claims. A claim that the remote refuses is lost, unless a look finds that it is still of
-// this machine; then it is renewed with what the look found.
+// triedAt is the place of a content among those that were tried; -1 if it is not there.
+func (o Own) triedAt(content string) int {
+	return slices.IndexFunc(o.Tried, func(t Try) bool { return t.Content == content })
+}
+
+// pushed is the claim after the push of a content that was tried.
+func (o Own) pushed(content, object string) Own {
+	o.Renewed = o.Tried[o.triedAt(content)].At
+	o.Content = content
+	o.Object = object
+	o.Tried = nil
+	return o
+}
+
+// renew renews claims of this machine that are due. A claim that the remote refuses is lost, unless a
+// look finds that it is still of this machine; then it is renewed with what the look found. If the
+// result of an earlier push is not known, the look comes first: as long as the remote can't be reached,
+// nothing new is tried.
 func (b *book) renew(ctx context.Context, list []Keep) error {
+	isUnknown := func(k Keep) bool { return len(b.own[k.ID].Tried) > 0 }
+	isOver := func(k Keep) bool {
+		own, isOwn := b.own[k.ID]
+		return !isOwn || !b.due(own, k)
+	}
+	if slices.ContainsFunc(list, isUnknown) {
+		if err := b.look(ctx); err != nil {
+			return err
+		}
+	}
+	list = slices.DeleteFunc(slices.Clone(list), isOver)
 	refused, err := b.push(ctx, list)
 	if err != nil || len(refused) == 0 {
 		return err
@@ -204,13 +257,15 @@ func (b *book) renew(ctx context.Context, list []Keep) error {
 	if err := b.look(ctx); err != nil {
 		return err
 	}
-	isOther := func(k Keep) bool { return refused[k.ID] == "" || b.own[k.ID].LostTo != "" }
+	isOther := func(k Keep) bool { return refused[k.ID] == "" || isOver(k) }
 	again := slices.DeleteFunc(slices.Clone(list), isOther)
 	refused, err = b.push(ctx, again)
 	if err != nil || len(refused) == 0 {
 		return err
 	}
-	return notTaken(again[0].Issue, refused[again[0].ID])
+	isRefused := func(k Keep) bool { return refused[k.ID] != "" }
+	first := again[slices.IndexFunc(again, isRefused)]
+	return notTaken(first.Issue, refused[first.ID])
 }
 
 // delete deletes claims, and forgets those that are gone or lost. One that the remote refuses to delete
@@ -222,7 +277,9 @@ func (b *book) delete(ctx context.Context, list []Own) error {
 			return err
 		}
 	}
+	at := b.Clock()
 	var changes []Change
+	var ending []Own
 	issueOf := map[string]string{}
 	var gone []string
 	for _, old := range list {
@@ -234,9 +291,14 @@ func (b *book) delete(ctx context.Context, list []Own) error {
 		default:
 			issueOf[own.Key] = own.ID
 			changes = append(changes, Change{Key: own.Key, Old: own.Object})
+			ending = append(ending, own.trying("", at))
 		}
 	}
 	if err := b.drop(ctx, gone); err != nil || len(changes) == 0 {
+		return err
+	}
+	// stored first: after an answer that was lost, the claim does not count as one that holds
+	if err := b.save(ctx, ending); err != nil {
 		return err
 	}
 	results, err := b.Remote.Change(ctx, changes)
@@ -271,21 +333,25 @@ func (b *book) checkOwn(ctx context.Context, i Issue) error {
 
 // fence makes one push with the change of a claim.
 func (b *book) fence(ctx context.Context, k Keep, push func(Change) (string, error)) error {
-	changes, err := b.try(ctx, []Keep{k})
+	tried, err := b.try(ctx, []Keep{k})
 	if err != nil {
 		return err
 	}
-	object, err := push(changes[0])
+	change, isStored := tried[k.ID]
+	if !isStored {
+		return lost(k.Issue, overtaken)
+	}
+	object, err := push(change)
 	if err != nil {
 		return err
 	}
 	crash.At("team.delivered")
-	own := b.pushed(k.ID, object)
+	own := b.own[k.ID]
 	if object == "" { // nothing was pushed, and the remote has what it had
-		own = b.own[k.ID]
 		own.Tried = slices.Delete(slices.Clone(own.Tried), len(own.Tried)-1, len(own.Tried))
+		return b.save(ctx, []Own{own})
 	}
-	return b.save(ctx, []Own{own})
+	return b.save(ctx, []Own{own.pushed(change.New, object)})
 }
 
 // look reads all claims of the remote, and brings the book up to date.
@@ -305,7 +371,7 @@ func (b *book) look(ctx context.Context) error {
 		found[e.Key] = e
 	}
 	var changed []Own
-	var refused []string
+	var gone []string
 	for id, own := range b.own {
 		if own.LostTo != "" {
 			continue
@@ -319,10 +385,12 @@ func (b *book) look(ctx context.Context) error {
 			}
 		case !isSame:
 		case isThere && own.Content == "": // this machine never had it
-			refused = append(refused, id)
+			gone = append(gone, id)
 		case isThere:
 			own.LostTo = b.read(e).Holder()
 			changed = append(changed, own)
+		case own.triedAt("") >= 0: // it was deleted from here
+			gone = append(gone, id)
 		case own.Content != "" && b.left(own) == 0: // another machine may have taken and ended it
 			own.LostTo = unknownHolder
 			changed = append(changed, own)
@@ -334,7 +402,7 @@ func (b *book) look(ctx context.Context) error {
 	if err := b.save(ctx, changed); err != nil {
 		return err
 	}
-	if err := b.drop(ctx, refused); err != nil {
+	if err := b.drop(ctx, gone); err != nil {
 		return err
 	}
 	return b.see(ctx, entries, at)
@@ -378,7 +446,7 @@ func (b *book) sighted(e Entry, at Instant) Seen {
 
 // wrote reports whether this machine may have written a content.
 func (o Own) wrote(content string) bool {
-	return content == o.Content || slices.Contains(o.Tried, content)
+	return content != "" && (content == o.Content || o.triedAt(content) >= 0)
 }
 
 // found is the claim after a look that found it in the remote. A push whose content is not there may
@@ -388,9 +456,10 @@ func (o Own) found(e Entry) Own {
 	if e.Content == o.Content {
 		return o
 	}
+	at := o.triedAt(e.Content)
 	o.Content = e.Content
-	o.Renewed = o.TriedAt
-	o.Tried = slices.DeleteFunc(slices.Clone(o.Tried), func(c string) bool { return c == e.Content })
+	o.Renewed = o.Tried[at].At
+	o.Tried = slices.Delete(slices.Clone(o.Tried), at, at+1)
 	if len(o.Tried) == 0 {
 		o.Tried = nil
 	}

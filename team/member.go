@@ -38,14 +38,20 @@ type Own struct {
 	// Content is what the remote has, as far as this machine knows, and Object the id of that. Both
 	// are empty for a claim that was never there, or that a person deleted.
 	Content, Object string
-	// Tried are the contents of pushes whose results are not known, such as one during which this
-	// machine lost its power. The remote may have any of them instead of Content.
-	Tried []string
-	// Renewed is when the push of Content began, TriedAt when the last of Tried did.
-	Renewed, TriedAt Instant
+	// Tried are pushes whose results are not known, such as one during which this machine lost its
+	// power. The remote may have the content of any of them instead of Content.
+	Tried []Try
+	// Renewed is when the push of Content began.
+	Renewed Instant
 	// LostTo is who has the claim instead of this machine, such as "ann on buildhost-2"; empty while
 	// this machine has it.
 	LostTo string
+}
+
+// Try is a push of a claim.
+type Try struct {
+	Content string  // empty if it deletes the claim
+	At      Instant // when it began
 }
 
 // Seen is a claim of another machine.
@@ -281,18 +287,13 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	if err != nil {
 		return 0, err
 	}
-	own := b.own[k.ID]
-	if own.LostTo != "" || own.Content == "" && len(own.Tried) == 0 {
-		return 0, lost(k.Issue, own.LostTo)
-	}
-	if m.due(own, k) {
+	if own := b.own[k.ID]; own.LostTo == "" && m.due(own, k) {
 		err = b.renew(ctx, []Keep{k})
 	}
-	own = b.own[k.ID]
-	if own.LostTo != "" {
-		return 0, lost(k.Issue, own.LostTo)
+	if own, isOwn := b.own[k.ID]; isOwn && own.LostTo == "" {
+		return m.left(own), err
 	}
-	return m.left(own), err
+	return 0, lost(k.Issue, b.own[k.ID].LostTo)
 }
 
 // Lost is the error of a step for an issue that this machine has lost; nil if no other machine has the
@@ -327,10 +328,10 @@ func (m *Member) Confirm(ctx context.Context, k Keep) error {
 	if err := b.renew(ctx, []Keep{k}); err != nil {
 		return err
 	}
-	if own := b.own[k.ID]; own.LostTo != "" {
-		return lost(k.Issue, own.LostTo)
+	if own, isOwn := b.own[k.ID]; isOwn && own.LostTo == "" {
+		return nil
 	}
-	return nil
+	return lost(k.Issue, b.own[k.ID].LostTo)
 }
 
 // Fence calls push with the change of the claim that has to be a part of its push, and stores the

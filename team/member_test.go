@@ -54,3 +54,81 @@ func TestCopyOfAClaim(t *testing.T) {
 	test.Equal(t, "claims", len(listed), 1)
 	test.Contains(t, "problem", listed[0].Problem.Error(), "it is a copy of the claim of WEB-1")
 }
+
+// readOnly is a remote that can be read, and at which every push breaks.
+type readOnly struct{ *link }
+
+func (readOnly) Change(context.Context, []Change) (map[string]Changed, error) { return nil, errLink }
+
+// What was tried does not grow for ever, and the claim is renewed as soon as that is possible.
+func TestRenewalsInVain(t *testing.T) {
+	for name, vain := range map[string]func(*world, *Member){
+		"a remote that can't be reached": func(w *world, m *Member) { m.Remote = &link{w, 0, cut} },
+		"a remote that can be read":      func(w *world, m *Member) { m.Remote = readOnly{&link{w, 0, arrives}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(1)
+			test.Must(w.member(0, arrives).Take(t.Context(), []Issue{theIssue}))
+			w.now += terms.Term / 2
+			keep := Keep{Issue: theIssue, Status: Working}
+			_, err := w.member(0, unheard).Renew(t.Context(), keep)
+			test.Equal(t, "the first renewal fails", errors.Is(err, errLink), true)
+			m := w.member(0, arrives)
+			vain(w, m)
+			w.now += terms.Term / 2
+			for range 50 {
+				_, err := m.Renew(t.Context(), keep)
+				test.Equal(t, "a renewal fails", errors.Is(err, errLink), true)
+			}
+			tried := len(w.machines[0].own[theIssue.ID].Tried)
+			test.Equal(t, "tries are bounded", tried <= maxTried, true)
+			left, err := w.member(0, arrives).Renew(t.Context(), keep)
+			test.OK(t, err)
+			test.Equal(t, "left", left, terms.Term-Margin(terms.Term))
+			test.Equal(t, "tried", len(w.machines[0].own[theIssue.ID].Tried), 0)
+		})
+	}
+}
+
+// overtaking is the database of a machine of which another process writes first.
+type overtaking struct {
+	*memory
+	first func()
+}
+
+func (o *overtaking) SaveOwnClaims(ctx context.Context, claims []Own) ([]Own, error) {
+	first := o.first
+	o.first = func() {}
+	first()
+	return o.memory.SaveOwnClaims(ctx, claims)
+}
+
+// Another process of the machine renews or deletes a claim after this one has read it. What this one
+// could not store, it does not push.
+func TestTwoProcessesOfAMachine(t *testing.T) {
+	keep := Keep{Issue: theIssue, Status: Working}
+	for name, first := range map[string]func(*Member) error{
+		"renews":  func(m *Member) error { return m.Settle(t.Context(), []Keep{keep}) },
+		"deletes": func(m *Member) error { return m.Settle(t.Context(), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(1)
+			test.Must(w.member(0, arrives).Take(t.Context(), []Issue{theIssue}))
+			w.now += terms.Term / 2
+			m := w.member(0, arrives)
+			m.Journal = &overtaking{
+				memory: &memory{&w.machines[0]},
+				first:  func() { test.OK(t, first(w.member(0, arrives))) },
+			}
+			left, err := m.Renew(t.Context(), keep)
+			if name == "deletes" {
+				test.Equal(t, "lost", IsLost(err), true)
+				test.Equal(t, "claims", len(w.remote), 0)
+				return
+			}
+			test.OK(t, err)
+			test.Equal(t, "left", left, terms.Term-Margin(terms.Term))
+			test.Equal(t, "pushes", w.objects, 2)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,38 +19,56 @@ const (
 	unheard               // it is carried out, and the connection breaks before the answer
 	cut                   // the connection breaks before the push
 	late                  // it is carried out, all others look, and half a term later the answer comes
+	hangs                 // the machine gives it up, and it may be carried out at any time afterwards
+	beside                // another process of the machine renews its claims just before
 )
 
 func (a answer) String() string {
-	return [...]string{"", ", answer lost", ", connection lost", ", late answer"}[a]
+	return [...]string{
+		"", ", answer lost", ", connection lost", ", late answer", ", push hangs", ", beside another process",
+	}[a]
 }
 
 var errLink = errors.New("the connection broke")
 
-// world is a remote with a few machines, on which one issue is worked on. It can be copied.
+// world is a remote with a few machines, on which issues are worked on. It can be copied.
 type world struct {
 	now      time.Duration // since the start, the same for all
 	remote   map[string]Entry
 	objects  int // how many objects were pushed
 	tokens   int // how many tokens were made
 	machines []machine
-	// released: a person deleted the claim, which lets another machine take it at once.
+	flying   []flight
+	begun    map[string]time.Duration // when the push of a content began
+	// released: a person deleted a claim, which lets another machine take it at once.
 	released bool
 }
 
 // machine is the state of one machine.
 type machine struct {
-	boots   int
-	booted  time.Duration
-	own     map[string]Own
-	seen    []Seen
-	working bool // a worker is at work on the issue
+	boots    int
+	booted   time.Duration
+	own      map[string]Own
+	seen     []Seen
+	working  map[string]bool // on which issues workers are at work, by id
+	watching map[string]bool // whose reviews it waits for
+}
+
+// flight is a push that hangs.
+type flight struct {
+	at         int // the machine
+	change     Change
+	isDelivery bool
 }
 
 func newWorld(machines int) *world {
-	w := &world{remote: map[string]Entry{}}
+	w := &world{remote: map[string]Entry{}, begun: map[string]time.Duration{}}
 	for range machines {
-		w.machines = append(w.machines, machine{own: map[string]Own{}})
+		w.machines = append(w.machines, machine{
+			own:      map[string]Own{},
+			working:  map[string]bool{},
+			watching: map[string]bool{},
+		})
 	}
 	return w
 }
@@ -57,31 +76,38 @@ func newWorld(machines int) *world {
 func (w *world) clone() *world {
 	next := *w
 	next.remote = maps.Clone(w.remote)
+	next.begun = maps.Clone(w.begun)
+	next.flying = slices.Clone(w.flying)
 	next.machines = slices.Clone(w.machines)
 	for i := range next.machines {
-		next.machines[i].own = maps.Clone(w.machines[i].own)
-		next.machines[i].seen = slices.Clone(w.machines[i].seen)
+		m := &next.machines[i]
+		m.own = maps.Clone(m.own)
+		m.seen = slices.Clone(m.seen)
+		m.working = maps.Clone(m.working)
+		m.watching = maps.Clone(m.watching)
 	}
 	return &next
 }
 
 var (
-	theIssue = Issue{ID: "id-1", Identifier: "WEB-1"}
-	terms    = Terms{Term: 20 * time.Minute, Watch: 24 * time.Hour}
-	start    = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	theIssue     = Issue{ID: "id-1", Identifier: "WEB-1"}
+	anotherIssue = Issue{ID: "id-2", Identifier: "WEB-2"}
+	terms        = Terms{Term: 20 * time.Minute, Watch: 24 * time.Hour}
+	start        = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 )
 
-// member is a machine of the world, whose next push fares as a says. The clocks of machines that
-// people read differ by hours.
+// member is a machine of the world, whose next push fares as a says. The clocks that people read differ
+// by hours, and by a day more after each boot.
 func (w *world) member(at int, a answer) *Member {
 	m := &w.machines[at]
+	wrong := time.Duration(at)*3*time.Hour + time.Duration(m.boots)*24*time.Hour
 	return &Member{
 		Remote:  &link{w, at, a},
 		Journal: &memory{m},
 		Terms:   terms,
-		Machine: fmt.Sprintf("machine-%d", at),
+		Machine: nameOf(at),
 		Project: "https://tracker.example web",
-		Now:     func() time.Time { return start.Add(w.now + time.Duration(at)*3*time.Hour) },
+		Now:     func() time.Time { return start.Add(w.now + wrong) },
 		Clock: func() Instant {
 			return Instant{Boot: fmt.Sprint("boot-", m.boots), Since: w.now - m.booted}
 		},
@@ -92,11 +118,22 @@ func (w *world) member(at int, a answer) *Member {
 	}
 }
 
-// isAtWork reports whether a machine works on the issue, and its claim allows it to.
-func (w *world) isAtWork(at int) bool {
+func nameOf(machine int) string { return fmt.Sprint("machine-", machine) }
+
+// keyOf is the key of an issue in the remote.
+func (w *world) keyOf(i Issue) string { return w.member(0, arrives).key(i) }
+
+// holder names the machine that has the claim of a key; empty for none.
+func (w *world) holder(key string) string {
+	c, _ := Parse(w.remote[key].Content)
+	return c.Machine
+}
+
+// isAtWork reports whether a machine works on an issue, and its claim allows it to.
+func (w *world) isAtWork(at int, i Issue) bool {
 	m := w.machines[at]
-	own, isOwn := m.own[theIssue.ID]
-	return m.working && isOwn && own.LostTo == "" && w.member(at, arrives).left(own) > 0
+	own, isOwn := m.own[i.ID]
+	return m.working[i.ID] && isOwn && own.LostTo == "" && w.member(at, arrives).left(own) > 0
 }
 
 // link is the way of a machine to the remote.
@@ -114,8 +151,20 @@ func (l *link) Look(context.Context) ([]Entry, error) {
 }
 
 func (l *link) Change(_ context.Context, changes []Change) (map[string]Changed, error) {
-	if l.answer == cut {
+	for _, c := range changes {
+		l.w.begun[c.New] = l.w.now
+	}
+	switch l.answer {
+	case cut:
 		return nil, errLink
+	case hangs:
+		for _, c := range changes {
+			l.w.flying = append(l.w.flying, flight{at: l.at, change: c})
+		}
+		return nil, errLink
+	case beside:
+		l.w.renewBeside(l.at)
+	case arrives, unheard, late:
 	}
 	results := map[string]Changed{}
 	for _, c := range changes {
@@ -125,19 +174,42 @@ func (l *link) Change(_ context.Context, changes []Change) (map[string]Changed, 
 		return nil, errLink
 	}
 	if l.answer == late {
-		l.w.beLate(l.at)
+		l.w.othersLook(l.at)
+		l.w.now += terms.Term / 2
 	}
 	return results, nil
 }
 
-// beLate lets half a term pass between a push of a machine and its answer. The others look before.
-func (w *world) beLate(at int) {
+// othersLook lets all other machines try to get the issue.
+func (w *world) othersLook(at int) {
 	for other := range w.machines {
 		if other != at {
-			_ = w.take(other, arrives)
+			_ = w.take(other, arrives, theIssue)
 		}
 	}
-	w.now += terms.Term / 2
+}
+
+// renewBeside lets another process of a machine renew its claims.
+func (w *world) renewBeside(at int) {
+	m := w.member(at, arrives)
+	for _, own := range w.machines[at].own {
+		_ = m.Settle(context.Background(), append(w.kept(at, true), Keep{Issue: own.Issue, Status: Working}))
+	}
+}
+
+// kept are the issues that a machine needs. A worker renews the claims of those that are worked on,
+// unless all is true.
+func (w *world) kept(at int, all bool) (keep []Keep) {
+	m := w.machines[at]
+	for _, i := range []Issue{theIssue, anotherIssue} {
+		switch {
+		case m.working[i.ID]:
+			keep = append(keep, Keep{Issue: i, Status: Working, HasWorker: !all})
+		case m.watching[i.ID]:
+			keep = append(keep, Keep{Issue: i, Status: Watching})
+		}
+	}
+	return keep
 }
 
 // change is the compare-and-swap of the remote.
@@ -168,7 +240,9 @@ func (s *memory) SaveOwnClaims(_ context.Context, claims []Own) (stored []Own, e
 			o.Version++
 			s.m.own[o.ID] = o
 		}
-		stored = append(stored, s.m.own[o.ID])
+		if now, isThere := s.m.own[o.ID]; isThere {
+			stored = append(stored, now)
+		}
 	}
 	return stored, nil
 }
@@ -187,131 +261,256 @@ func (s *memory) SaveSeenClaims(_ context.Context, all []Seen) error {
 	return nil
 }
 
-// release is a person who deletes the claim, whatever its holder does.
-var release = step{"a person deletes the claim", func(w *world) string {
-	clear(w.remote)
-	w.released = true
-	return ""
-}}
-
-// steps are everything that can happen next to the world without a person.
-func (w *world) steps() []step {
-	ctx := context.Background()
-	list := []step{
-		{"a quarter of a term passes", func(w *world) string { w.now += terms.Term / 4; return "" }},
-		{"a term passes", func(w *world) string { w.now += terms.Term; return "" }},
-	}
-	for at := range w.machines {
-		name := fmt.Sprintf("machine %d ", at)
-		list = append(list, step{name + "is booted", func(w *world) string {
-			m := &w.machines[at]
-			m.boots++
-			m.booted = w.now
-			m.working = false
-			return ""
-		}})
-		list = append(list, step{name + "forgets the issue", func(w *world) string {
-			w.machines[at].working = false
-			_ = w.member(at, arrives).Settle(ctx, nil)
-			return ""
-		}})
-		for _, a := range []answer{arrives, unheard, cut, late} {
-			list = append(list,
-				step{name + "takes the issue" + a.String(), func(w *world) string { return w.take(at, a) }},
-				step{name + "renews" + a.String(), func(w *world) string { return w.renew(at, a) }},
-				step{name + "delivers" + a.String(), func(w *world) string { return w.deliver(at, a) }},
-			)
-		}
-	}
-	return list
-}
-
 // step is something that happens. It returns what is wrong with it, "" if nothing is.
 type step struct {
 	name string
 	do   func(*world) string
 }
 
-func (w *world) take(at int, a answer) string {
-	elsewhere, err := w.member(at, a).Take(context.Background(), []Issue{theIssue})
-	if err == nil && len(elsewhere) == 0 {
-		w.machines[at].working = true
+// release is a person who deletes all claims, whatever their holders do.
+var release = step{"a person deletes the claims", func(w *world) string {
+	clear(w.remote)
+	w.released = true
+	return ""
+}}
+
+// pass lets time pass.
+func pass(name string, d time.Duration) step {
+	return step{name + " passes", func(w *world) string { w.now += d; return "" }}
+}
+
+// land carries the push out that has hung for longest.
+var land = step{"a hanging push arrives", func(w *world) string {
+	if len(w.flying) == 0 {
+		return ""
+	}
+	f := w.flying[0]
+	w.flying = w.flying[1:]
+	return w.arrive(f)
+}}
+
+// vanish is its other end.
+var vanish = step{"a hanging push never arrives", func(w *world) string {
+	if len(w.flying) > 0 {
+		w.flying = w.flying[1:]
+	}
+	return ""
+}}
+
+// arrive carries a push out. It is wrong if it delivers although another machine has the claim.
+func (w *world) arrive(f flight) string {
+	holder := w.holder(f.change.Key)
+	result := w.change(f.change)
+	if f.isDelivery && result.Refused == "" && holder != nameOf(f.at) && !w.released {
+		return nameOf(f.at) + " delivered although the claim is of " + cmp.Or(holder, "nobody")
 	}
 	return ""
 }
 
-func (w *world) renew(at int, a answer) string {
-	if !w.machines[at].working {
+// work are the steps of a machine that works on an issue, with pushes that fare in several ways.
+func work(at int, i Issue, answers ...answer) (list []step) {
+	name := fmt.Sprintf("machine %d ", at)
+	for _, a := range answers {
+		how := " " + i.Identifier + a.String()
+		list = append(list,
+			step{name + "takes" + how, func(w *world) string { return w.take(at, a, i) }},
+			step{name + "renews" + how, func(w *world) string { return w.renew(at, a, i) }},
+			step{name + "delivers" + how, func(w *world) string { return w.deliver(at, a, i) }},
+		)
+	}
+	return append(list,
+		step{name + "is booted", func(w *world) string {
+			m := &w.machines[at]
+			m.boots++
+			m.booted = w.now
+			clear(m.working)
+			return ""
+		}},
+		step{name + "forgets " + i.Identifier, func(w *world) string {
+			delete(w.machines[at].working, i.ID)
+			delete(w.machines[at].watching, i.ID)
+			_ = w.member(at, arrives).Settle(context.Background(), w.kept(at, false))
+			return ""
+		}},
+	)
+}
+
+// review are the steps of a machine that hands an issue over, waits for its review and takes over what
+// another one waited for.
+func review(at int, i Issue, answers ...answer) (list []step) {
+	name := fmt.Sprintf("machine %d ", at)
+	for _, a := range answers {
+		how := " " + i.Identifier + a.String()
+		list = append(list,
+			step{name + "hands over" + how, func(w *world) string { return w.handOver(at, a, i) }},
+			step{name + "watches" + how, func(w *world) string { return w.watch(at, a, i) }},
+			step{name + "ends its pass" + how, func(w *world) string { return w.endPass(at, a) }},
+		)
+	}
+	return list
+}
+
+func (w *world) take(at int, a answer, issues ...Issue) string {
+	elsewhere, err := w.member(at, a).Take(context.Background(), issues)
+	if err != nil {
 		return ""
 	}
-	left, _ := w.member(at, a).Renew(context.Background(), Keep{Issue: theIssue, Status: Working})
+	for _, i := range issues {
+		if _, isElsewhere := elsewhere[i.ID]; isElsewhere {
+			continue
+		}
+		w.machines[at].working[i.ID] = true
+		if wrong := w.mustHold(at, a, i, "works on"); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}
+
+// mustHold returns what is wrong if another machine has an issue that this one was given.
+func (w *world) mustHold(at int, a answer, i Issue, does string) string {
+	holder := w.holder(w.keyOf(i))
+	if holder == nameOf(at) || w.released || a == late {
+		return ""
+	}
+	return nameOf(at) + " " + does + " an issue of " + cmp.Or(holder, "nobody")
+}
+
+func (w *world) renew(at int, a answer, i Issue) string {
+	if !w.machines[at].working[i.ID] {
+		return ""
+	}
+	left, _ := w.member(at, a).Renew(context.Background(), Keep{Issue: i, Status: Working})
 	if left == 0 {
-		w.machines[at].working = false
+		delete(w.machines[at].working, i.ID)
 	}
 	return ""
 }
 
-// deliver pushes a branch with the claim. It is wrong if the claim was another machine's.
-func (w *world) deliver(at int, a answer) (wrong string) {
-	if !w.machines[at].working {
+// deliver pushes a branch with the claim, which takes as long as a delivery may take. It is wrong if the
+// claim was another machine's, and if a machine that is at work does not get its work delivered.
+func (w *world) deliver(at int, a answer, i Issue) (wrong string) {
+	if !w.machines[at].working[i.ID] {
 		return ""
 	}
+	wasAtWork := w.isAtWork(at, i)
 	m := w.member(at, a)
-	err := m.Fence(context.Background(), Keep{Issue: theIssue, Status: Working}, func(c Change) (string, error) {
-		if a == cut {
+	err := m.Fence(context.Background(), Keep{Issue: i, Status: Working}, func(c Change) (string, error) {
+		w.begun[c.New] = w.now
+		f := flight{at: at, change: c, isDelivery: true}
+		switch a {
+		case cut:
 			return "", errLink
+		case hangs:
+			w.flying = append(w.flying, f)
+			return "", errLink
+		case late:
+			w.othersLook(at)
+			w.now += terms.Term / 2
+		case beside:
+			w.renewBeside(at)
+			a = arrives // a second push is alone
+		case arrives, unheard:
 		}
-		holder := m.read(w.remote[c.Key]).Machine
-		result := w.change(c)
-		if result.Refused != "" {
-			return "", lost(theIssue, "")
-		}
-		if holder != m.Machine && !w.released {
-			wrong = m.Machine + " delivered although " + holder + " has the claim"
+		wrong = w.arrive(f)
+		if w.remote[c.Key].Content != c.New {
+			return "", lost(i, "")
 		}
 		if a == unheard {
 			return "", errLink
 		}
-		if a == late {
-			w.beLate(at)
-		}
-		return result.Object, nil
+		return w.remote[c.Key].Object, nil
 	})
 	if IsLost(err) {
-		w.machines[at].working = false
+		delete(w.machines[at].working, i.ID)
+	}
+	if wrong == "" && IsLost(err) && wasAtWork && !w.released {
+		return nameOf(at) + " was at work, and could not deliver: " + err.Error()
 	}
 	return wrong
 }
 
+// handOver is the end of the work on an issue, which waits for its review then.
+func (w *world) handOver(at int, a answer, i Issue) string {
+	m := w.machines[at]
+	if m.working[i.ID] {
+		delete(m.working, i.ID)
+		m.watching[i.ID] = true
+	}
+	return w.endPass(at, a)
+}
+
+// watch answers a review. Only the machine that has the claim may.
+func (w *world) watch(at int, a answer, i Issue) string {
+	elsewhere, err := w.member(at, a).Watch(context.Background(), []Issue{i})
+	if err != nil {
+		return ""
+	}
+	if _, isElsewhere := elsewhere[i.ID]; isElsewhere {
+		delete(w.machines[at].watching, i.ID)
+		return ""
+	}
+	if !w.machines[at].working[i.ID] {
+		w.machines[at].watching[i.ID] = true
+	}
+	return w.mustHold(at, a, i, "watches")
+}
+
+// endPass gives up what the machine has lost, and renews the claims that no worker renews.
+func (w *world) endPass(at int, a answer) string {
+	m := w.member(at, a)
+	_, lostOnes, _ := m.Known(context.Background())
+	for id := range lostOnes {
+		delete(w.machines[at].working, id)
+		delete(w.machines[at].watching, id)
+	}
+	_ = m.Settle(context.Background(), w.kept(at, false))
+	return ""
+}
+
 // wrong is what is wrong with the world as it is.
 func (w *world) wrong() string {
-	var atWork []string
-	for at, m := range w.machines {
-		if m.own[theIssue.ID].LostTo == w.member(at, arrives).Machine {
-			return m.own[theIssue.ID].LostTo + " lost the claim to itself"
+	for _, i := range []Issue{theIssue, anotherIssue} {
+		if wrong := w.wrongWith(i); wrong != "" {
+			return wrong
 		}
-		if w.isAtWork(at) {
-			atWork = append(atWork, fmt.Sprint("machine-", at))
-		}
-	}
-	if len(atWork) > 1 && !w.released {
-		return strings.Join(atWork, " and ") + " work on the issue at once"
 	}
 	return ""
 }
 
-// isStuck reports whether a machine that is alone from now on never gets the issue.
-func (w *world) isStuck(at int) bool {
+func (w *world) wrongWith(i Issue) string {
+	var atWork []string
+	for at, m := range w.machines {
+		own := m.own[i.ID]
+		if own.LostTo == nameOf(at) && !w.released {
+			return own.LostTo + " lost the claim to itself"
+		}
+		if age, isKnown := w.member(at, arrives).Clock().Sub(own.Renewed); isKnown && own.Content != "" &&
+			age < w.now-w.begun[own.Content] {
+			return nameOf(at) + " takes its claim for younger than it is"
+		}
+		if w.isAtWork(at, i) {
+			atWork = append(atWork, nameOf(at))
+		}
+	}
+	if len(atWork) > 1 && !w.released {
+		return strings.Join(atWork, " and ") + " work on " + i.Identifier + " at once"
+	}
+	return ""
+}
+
+// isStuck reports whether a machine that is alone from now on never gets an issue.
+func (w *world) isStuck(at int, i Issue) bool {
 	alone := w.clone()
 	for range 4 {
-		elsewhere, err := alone.member(at, arrives).Take(context.Background(), []Issue{theIssue})
+		elsewhere, err := alone.member(at, arrives).Take(context.Background(), []Issue{i})
 		if err == nil && len(elsewhere) == 0 {
 			return false
 		}
-		if own, isOwn := alone.machines[at].own[theIssue.ID]; isOwn && own.LostTo != "" {
-			_ = alone.member(at, arrives).Settle(context.Background(), nil) // its pass ends the run
+		if own, isOwn := alone.machines[at].own[i.ID]; isOwn && own.LostTo != "" {
+			_ = alone.endPass(at, arrives)
 		}
-		alone.now += terms.Term + 2*Grace(terms.Term)
+		alone.now += terms.Watch + 2*Grace(terms.Watch)
 	}
 	return true
 }
@@ -324,37 +523,39 @@ func (w *world) fingerprint() string {
 		if i.Boot != fmt.Sprint("boot-", m.boots) {
 			return "unknown"
 		}
-		return fmt.Sprint(min(w.now-m.booted-i.Since, 2*terms.Term))
+		return fmt.Sprint(min(w.now-m.booted-i.Since, 2*terms.Watch))
 	}
-	for _, e := range w.remote {
-		fmt.Fprint(&b, e.Object, " ", tokenOf(e.Content), ";")
+	for _, key := range slices.Sorted(maps.Keys(w.remote)) {
+		e := w.remote[key]
+		fmt.Fprint(&b, key, " ", e.Object, " ", tokenOf(e.Content), ";")
+	}
+	for _, f := range w.flying {
+		fmt.Fprint(&b, " flying ", f.change.Key, " ", f.change.Old, " ", tokenOf(f.change.New), " ", f.isDelivery)
 	}
 	for _, m := range w.machines {
-		fmt.Fprint(&b, "|", m.working)
-		for _, o := range m.own {
-			fmt.Fprint(&b, " own ", o.Object, " ", tokenOf(o.Content), " ", o.LostTo, " ", age(m, o.Renewed))
+		fmt.Fprint(&b, " | ", m.working, m.watching, " ")
+		for _, id := range slices.Sorted(maps.Keys(m.own)) {
+			o := m.own[id]
+			fmt.Fprint(&b, " own ", id, " ", o.Object, " ", tokenOf(o.Content), " ", o.LostTo, " ", age(m, o.Renewed))
 			for _, t := range o.Tried {
-				fmt.Fprint(&b, " tried ", tokenOf(t))
-			}
-			if len(o.Tried) > 0 {
-				fmt.Fprint(&b, " ", age(m, o.TriedAt))
+				fmt.Fprint(&b, " tried ", tokenOf(t.Content), " ", age(m, t.At))
 			}
 		}
 		for _, s := range m.seen {
 			fmt.Fprint(&b, " seen ", s.Object, " ", age(m, s.First))
 		}
 	}
-	fmt.Fprint(&b, w.released)
+	fmt.Fprint(&b, " ", w.released)
 	return numbered(b.String())
 }
 
-// tokenOf is the token and the machine of a content.
+// tokenOf is the token, the machine and the status of a content, with its term.
 func tokenOf(content string) string {
 	c, err := Parse(content)
 	if err != nil {
 		return "none"
 	}
-	return c.Token + " " + c.Machine
+	return fmt.Sprint(c.Token, " ", c.Machine, " ", c.Status, " ", c.Term())
 }
 
 // numbered replaces the numbers of objects and tokens by the order in which they appear.

@@ -410,13 +410,11 @@ CREATE TABLE team_claims (
   version      INTEGER NOT NULL CHECK (version > 0),
   content      TEXT    NOT NULL, -- in the remote, as far as this machine knows
   object       TEXT    NOT NULL, -- git's id of that
-  tried        TEXT    NOT NULL, -- the contents of pushes whose results are not known: JSON
-  -- When the push of the content began, and the last of those that were tried, in nanoseconds since a
-  -- boot that include the time of a suspended machine.
+  tried        TEXT    NOT NULL, -- the pushes whose results are not known: JSON
+  -- When the push of the content began, in nanoseconds since a boot that include the time of a
+  -- suspended machine.
   renewed_boot TEXT    NOT NULL,
   renewed_at   INTEGER NOT NULL,
-  tried_boot   TEXT    NOT NULL,
-  tried_at     INTEGER NOT NULL,
   lost_to      TEXT    NOT NULL -- who has the claim instead
 ) STRICT, WITHOUT ROWID;
 

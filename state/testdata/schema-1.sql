@@ -318,13 +318,11 @@ CREATE TABLE team_claims (
   version      INTEGER NOT NULL CHECK (version > 0),
   content      TEXT    NOT NULL, -- in the remote, as far as this machine knows
   object       TEXT    NOT NULL, -- git's id of that
-  tried        TEXT    NOT NULL, -- the contents of pushes whose results are not known: JSON
-  -- When the push of the content began, and the last of those that were tried, in nanoseconds since a
-  -- boot that include the time of a suspended machine.
+  tried        TEXT    NOT NULL, -- the pushes whose results are not known: JSON
+  -- When the push of the content began, in nanoseconds since a boot that include the time of a
+  -- suspended machine.
   renewed_boot TEXT    NOT NULL,
   renewed_at   INTEGER NOT NULL,
-  tried_boot   TEXT    NOT NULL,
-  tried_at     INTEGER NOT NULL,
   lost_to      TEXT    NOT NULL -- who has the claim instead
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE team_seen (
@@ -491,8 +489,8 @@ INSERT INTO runs ("id", "kind", "issue_id", "identifier", "attempt", "phase", "o
   ('run-000005', 'agent', 'id-0005', 'ABC-5', 5, 'streaming_turn', 'failed', 'turn_failed', 'It went wrong.', NULL, NULL, NULL, 0, 0, 1, '{"id":"id-0005","identifier":"ABC-5","title":"Title","description":"What is to be done, at some length, with \"quotes\" and a line\nor two.","priority":null,"state":"Todo","branch_name":null,"url":null,"labels":["bug"],"blocked_by":[],"created_at":"2026-11-20T08:00:00.123Z","updated_at":null,"assignee":null,"project":"","archived":false,"last_comment_at":null}', 'a12c27a48bce3f1e', 'boot-1', 4711, -9223372036854775808, '', '', NULL, '/srv/x', '', 'space', 'thread-5', 'turn', 2, 1, 0, 5, 10, 15, 0, 0, 'gpt-5.5', '[{"kind":"pull_request","url":"https://example.com/r/pull/1"}]', '{"primary":{"used_percent":12}}', 1795161600123, 'turn_started', 'It begins.', 1795161600123, 'go test ./...', '{"done":false,"branch":"","commit":"","commits":0,"pull_request":"","code":"","message":""}', 'exit status 1', NULL, '', 7, 1795161660123, 1795161600123, 1795161660123, 60000, NULL, NULL, NULL, '', '');
 INSERT INTO skips ("issue_id", "identifier", "reason", "message", "since", "title", "url", "labels", "place") VALUES
   ('id-9', 'ABC-9', 'blocked_by', 'it waits for ABC-8', 1795161600123, 'Two lamps', 'https://example.com/9', 'null', 0);
-INSERT INTO team_claims ("issue_id", "identifier", "key", "version", "content", "object", "tried", "renewed_boot", "renewed_at", "tried_boot", "tried_at", "lost_to") VALUES
-  ('id-0001', 'ABC-1', '3f2a9c1b04de55aa10c7', 1, 'content', 'object', '["tried"]', 'boot-1', 3600000000000, 'boot-1', 3600000000000, '');
+INSERT INTO team_claims ("issue_id", "identifier", "key", "version", "content", "object", "tried", "renewed_boot", "renewed_at", "lost_to") VALUES
+  ('id-0001', 'ABC-1', '3f2a9c1b04de55aa10c7', 1, 'content', 'object', '[{"Content":"tried","At":{"Boot":"boot-1","Since":3600000000000}}]', 'boot-1', 3600000000000, '');
 INSERT INTO team_seen ("key", "object", "content", "first_boot", "first_at", "seen_at") VALUES
   ('aa10c73f2a9c1b04de55', 'object', 'content', 'boot-1', 3600000000000, 1795161600123);
 INSERT INTO threads ("thread_id", "issue_id", "run_id", "workspace_id", "input", "output", "total", "cached", "reasoning", "base_input", "base_output", "base_total", "base_cached", "base_reasoning", "told_comment_at", "told_description", "told_prompt", "told_base", "codex_home", "ended", "updated_at") VALUES
