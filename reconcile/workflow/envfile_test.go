@@ -60,6 +60,8 @@ func TestReadEnvFileRefuses(t *testing.T) {
 		"A=“SECRET”":               "the quotes are other characters",
 		"A=$(pass SECRET)":         "no shell reads the file",
 		`A="$HOME/SECRET"`:         "no shell reads the file",
+		"A=$GH_TOKEN":              "no shell reads the file",
+		`A="${GH_TOKEN}"`:          "no shell reads the file",
 		"export=SECRET\nexport  B": "contains no =",
 	} {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)

@@ -271,12 +271,12 @@ var (
 	comment     = text.Pattern(`[ \t]#.*$`)
 	// what a shell would replace at the beginning of a value
 	tilde    = text.Pattern(`^~(?:/|$)`)
-	expanded = text.Pattern("^(?:\\$(?:HOME|\\{HOME\\})(?:/|$)|\\$\\(|`)")
+	expanded = text.Pattern("^(?:\\$(?:HOME|\\{HOME\\})(?:/|$)|\\$\\(|`|\\$(?:[A-Za-z_]\\w*|\\{\\w+\\})$)")
 )
 
 const (
-	notExpanded = "the value begins with ~, $HOME or a command, and no shell reads the file to replace that: write the " +
-		"value out, or put it into single quotes to keep it as it is"
+	notExpanded = "the value is a $NAME, or begins with ~, $HOME or a command, and no shell reads the file to replace " +
+		"that: write the value out, or put it into single quotes to keep it as it is"
 	notQuotes = "the quotes are other characters than ' and \""
 )
 
