@@ -75,7 +75,7 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 	for _, c := range []struct{ front, key, want string }{
 		{file, "issues_dir", "tracker.provider.path"},
 		{github, "tracker.repo", "tracker.provider.repo"},
-		{gitlab, "tracker.project", "tracker.provider.project_path"},
+		{gitlab, "tracker.project", "tracker.provider.repo"},
 		{linear, "tracker.type", "tracker.kind"},
 		{linear, "tracker.token", "tracker.api_key"},
 		{linear, "tracker.base_url", "tracker.endpoint"},

@@ -11,6 +11,7 @@ var giteaTracker = tracker{
 	keyVars:     GiteaForge.TokenVars,
 	needsKey:    true,
 	forge:       GiteaForge.Name,
+	place:       "tracker.provider.repo",
 	site:        "https://gitea.example.com",
 	orders:      true,
 	tellsLabels: true,

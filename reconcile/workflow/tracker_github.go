@@ -19,6 +19,7 @@ var gitHubTracker = tracker{
 	forge:       GitHubForge.Name,
 	orders:      true,
 	tellsLabels: true,
+	place:       "tracker.provider.repo",
 	site:        "https://github.com",
 	repoVar:     gitHubRepoVar,
 	check:       trackerReader.gitHubStates,

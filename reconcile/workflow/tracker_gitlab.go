@@ -11,6 +11,7 @@ var gitLabTracker = tracker{
 	keyVars:     GitLabForge.TokenVars,
 	needsKey:    true,
 	forge:       GitLabForge.Name,
+	place:       "tracker.provider.repo",
 	site:        "https://gitlab.com",
 	repoVar:     "GITLAB_PROJECT_PATH",
 	groups:      true,

@@ -29,6 +29,7 @@ var jiraTracker = tracker{
 	aliases:     []string{"atlassian"},
 	title:       "Jira",
 	endpointVar: JiraSiteVar,
+	place:       "tracker.provider.project_key",
 	keyVars:     []string{JiraTokenVar},
 	needsKey:    true,
 	orders:      true,

@@ -24,6 +24,7 @@ var linearTracker = tracker{
 	keyVars:     []string{APIKeyVar},
 	needsKey:    true,
 	describes:   true,
+	place:       "tracker.project_slug",
 	tellsLabels: true,
 	assigneeVar: AssigneeVar,
 	keys:        linearKeys,

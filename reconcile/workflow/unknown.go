@@ -81,7 +81,7 @@ func (r *reader) instead(f field) string {
 		return "; did you mean " + meant + "? indent it below " + f.above
 	}
 	near := r.suggestMap(f)
-	for _, find := range []func(string) string{r.ofSection, r.sameIn, r.ofOthers} {
+	for _, find := range []func(string) string{r.placeFor, r.ofSection, r.sameIn, r.ofOthers} {
 		if near == "" {
 			near = find(f.key)
 		}
@@ -267,6 +267,24 @@ func (r *reader) misplacedSection(f field) string {
 	}
 	isIn := func(name string) bool { return strings.HasPrefix(name, word+".") }
 	return text.First(r.names, isIn)
+}
+
+// placeWords are names that people give to the place of the issues, whatever the tracker is.
+var placeWords = []string{
+	"dir", "directory", "folder", "name", "org", "organization", "owner", "path", "project", "project_id", "project_key",
+	"project_path", "project_slug", "repo", "repository", "team", "team_key",
+}
+
+// placeFor returns the key that says where the tracker's issues are, if a key of the section
+// tracker has another name for it: tracker.provider.repo for tracker.provider.repository.
+// It is empty for other keys, and if the file has that key.
+func (r *reader) placeFor(key string) string {
+	section, word, _ := cutLast(key)
+	isOfTracker := section == "tracker" || section == "tracker.provider"
+	if !isOfTracker || !slices.Contains(placeWords, word) || r.fields[r.tracker.place].node != nil {
+		return ""
+	}
+	return r.tracker.place
 }
 
 // suggest returns the key that an unknown key may stand for; empty if there is none.

@@ -477,7 +477,11 @@ func (r *reader) warnUnused() {
 			r.invalid(r.fields[k.Name], "no effect with kind: "+r.tracker.name+
 				": without this filter agents would work on every issue in an active state", "remove it")
 		case r.tracker.name != "":
-			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
+			instead := ""
+			if place := r.placeFor(k.Name); place != "" {
+				instead = "; did you mean " + place + "?"
+			}
+			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name+instead)
 		}
 	}
 }
