@@ -8,14 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -218,57 +214,6 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 			t.describe(ctx, tool, given, result)
 		}
 		return result, nil
-	}
-}
-
-// otherTools are the tools of the group lean for those of the group agents, and back, and the
-// tools for names that models make up.
-var otherTools = map[string]string{
-	"new_conversation":  "spawn_agent",
-	"send_user_turn":    "send_message",
-	"send_user_message": "send_message",
-	"send_input":        "send_message",
-	"list_requests":     "wait_agent",
-	"approve":           "decide_request",
-	"deny":              "decide_request",
-	"answer":            "decide_request",
-	"send_message":      "send_user_message",
-	"decide_request":    "approve",
-	"close_agent":       "kill_agent",
-	"comment_issue":     "send_back_issue",
-	"get_issue":         "show_issue",
-	"issue":             "show_issue",
-	"merge_issue":       "show_issue",
-	"read_issue":        "show_issue",
-	"report":            "list_issues",
-	"start_issue":       "run_issue",
-	"stop_issue":        "hold_issue",
-	"interrupt_agent":   "interrupt",
-}
-
-// unknown returns the error of a tool that this server does not have, with the tool that does
-// the same.
-func (t *Tools) unknown(tool string) error {
-	names := slices.Sorted(maps.Keys(t.inputs))
-	meant := otherTools[tool]
-	near := text.Nearest(tool, names)
-	switch {
-	case t.inputs[meant] != nil:
-	case len(near) > 0:
-		meant = near[0]
-	default:
-		meant = ""
-	}
-	message := fmt.Sprintf("unknown tool %q", text.Within(tool, maxID))
-	if tool == "" {
-		message = "the name of the tool, params.name, is missing"
-	}
-	if meant != "" {
-		message += "; use " + meant
-	}
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeInvalidParams,
-		Message: message + "; the tools are " + strings.Join(names, ", "),
 	}
 }
 
