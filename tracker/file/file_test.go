@@ -295,6 +295,28 @@ func TestFindFileWithAnotherEnding(t *testing.T) {
 	}
 }
 
+// Each ending of a file that may be meant as an issue is named, and no other.
+func TestFilesThatAreNoIssues(t *testing.T) {
+	files := map[string]string{"a.md": issueFile("A"), "A-1": issueFile("A-1"), "LICENSE": "MIT\n", "a.md~": "---\n"}
+	var want []string
+	for _, name := range []string{"A-1", "B.MD", "b2.Md", "c.markdown", "d.txt", "e.org"} {
+		if name != "A-1" {
+			files[name] = "To do.\n"
+		}
+		want = append(want, name+" is not an issue, because its name does not end with .md: rename it")
+	}
+	files["picture.png"] = "---"
+	_, dir := folder(t, files)
+	var warnings []string
+	a := test.Must(file.Adapter(file.Options{
+		Path: dir,
+		Warn: func(text string) { warnings = append(warnings, text) },
+	}))
+	_, err := a.Verify(t.Context(), reconcile.TrackerNames{})
+	test.OK(t, err)
+	test.Equal(t, "warnings", warnings, want)
+}
+
 // The files beside finished issues are not meant as issues of the folder.
 func TestFindBesideFinishedIssues(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})

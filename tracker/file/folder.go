@@ -167,8 +167,10 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 func (t *tracker) notRead(e fs.DirEntry) string {
 	name := e.Name()
 	if !e.IsDir() {
-		endings := []string{".markdown", ".mdown", ".mdx", ".text", ".txt"}
-		if !slices.Contains(endings, strings.ToLower(filepath.Ext(name))) {
+		ending := strings.TrimSpace(strings.ToLower(filepath.Ext(name)))
+		endings := []string{".adoc", ".markdown", ".md", ".mdown", ".mdx", ".mkd", ".org", ".rst", ".text", ".txt"}
+		isIssue := ending == "" && t.hasFrontMatter(name)
+		if !isIssue && !slices.Contains(endings, ending) {
 			return ""
 		}
 		return name + " is not an issue, because its name does not end with .md: rename it"
@@ -182,6 +184,17 @@ func (t *tracker) notRead(e fs.DirEntry) string {
 		return ""
 	}
 	return "the folder " + name + " is not read: move its issues into " + t.Path
+}
+
+// hasFrontMatter reports whether a file begins as an issue does.
+func (t *tracker) hasFrontMatter(name string) bool {
+	root, err := os.OpenRoot(t.Path)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	content, _, err := readFile(root, name)
+	return err == nil && strings.HasPrefix(string(content), "---")
 }
 
 // stem returns the name of a file without its extension: A-17 for A-17.txt.
