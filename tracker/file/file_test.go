@@ -213,8 +213,8 @@ func TestUnusableFiles(t *testing.T) {
 		"OPEN":    "open.md:1: the front matter has no end: a line of ---",
 		"list":    "list.md:2: the front matter must be a map of keys",
 		"plain":   `plain.md:2: "title:x" has no blank after its colon: write title: x`,
-		"TITLE":   "title.md:1: title is missing",
-		"STATUS":  "status.md:1: status is missing",
+		"TITLE":   "title.md:1: title is missing: write title: and a line about the work",
+		"STATUS":  "status.md:1: status is missing: write status: and the name of its state, such as To Do",
 		"MAP":     "map.md:3: title must be text",
 		"HASH":    "hash.md:3: title is empty, because what follows # is a comment: write title: '#12 is broken'",
 		"WIP":     "wip.md:3: a value that begins with [ ends at its ]: put all of it in quotes: '[WIP] fix it'",
@@ -285,10 +285,11 @@ func TestFindFileWithoutFrontMatter(t *testing.T) {
 
 // A file with another ending is named only where it fits the name.
 func TestFindFileWithAnotherEnding(t *testing.T) {
-	a, _ := folder(t, map[string]string{"A-17.txt": "To do.\n", "a.md": issueFile("A-9")})
+	files := map[string]string{"A-17.txt": "To do.\n", "a.md": issueFile("A-9"), "UP.MD": issueFile("A-30")}
+	a, _ := folder(t, files)
 	for ref, hint := range map[string]string{
 		"A-17": "A-17.txt is not an issue, because its name does not end with .md: rename it",
-		"A-99": "check the id; the folder contains A-9",
+		"A-30": "check the id; the folder contains A-9; UP.MD is not an issue, because its name does not end with .md: rename it",
 	} {
 		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), ref)))
 		test.Equal(t, "the hint for "+ref, known.Hint, hint)

@@ -278,9 +278,13 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	hint := "check the id; " + contents(ids, ref)
 	var overlooked []string
 	for _, e := range all.others {
-		fits := e.IsDir() || namesFile(filepath.Base(ref), stem(e.Name()))
-		if why := t.notRead(e); why != "" && fits {
+		why := t.notRead(e)
+		switch {
+		case why == "":
+		case e.IsDir(), namesFile(filepath.Base(ref), stem(e.Name())):
 			overlooked = append(overlooked, why)
+		case t.hasFrontMatter(e.Name()):
+			hint += "; " + why
 		}
 	}
 	if overlooked != nil {

@@ -297,7 +297,8 @@ func (f fields) missing(key string) fault {
 			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)
 		}
 	}
-	return faultAt(1, "%s is missing", key)
+	example := map[string]string{"status": "the name of its state, such as To Do", "title": "a line about the work"}[key]
+	return faultAt(1, "%s is missing: write %s: and %s", key, key, example)
 }
 
 // colonInValue finds the key of a line whose plain value contains a colon and a blank.
