@@ -127,8 +127,8 @@ func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
 	}
 	name := o.command.Identifier
 	return reconcile.NewError("not_started", name+" was handed over and waits for your review", "").
-		WithHint("%s; if it is active again, the next pass starts it: %s",
-			sendBackHint(name), reconcile.CommandFor("tick", ""))
+		WithHint("%s lets an agent go on with it; if it is active again, the next pass starts it: %s",
+			sendBackWith(name), reconcile.CommandFor("tick", ""))
 }
 
 // isInReview reports whether an issue was handed over and waits for a person's review.
@@ -137,9 +137,9 @@ func isInReview(ctx context.Context, db *state.DB, issueID string) (bool, error)
 	return len(last) > 0 && last[0].InReview, err
 }
 
-// sendBackHint is how an agent goes on with an issue that was handed over.
-func sendBackHint(name string) string {
-	return "symphony send-back " + name + " TEXT lets an agent go on with it"
+// sendBackWith is the command by which an agent goes on with an issue that was handed over.
+func sendBackWith(name string) reconcile.CommandLine {
+	return reconcile.CommandLine{Verb: "send-back", Name: name, Rest: "TEXT"}
 }
 
 // isBlocked reports whether anything waits that unblock makes due: the project, an account, the

@@ -118,7 +118,7 @@ func hintReview(ctx context.Context, p *wiring.Project, issue *reconcile.Issue, 
 	defer db.Close()
 	inReview, err := isInReview(ctx, db, issue.ID)
 	if err == nil && inReview {
-		failed.Hint = sendBackHint(issue.Identifier)
+		failed = failed.WithHint("%s lets an agent go on with it", sendBackWith(issue.Identifier))
 	}
 	return failed
 }

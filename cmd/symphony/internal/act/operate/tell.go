@@ -155,15 +155,15 @@ func (o *operation) mayRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hint := "write it in the tracker, or move the issue to " + strings.Join(cfg.Policy.ActiveStates, " or ") + " first"
-	if inReview {
-		hint = sendBackHint(o.command.Identifier)
-	}
-	return reconcile.NewError(
+	refused := reconcile.NewError(
 		"no_agent",
 		fmt.Sprintf("no agent works on %s in the state %q", o.command.Identifier, issue.State),
-		hint,
+		"write it in the tracker, or move the issue to "+strings.Join(cfg.Policy.ActiveStates, " or ")+" first",
 	)
+	if inReview {
+		return refused.WithHint("%s lets an agent go on with it", sendBackWith(o.command.Identifier))
+	}
+	return refused
 }
 
 // waitUntilTold waits a little until the agent of a run gets a message.

@@ -227,9 +227,9 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 			identifier+" asks for nothing: it was handed over, and its result waits for your review",
 			"",
 		).WithHint(
-			"%s has the commands that take the result; symphony send-back %s TEXT sends it back",
+			"%s has the commands that take the result; %s sends it back",
 			reconcile.CommandFor("show", identifier),
-			identifier,
+			reconcile.CommandLine{Verb: "send-back", Name: identifier, Rest: "TEXT"},
 		)
 	}
 	if isIssue {

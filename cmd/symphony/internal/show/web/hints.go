@@ -18,22 +18,23 @@ const seeAPI = "docs/api.md describes the request"
 // addressOf are the addresses of the API that do what a command does. NAME stands for the
 // issue or the request that the command names.
 var addressOf = map[string]string{
-	"approve": "POST /api/v1/requests/NAME/approve",
-	"answer":  "POST /api/v1/requests/NAME/answer",
-	"deliver": "POST /api/v1/NAME/deliver",
-	"deny":    "POST /api/v1/requests/NAME/deny",
-	"hold":    "POST /api/v1/NAME/hold",
-	"pause":   "POST /api/v1/pause",
-	"ps":      "GET /api/v1/state",
-	"resume":  "POST /api/v1/resume",
-	"retry":   "POST /api/v1/NAME/retry",
-	"show":    "GET /api/v1/NAME",
-	"status":  "GET /api/v1/state",
-	"stop":    "POST /api/v1/NAME/stop",
-	"tell":    "POST /api/v1/NAME/tell",
-	"tick":    "POST /api/v1/refresh",
-	"unblock": "POST /api/v1/unblock",
-	"verify":  "POST /api/v1/NAME/verify",
+	"approve":   "POST /api/v1/requests/NAME/approve",
+	"answer":    "POST /api/v1/requests/NAME/answer",
+	"deliver":   "POST /api/v1/NAME/deliver",
+	"deny":      "POST /api/v1/requests/NAME/deny",
+	"hold":      "POST /api/v1/NAME/hold",
+	"pause":     "POST /api/v1/pause",
+	"ps":        "GET /api/v1/state",
+	"resume":    "POST /api/v1/resume",
+	"retry":     "POST /api/v1/NAME/retry",
+	"send-back": "POST /api/v1/NAME/send-back",
+	"show":      "GET /api/v1/NAME",
+	"status":    "GET /api/v1/state",
+	"stop":      "POST /api/v1/NAME/stop",
+	"tell":      "POST /api/v1/NAME/tell",
+	"tick":      "POST /api/v1/refresh",
+	"unblock":   "POST /api/v1/unblock",
+	"verify":    "POST /api/v1/NAME/verify",
 }
 
 // lists are addresses of other services that list something, which our state has.
@@ -68,7 +69,28 @@ func (s *Server) meantAddress(r *http.Request) string {
 	case slices.Contains(lists, last):
 		return addressOf["ps"]
 	}
-	return strings.Replace(addressOf[last], "NAME", "ISSUE", 1)
+	address := addressOf[last]
+	if isOfIssue(given) {
+		address = addressOf[verbs[last]]
+		return strings.Replace(address, "NAME", given[2], 1)
+	}
+	return strings.Replace(address, "NAME", "ISSUE", 1)
+}
+
+// verbs are the commands about an issue for the words of other services.
+var verbs = map[string]string{
+	"abort":   "stop",
+	"cancel":  "stop",
+	"comment": "send-back",
+	"kill":    "stop",
+	"message": "tell",
+	"pause":   "hold",
+	"reject":  "send-back",
+	"release": "retry",
+	"reopen":  "send-back",
+	"rerun":   "retry",
+	"restart": "retry",
+	"resume":  "retry",
 }
 
 // hintAddress says which address was probably meant by an unknown one, or where addresses are listed.
@@ -136,6 +158,10 @@ func alike(known string, given []string) (parts []string, near bool) {
 	}
 	for i, word := range tail {
 		at := given[len(given)-len(tail)+i]
+		isVersion := at == "api" || at == "v1" || at == "v2"
+		if strings.HasPrefix(word, "{") && isVersion {
+			return parts, false
+		}
 		if strings.HasPrefix(word, "{") {
 			parts[len(parts)-len(tail)+i] = at
 		} else if len(text.Nearest(at, []string{word})) == 0 {

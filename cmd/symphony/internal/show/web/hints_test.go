@@ -31,6 +31,9 @@ func TestAddressMeant(t *testing.T) {
 		"GET /api/v1/NO-1":                      "GET /api/v1/state lists the known issues",
 		"GET /nothing":                          "docs/api.md lists the addresses",
 		"POST /api/v1/" + issue + "/start":      "about an issue there are GET /api/v1/ISSUE/log, /diff, POST /api/v1/ISSUE/stop, ",
+		"POST /api/v1/stop":                     "use GET, HEAD; or did you mean POST /api/v1/ISSUE/stop?",
+		"POST /api/v1/" + issue + "/cancel":     "did you mean POST /api/v1/" + issue + "/stop?",
+		"POST /api/v1/" + issue + "/pause":      "did you mean POST /api/v1/" + issue + "/hold?",
 		"GET /issue/" + issue:                   "did you mean /issues/",
 		"GET /" + issue:                         "did you mean /issues/",
 	} {

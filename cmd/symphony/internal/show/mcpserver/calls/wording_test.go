@@ -27,6 +27,8 @@ func TestForModel(t *testing.T) {
 	}
 	retry := reconcile.NewError("x", "", "").
 		WithHint("%s ends the hold; symphony init makes one", reconcile.CommandFor("retry", "ABC-1"))
+	back := reconcile.NewError("x", "", "").
+		WithHint("%s lets an agent go on", reconcile.CommandLine{Verb: "send-back", Name: "ABC-1", Rest: "TEXT"})
 	const byHand = "the hint for an operator"
 	for _, c := range []struct {
 		tools *Tools
@@ -44,6 +46,8 @@ func TestForModel(t *testing.T) {
 		{lean, fault(byHand, reconcile.StepReadHelp), "correct the arguments, and call some_tool again"},
 		{lean, retry, "symphony retry ABC-1 ends the hold; symphony init makes one"},
 		{issues, retry, "retry_issue ABC-1 ends the hold; symphony init makes one"},
+		{lean, back, "symphony send-back ABC-1 TEXT lets an agent go on"},
+		{with("send_back_issue"), back, "send_back_issue ABC-1 lets an agent go on"},
 		{lean, fault(byHand, reconcile.StepListRequests), "wait_agent shows the open requests"},
 		{all, fault(byHand, reconcile.StepListRequests), "list_requests shows the open requests"},
 		{issues, fault(byHand, reconcile.StepListRequests), byHand},
