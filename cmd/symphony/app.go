@@ -655,30 +655,35 @@ var flagSynonyms = map[string]string{
 // names of both. A * stands for all commands, TIME for the flags of timeFlags and for a time among
 // the arguments.
 var otherFlags = map[string]string{
-	"* background": stays,
-	"* d":          stays,
-	"* detach":     stays,
-	"* f":          "leave it out",
-	"* force":      "leave it out",
-	"doctor fix":   "it changes nothing; below each line with ✗ is what mends it",
-	"init repo":    "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
-	"hold TIME":    "a hold has no end by itself: symphony retry ISSUE ends it",
-	"hold all":     "symphony pause keeps every issue from starting, and symphony resume ends that",
-	"hold reason":  "a hold has no reason: tell why in a comment on the issue",
-	"issues close": "close the issue in the tracker",
-	"issues title": "symphony issues new TITLE takes the title without a flag",
-	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",
-	"logs json":    "--raw prints the events as JSON, one a line",
-	"issues all":   "it lists the issues in active states; --state NAME lists those in another one",
-	"pause TIME":   "a pause has no end by itself: symphony resume ends it",
-	"prune all":    "without ISSUE it is about all finished issues",
-	"resume TIME":  "it resumes at once: let cron or at run it later",
-	"retry TIME":   "the issue may run at once: let cron or at run the command later",
-	"report label": "--by label sums it up by labels",
-	"run agent":    "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
-	"run TIME":     "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; symphony stop ISSUE ends it now",
-	"run follow":   "it follows the run without a flag",
-	"run wait":     "it waits without a flag",
+	"* background":  stays,
+	"* d":           stays,
+	"* detach":      stays,
+	"* f":           "leave it out",
+	"* force":       "leave it out",
+	"doctor fix":    "it changes nothing; below each line with ✗ is what mends it",
+	"init repo":     "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
+	"hold TIME":     "a hold has no end by itself: symphony retry ISSUE ends it",
+	"hold all":      "symphony pause keeps every issue from starting, and symphony resume ends that",
+	"hold reason":   "a hold has no reason: tell why in a comment on the issue",
+	"issues close":  "close the issue in the tracker",
+	"issues title":  "symphony issues new TITLE takes the title without a flag",
+	"logs attempt":  "--run RUN chooses a run; symphony show ISSUE lists them",
+	"logs json":     "--raw prints the events as JSON, one a line",
+	"issues all":    "it lists the issues in active states; --state NAME lists those in another one",
+	"mcp host":      overHTTP,
+	"mcp http":      overHTTP,
+	"mcp listen":    overHTTP,
+	"mcp port":      overHTTP,
+	"mcp transport": overHTTP,
+	"pause TIME":    "a pause has no end by itself: symphony resume ends it",
+	"prune all":     "without ISSUE it is about all finished issues",
+	"resume TIME":   "it resumes at once: let cron or at run it later",
+	"retry TIME":    "the issue may run at once: let cron or at run the command later",
+	"report label":  "--by label sums it up by labels",
+	"run agent":     "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
+	"run TIME":      "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; symphony stop ISSUE ends it now",
+	"run follow":    "it follows the run without a flag",
+	"run wait":      "it waits without a flag",
 	"schedule TIME": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
 		"one every minute",
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
@@ -699,6 +704,9 @@ var textFlags = []string{"m", "message", "text", "comment"}
 var timeFlags = []string{"after", "at", "delay", "duration", "every", "for", "in", "interval", "timeout", "until"}
 
 const stays = "Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them"
+
+// overHTTP says how hosts reach the tools without starting symphony mcp.
+const overHTTP = "an MCP host starts this command and speaks with it over stdin; over HTTP, symphony serve has the tools at /mcp"
 
 //go:embed help
 var helpFiles embed.FS

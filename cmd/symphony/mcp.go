@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -142,6 +143,11 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 			return o, err
 		}
 	}
+	if word := c.Args().First(); slices.Contains(mcpTasks, word) && isWord(w, word) {
+		return o, exit.Usage("mcp: unexpected argument %q: an MCP host starts symphony mcp itself: "+
+			"claude mcp add symphony -- symphony mcp (codex mcp add works the same); "+
+			"over HTTP, symphony serve has the tools at /mcp", word)
+	}
 	_, positional, err := arguments(w, c)
 	if err != nil {
 		return o, err
@@ -152,6 +158,9 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	}
 	return o, err
 }
+
+// mcpTasks are subcommands with which other programs set up or start their MCP server.
+var mcpTasks = []string{"add", "http", "init", "install", "list", "register", "run", "serve", "server", "setup", "start", "stdio", "stop"}
 
 // takeStdout returns the stdout of this process, and lets everything else that is printed
 // there go to stderr: a host reads only messages of the protocol.
