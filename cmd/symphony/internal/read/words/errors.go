@@ -182,11 +182,9 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"look at the branch in the repository: if another symphony works on this project, leave the issue to it " +
-			"(`symphony hold ISSUE`), and set `repository.claims: true` on each machine, which keeps them from the same " +
-			"issues; if the branch is a person's, rename it; if others have pushed " +
-			"to symphony's branch, merge it in the workspace after a `git fetch` (`symphony takeover ISSUE`); " +
-			"then `symphony deliver ISSUE`",
+		"if another symphony works on this project: `symphony hold ISSUE`, and `repository.claims: true` on each " +
+			"machine; if a person made or moved the branch: rename it, or merge it in the workspace " +
+			"(`symphony takeover ISSUE`, `git fetch`); then `symphony deliver ISSUE`",
 	},
 	{
 		"verify_unusable",
