@@ -62,6 +62,9 @@ func (p *Project) keySourceOf(cfg *workflow.Config) string {
 func (p *Project) addHints(err error) {
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
+		if misspelt := p.misspeltVars(); e.Code == workflow.CodeMissingAPIKey && misspelt != nil {
+			e.Hint = strings.Join(misspelt, "; ")
+		}
 		// the environment file is still named after the old path
 		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {
 			hintMoved(p, e)

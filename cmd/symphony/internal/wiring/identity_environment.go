@@ -53,6 +53,24 @@ func (p *Project) UselessVars() (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect there: %s", path, v.name, v.place))
 		}
 	}
+	return append(warnings, p.misspeltVars()...)
+}
+
+// misspeltVars returns a warning for each variable of the environment files that is the name of
+// a key in small letters: github_token instead of GITHUB_TOKEN.
+func (p *Project) misspeltVars() (warnings []string) {
+	known := workflow.EveryKeyVar()
+	for _, name := range slices.Sorted(maps.Keys(p.EnvFile)) {
+		meant := strings.ToUpper(name)
+		if meant == name || !slices.Contains(known, meant) {
+			continue
+		}
+		path := p.EnvPath()
+		if _, isOwn := p.OwnEnv[name]; !isOwn {
+			path = p.SharedEnvPath()
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: write %s, in capitals", path, name, meant))
+	}
 	return warnings
 }
 

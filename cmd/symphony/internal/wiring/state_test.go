@@ -264,11 +264,13 @@ func TestUselessVars(t *testing.T) {
 		StateDir:  "/home/ann/.local/state/symphony/web-1",
 		SharedEnv: map[string]string{"PATH": "/opt/go/bin", "HTTPS_PROXY": "http://proxy"},
 		OwnEnv:    map[string]string{"SYMPHONY_STATE_DIR": "/srv/state"},
+		EnvFile:   map[string]string{"github_token": "x", "GITLAB_TOKEN": "x", "MY_TOKEN": "x"},
 	}
 	test.Equal(t, "warnings", p.UselessVars(), []string{
 		"/home/ann/.config/symphony/symphony.env: PATH has no effect there: " +
 			"hooks and agents get the PATH of the login shell: set it in ~/.profile",
 		"/home/ann/.config/symphony/web-1.env: SYMPHONY_STATE_DIR has no effect there: set it where symphony starts",
+		"/home/ann/.config/symphony/symphony.env: github_token has no effect: write GITHUB_TOKEN, in capitals",
 	})
 }
 
