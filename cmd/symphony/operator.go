@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 
 	"github.com/urfave/cli/v2"
@@ -139,6 +140,7 @@ func runCommand(w *term.Env) *cli.Command {
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not
 // the run.
 func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Start) error {
+	warnOfUnseen(ctx, w, p)
 	r, err := operate.StartIssue(ctx, p, command)
 	if !w.JSON {
 		printPass(w, r.Pass)
@@ -168,6 +170,18 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 		return exit.Only(exit.Failed)
 	}
 	return showResult(ctx, w, p, run)
+}
+
+// warnOfUnseen warns about work here that the agent will not see. If the workflow is wrong, the pass
+// says so.
+func warnOfUnseen(ctx context.Context, w *term.Env, p *wiring.Project) {
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return
+	}
+	if unseen := wiring.Unseen(ctx, p, cfg); unseen != "" {
+		w.Note(slog.LevelWarn, unseen)
+	}
 }
 
 // showResult prints how to go on with what the agent of a run has handed over, or what happens

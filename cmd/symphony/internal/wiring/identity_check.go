@@ -55,6 +55,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
+	if unseen := Unseen(ctx, p, cfg); unseen != "" {
+		out.Warnings = append(out.Warnings, unseen)
+	}
 	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,

@@ -57,7 +57,7 @@ func (p *Project) UselessVars() (warnings []string) {
 }
 
 // misspeltVars returns a warning for each variable of the environment files that is the name of
-// a key in small letters: github_token instead of GITHUB_TOKEN.
+// a key in small letters, such as linear_api_key.
 func (p *Project) misspeltVars() (warnings []string) {
 	known := workflow.EveryKeyVar()
 	for _, name := range slices.Sorted(maps.Keys(p.EnvFile)) {

@@ -90,7 +90,24 @@ func (p *Project) hintGone() {
 	if ok && errors.Is(p.SourceErr, fs.ErrNotExist) && p.HasState() {
 		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(p.Path) +
 			" NEW, with its new path; otherwise restore it"
+		if branch := branchWith(p); branch != "" {
+			known.Hint = "the branch " + branch + " has it: git switch " + branch + "; " + known.Hint
+		}
 	}
+}
+
+// branchWith returns a branch that has the missing workflow, such as main where an old branch is
+// checked out; empty if there is none.
+func branchWith(p *Project) string {
+	dir := filepath.Dir(p.Path)
+	branches, err := referencesOf(context.Background(), dir, p.Environ(), "--format=%(refname:lstrip=2)", "refs/heads")
+	if err != nil {
+		return ""
+	}
+	return text.First(branches, func(branch string) bool {
+		_, err := gitSays(context.Background(), p, dir, "cat-file", "-e", branch+":./"+filepath.Base(p.Path))
+		return err == nil
+	})
 }
 
 // refuseMoved refuses the first claim of a project in a workspace root that the same workflow

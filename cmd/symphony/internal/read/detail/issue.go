@@ -244,7 +244,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	}
 	plan, err := r.forecast(ctx)
 	r.explain(ctx, &v, plan)
-	v.Review = r.review(v)
+	v.Review = r.review(ctx, v)
 	return v, err
 }
 

@@ -1,11 +1,13 @@
 package detail
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -25,7 +27,7 @@ type Review struct {
 
 // review returns how to go on with the result of the issue; nil if its agent has not handed it
 // over.
-func (r *issueReader) review(v Issue) *Review {
+func (r *issueReader) review(ctx context.Context, v Issue) *Review {
 	if r.Config == nil || !r.handsOver(v) {
 		return nil
 	}
@@ -43,9 +45,7 @@ func (r *issueReader) review(v Issue) *Review {
 		out.Take = []string{"merge the " + v.pullWords().Name}
 	case d != nil && paths.Inside(d.URL, filepath.Dir(r.Project.Path)):
 		// The repository around WORKFLOW.md has the branch already.
-		out.Result = "branch " + d.Branch + " of " + d.URL
-		out.Look = []string{"git log -p .." + text.ShellQuote(d.Branch)}
-		out.Take = []string{"git merge " + text.ShellQuote(d.Branch)}
+		r.addFate(ctx, out, *d)
 	case d != nil:
 		repository := workflow.WithoutPassword(d.URL)
 		out.Result = "branch " + d.Branch + " of " + repository
@@ -65,6 +65,28 @@ func (r *issueReader) review(v Issue) *Review {
 	}
 	out.Take = append(out.Take, r.closing(v, pull != "")...)
 	return out
+}
+
+// addFate says where the branch is that was delivered to the repository around WORKFLOW.md. A
+// person may have merged it already, or deleted it.
+func (r *issueReader) addFate(ctx context.Context, out *Review, d reconcile.Delivered) {
+	fate := wiring.FateOf(ctx, r.Project, d.URL, d.Branch, d.Commit, r.Config.Repository.Base)
+	out.Result = "branch " + d.Branch + " of " + d.URL
+	out.Look = []string{"git log -p .." + text.ShellQuote(d.Branch)}
+	out.Take = []string{"git merge " + text.ShellQuote(d.Branch)}
+	if fate.Gone {
+		out.Result += ", which was deleted"
+		out.Look = []string{"git show " + text.ShellQuote(d.Commit)}
+		out.Take = []string{
+			"symphony deliver " + r.identifier + " (it makes the branch again, if it was not merged)",
+			"git merge " + text.ShellQuote(d.Branch),
+		}
+	}
+	if fate.In != "" {
+		out.Result += "; its commits are in " + fate.In
+		out.Look = []string{"git show " + text.ShellQuote(d.Commit)}
+		out.Take = []string{}
+	}
 }
 
 // handsOver reports whether the agent has handed the issue over, also if no pass has released

@@ -62,6 +62,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 func (r *issueReader) explainWait(v *Issue, f forecast) {
 	v.Why = r.whyNotRunning(f)
 	v.Next = r.nextRun(v.Why, f)
+	v.Why.Message += r.movedBack()
 	stopped := r.Obstacle() != ""
 	switch {
 	case r.claim != nil:
@@ -82,6 +83,28 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 			v.Since = &r.skip.Since
 		}
 	}
+}
+
+// movedBack says that an issue was handed over, and is in a state again in which agents work. A
+// person may want that; but git takes back the file of an issue without a word, by a checkout or
+// a stash.
+func (r *issueReader) movedBack() string {
+	release := r.released()
+	asked := r.source == SourceTracker && r.issue != nil && r.Config != nil
+	if r.claim != nil || !asked || release == nil || !release.HandedOver() || release.To == nil {
+		return ""
+	}
+	if !r.Config.Policy.Active(r.issue.State) {
+		return ""
+	}
+	since := text.Duration(r.Now.Sub(release.At))
+	const happened = "; it was handed over %s ago in the state %s, and is in %s again"
+	back := fmt.Sprintf(happened, since, *release.To, r.issue.State)
+	if r.Config.Tracker.Folder != "" {
+		back += ": if nobody wants another run, git has taken its file back (checkout or stash): write status: " +
+			*release.To + " into it"
+	}
+	return back
 }
 
 // explainRun explains the status of a claim with a run.

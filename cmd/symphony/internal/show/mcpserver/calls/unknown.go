@@ -49,11 +49,11 @@ var agentTasks = []task{
 	{[]string{"wait", "await", "poll", "join", "result", "results", "output", "collect"}, []string{"wait_agent"}},
 	{[]string{"list", "status", "agents", "get", "show", "find"}, []string{"list_agents", "wait_agent"}},
 	{
-		[]string{"send", "message", "tell", "prompt", "ask", "continue", "reply", "steer", "write", "resume", "chat", "input"},
+		[]string{"send", "message", "tell", "prompt", "ask", "continue", "reply", "steer", "resume", "chat", "input"},
 		[]string{"send_message", "send_user_message"},
 	},
 	{
-		[]string{"spawn", "create", "start", "new", "launch", "run", "delegate", "fork", "begin", "agent", "subagent", "task"},
+		[]string{"spawn", "create", "start", "new", "launch", "run", "delegate", "fork", "agent", "subagent", "task"},
 		[]string{"spawn_agent"},
 	},
 }
