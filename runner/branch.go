@@ -63,6 +63,26 @@ func (b *issueBranch) name(ctx context.Context) (name string, last reconcile.Del
 	return name, reconcile.Delivered{Commit: last.Commit}, nil
 }
 
+// recordFound records the branch at which a clone begins, although nothing was delivered to it from
+// here: the next delivery continues it.
+func (b *issueBranch) recordFound(
+	ctx context.Context,
+	branch string,
+	found host.CloneAnswer,
+	now time.Time,
+) error {
+	if b.journal == nil {
+		return nil
+	}
+	return b.journal.RecordDelivered(ctx, b.issueID, reconcile.Delivered{
+		URL:    b.site.Config.Repository.URL,
+		Branch: branch,
+		Commit: found.Found,
+		Base:   found.Base,
+		At:     now,
+	})
+}
+
 // cloneRequest is the request to clone or to fetch.
 func (b *issueBranch) cloneRequest(
 	ctx context.Context,

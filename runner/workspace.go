@@ -174,6 +174,9 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"commit", answer.Commit,
 		"kept", answer.Kept,
 	)
+	if answer.Found != "" {
+		return w.branch.recordFound(ctx, q.Branch, answer, w.now())
+	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
 			"the work can't be delivered to it", q.Branch, answer.InTheWay)

@@ -47,6 +47,9 @@ type Repository struct {
 	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be
 	// pushed fails then, before an agent works.
 	Pushes bool
+	// Team: other machines push to it, too. A clone for an issue begins at its branch if that exists
+	// already: another machine may have made it, whose claim somebody has deleted.
+	Team bool
 	// SubmoduleHosts are hosts from which submodules may come, besides the host of URL.
 	SubmoduleHosts []string
 	// Submodules: clones have the submodules of the commit that is checked out, and theirs.
@@ -101,6 +104,8 @@ type CloneAnswer struct {
 	// InTheWay is the commit of the branch on the remote, if someone else has made the branch
 	// before the first delivery, which will fail; empty if not.
 	InTheWay string
+	// Found is the commit of the branch, if the clone begins there because of Repository.Team.
+	Found string
 }
 
 // KeepRequest names the issue whose commits Run.Keep keeps.

@@ -96,6 +96,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 				Name:           cfg.Repository.Name,
 				Email:          cfg.Repository.Email,
 				Pushes:         cfg.Repository.Delivers(),
+				Team:           cfg.Repository.Claims.On,
 				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
 				Submodules:     cfg.Repository.Submodules,
 				Sign:           cfg.Repository.Sign,

@@ -200,3 +200,28 @@ func (p *place) manyClaims(branch string, all []team.Change) {
 	test.Write(p.t, filepath.Join(p.dir, "script"), script.String())
 	p.sh("git -C remote.git fast-import --quiet < script")
 }
+
+// A branch that another machine of the team has made is continued by a machine that knows nothing of it,
+// because somebody has deleted the claim.
+func TestCloneBeginsAtTheBranchOfATeam(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	first := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	p.sh("mv one away; rm -rf mirrors") // of another machine
+	remote := host.Repository{URL: p.remote, Pushes: true}
+	begin := func(name string) host.CloneAnswer {
+		t.Helper()
+		p.sh("mkdir " + name)
+		return test.Must(p.mirrorOf(remote).Clone(t.Context(), filepath.Join(p.dir, name), "work/one", ""))
+	}
+	alone := begin("alone")
+	test.Equal(t, "in the way", alone.InTheWay, first)
+	test.Equal(t, "commit", alone.Commit, alone.BaseCommit)
+	remote.Team = true
+	found := begin("found")
+	test.Equal(t, "found", found.Found, first)
+	test.Equal(t, "commit", found.Commit, first)
+	test.Equal(t, "in the way", found.InTheWay, "")
+}

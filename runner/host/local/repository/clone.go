@@ -82,8 +82,16 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 	}
 	answer.Commit = answer.BaseCommit
 	if delivered == "" && m.remote.Pushes {
-		answer.InTheWay, err = m.madeByOthers(ctx, branch)
-		return err
+		there, err := m.madeByOthers(ctx, branch)
+		if err != nil {
+			return err
+		}
+		if !m.remote.Team {
+			answer.InTheWay = there
+			return nil
+		}
+		answer.Found = there
+		delivered = there
 	}
 	at, err := m.continued(ctx, branch, answer.BaseCommit, delivered)
 	if err != nil || at == "" {
