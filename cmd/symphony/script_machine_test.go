@@ -49,8 +49,8 @@ func stepped(path string) func() time.Time {
 	}
 }
 
-// uptimeVar names a file that changes the clock which goes on while a machine is suspended: a duration
-// such as 27h is added, a factor such as 4 makes it faster.
+// uptimeVar names a file that changes the clock which goes on while a machine is suspended: a factor such
+// as 4 makes it faster, and a duration such as 27h is added. With "4 1h" both happen.
 const uptimeVar = "SYMPHONY_TEST_UPTIME"
 
 // sinceBoot returns the time since the boot with the change in a file, even while the program runs.
@@ -60,10 +60,15 @@ func sinceBoot(path string) func() time.Duration {
 		if err != nil {
 			return proc.SinceBoot()
 		}
-		if factor, err := strconv.Atoi(string(text)); err == nil {
-			return time.Duration(factor) * proc.SinceBoot()
+		since := proc.SinceBoot()
+		for _, word := range strings.Fields(string(text)) {
+			if factor, err := strconv.Atoi(word); err == nil {
+				since *= time.Duration(factor)
+			} else {
+				since += test.Must(time.ParseDuration(word))
+			}
 		}
-		return proc.SinceBoot() + test.Must(time.ParseDuration(string(text)))
+		return since
 	}
 }
 

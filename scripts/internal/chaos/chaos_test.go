@@ -8,7 +8,9 @@
 // killer hits passes, workers, agents and git. The program, its database and its processes are
 // real, and so is git; Linear, GitHub and the agent are fakes. With -codex the agent is real, too,
 // and the model is a mock. With -hosts the agents work on two hosts, and the links to them are
-// cut. With -merges there are many issues, whose pull requests are approved at once.
+// cut. With -merges there are many issues, whose pull requests are approved at once. With -machines
+// several machines share a remote and have claims there: they die, sleep, and lose their links, people
+// delete claims, and the remote refuses them for a while.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are
 // similar but not identical.
@@ -53,6 +55,17 @@ var (
 	merges   = flag.Bool("merges", false, "many issues, whose pull requests are approved at once and merged during the storm")
 	keep     = flag.Bool("keep", false, "keep the temporary folder")
 	machines = flag.Int("machines", 1, "how many machines work on the project")
+	claimsIn = flag.String(
+		"claims",
+		"",
+		"with -machines: where the claims are, references or branch; by default as the seed says",
+	)
+	remoteWay = flag.String(
+		"remote",
+		"",
+		"with -machines: how the remote is reached, by git (its daemon), ssh (a real sshd) or gitea (a real one); "+
+			"by default git or ssh, as the seed says",
+	)
 )
 
 // TestMain runs the test binary as the gate if its arguments say so.
@@ -74,6 +87,10 @@ func TestChaos(t *testing.T) {
 	}
 	if *merges && (*codex != "" || *hosts) {
 		t.Fatal("-merges: its agents are scripted, and work here")
+	}
+	if !slices.Contains([]string{"", "references", "branch"}, *claimsIn) ||
+		!slices.Contains([]string{"", overGit, overSSH, overGitea}, *remoteWay) {
+		t.Fatal("-claims or -remote: no such way")
 	}
 	if *codex != "" && *hosts {
 		t.Fatal("-codex and -hosts: the home of codex is that of the hosts")

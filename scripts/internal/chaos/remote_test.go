@@ -40,6 +40,9 @@ type remote struct {
 	rests atomic.Bool   // all connections succeed for now
 	ended chan struct{} // gets a value when a connection has ended
 	forge *forge        // with its pull requests
+	// command serves a connection by its input and output; if it is empty, the server at address to does
+	command []string
+	to      string
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -56,6 +59,7 @@ func newRemote(random *rand.Rand) *remote {
 	r := &remote{dir: stage.Get(os.MkdirTemp("", "symphony-remote-")), random: random}
 	r.git = filepath.Join(r.dir, remoteName+".git")
 	r.ctx, r.calm = context.WithCancel(context.Background())
+	r.command = []string{"git", "daemon", "--inetd", "--enable=receive-pack", "--export-all", "--base-path=" + r.dir}
 	r.ended = make(chan struct{}, 1)
 	stage.Get(r.run("init", "-q", "--bare", "-b", "main", r.git))
 	// what the hooks write
@@ -88,6 +92,10 @@ func (r *remote) close() error {
 	r.calm()
 	err := r.server.Close()
 	r.all.Wait()
+	if *keep {
+		fmt.Fprintln(os.Stderr, "chaos: kept", r.dir)
+		return err
+	}
 	return errors.Join(err, os.RemoveAll(r.dir))
 }
 
@@ -157,15 +165,11 @@ func (r *remote) answer(conn net.Conn) {
 			most = int64(r.choose(3000))
 		}
 	}
-	cmd := exec.CommandContext(
-		ctx,
-		"git",
-		"daemon",
-		"--inetd",
-		"--enable=receive-pack",
-		"--export-all",
-		"--base-path="+r.dir,
-	)
+	if r.to != "" {
+		r.forward(ctx, conn, in, least, most)
+		return
+	}
+	cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if ctx == r.ctx {
@@ -188,6 +192,21 @@ func (r *remote) answer(conn net.Conn) {
 	}
 	_, _ = io.Copy(io.Discard, stdout)
 	_ = cmd.Wait()
+}
+
+// forward lets another server answer a connection, of whose request and answer only a part may arrive.
+func (r *remote) forward(ctx context.Context, conn net.Conn, in io.Reader, least, most int64) {
+	far, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	defer context.AfterFunc(ctx, func() { _ = far.Close() })() // it may have ended
+	r.all.Go(func() {
+		_, _ = io.CopyN(far, in, least) // either side may end
+		_ = far.(*net.TCPConn).CloseWrite()
+	})
+	_, _ = io.CopyN(conn, far, most)
 }
 
 // others changes branches as other people do. A step fails if a push has moved its branch

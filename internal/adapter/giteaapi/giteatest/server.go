@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -271,6 +272,11 @@ func (s *Server) makeAccounts() error {
 	var err error
 	s.Token, err = s.MakeToken(Operator, "write:repository", "write:issue", "read:user")
 	return err
+}
+
+// Git is the folder of a repository, as git sees it.
+func (s *Server) Git(repository string) string {
+	return filepath.Join(s.dir, "repos", strings.ToLower(repository)+".git")
 }
 
 // MakeRepository makes an empty repository, and returns its name: team/NAME.

@@ -1,0 +1,154 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
+	"github.com/symphony-cron/symphony/team"
+)
+
+// change is a change of a claim or of another reference of the remote.
+type change struct {
+	at            int64 // milliseconds
+	old, new, ref string
+}
+
+// checkLog checks all changes of references of the remote: each delivery has to be in one push with the
+// claim of its machine, and a machine may take another one's claim only after its term and the grace.
+func (s *teamScene) checkLog() {
+	data := stage.Get(os.ReadFile(s.log()))
+	pushed := map[string]int64{} // when an object became a claim
+	for push := range strings.SplitSeq(string(data), "\n\n") {
+		var claims, branches []change
+		for line := range strings.Lines(push) {
+			w := strings.Fields(line)
+			if len(w) != 4 {
+				continue
+			}
+			c := change{at: stage.Get(strconv.ParseInt(w[0], 10, 64)), old: w[1], new: w[2], ref: w[3]}
+			switch {
+			case c.ref == claimsBranch:
+				claims = append(claims, s.changesOnBranch(c)...)
+			case strings.HasPrefix(c.ref, claimsRefs):
+				claims = append(claims, c)
+			case strings.HasPrefix(c.ref, "refs/heads/symphony/"):
+				branches = append(branches, c)
+			}
+		}
+		for _, c := range claims {
+			pushed[c.new] = c.at
+			s.checkTaken(c, pushed)
+		}
+		for _, b := range branches {
+			s.checkDelivery(b, claims)
+		}
+	}
+}
+
+// changesOnBranch are the changes of claims between two commits of their branch.
+func (s *teamScene) changesOnBranch(c change) (list []change) {
+	tree := func(commit string) string {
+		if isNone(commit) {
+			return emptyTree
+		}
+		return commit
+	}
+	text, err := s.remote.run("diff-tree", "-r", "--no-renames", tree(c.old), tree(c.new))
+	stage.Must(err)
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line) // ":MODE MODE OLD NEW KIND NAME"
+		if len(w) != 6 {
+			stage.Must(fmt.Errorf("git diff-tree prints %q", line))
+		}
+		list = append(list, change{at: c.at, old: w[2], new: w[3], ref: w[5]})
+	}
+	return list
+}
+
+// isNone reports whether the id of an object stands for none.
+func isNone(id string) bool { return strings.Trim(id, "0") == "" }
+
+// claimIn returns the claim in an object; nil for none.
+func (s *teamScene) claimIn(object string) *team.Claim {
+	if isNone(object) {
+		return nil
+	}
+	if s.read[object] == nil {
+		content := stage.Get(s.remote.run("cat-file", "-p", object))
+		at := strings.IndexByte(content, '{') // after the head of a commit, if it is one
+		c := stage.Get(team.Parse(content[max(at, 0):]))
+		s.read[object] = &c
+	}
+	return s.read[object]
+}
+
+// late is how many milliseconds late the remote may note a change.
+const late = 1000
+
+func (s *teamScene) checkTaken(c change, pushed map[string]int64) {
+	before := s.claimIn(c.old)
+	after := s.claimIn(c.new)
+	if before == nil || after == nil || before.Machine == after.Machine {
+		return
+	}
+	s.taken++
+	age := (c.at - pushed[c.old] + late) * teamHaste
+	for _, at := range s.jumps {
+		if pushed[c.old] < at && at < c.at {
+			age += jump.Milliseconds()
+		}
+	}
+	if age < before.TermMS+before.TermMS/10 {
+		s.fault("claims taken too early", "%s from %s by %s after %d ms of its %d",
+			before.Identifier, before.Machine, after.Machine, age, before.TermMS)
+	}
+}
+
+func (s *teamScene) checkDelivery(b change, claims []change) {
+	s.pushes++
+	for _, c := range claims {
+		before := s.claimIn(c.old)
+		after := s.claimIn(c.new)
+		isIts := after != nil && "refs/heads/symphony/"+after.Identifier == b.ref
+		if isIts && (before == nil || before.Machine == after.Machine) {
+			return
+		}
+	}
+	s.fault("deliveries without the claim", "%s at %d", b.ref, b.at)
+}
+
+// checkCommits checks that each commit of an agent is in the remote or in a workspace.
+func (s *teamScene) checkCommits() {
+	has := commits(s.remote.git, "--all")
+	for _, m := range s.machines {
+		for _, pattern := range []string{"*/.git", ".symphony/trash/*/.git"} {
+			for _, git := range stage.Get(filepath.Glob(filepath.Join(m.Dir, "workspaces", pattern))) {
+				maps.Copy(has, commits(git, "--all", "HEAD"))
+			}
+		}
+	}
+	for _, i := range s.tracker.Issues() {
+		for _, made := range s.made(i.Identifier) {
+			if !has[made.id] {
+				s.fault("commits lost", "%s of %s", made.id, i.Identifier)
+			}
+		}
+	}
+	list := stage.Get(s.remote.run("for-each-ref", "--format=%(refname)", "refs/heads/symphony"))
+	for _, branch := range strings.Fields(list) {
+		seen := map[string]bool{}
+		for subject := range strings.Lines(stage.Get(s.remote.run("log", "--format=%s", branch))) {
+			if seen[subject] {
+				s.fault("commits delivered twice", "%s: %s", branch, subject)
+			}
+			seen[subject] = true
+		}
+	}
+}
