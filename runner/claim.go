@@ -103,21 +103,17 @@ func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, wat
 	return k.member.Confirm(ctx, keep)
 }
 
-// fence calls deliver with the change of the claim that has to be a part of its push to a branch; nil
-// without a team.
+// fence is the Fence of a delivery to a branch that may take as long as limit; nil without a team.
 func (k *claimKeeper) fence(
-	ctx context.Context,
 	branch string,
-	deliver func(claim *team.Change) (host.DeliverAnswer, error),
-) (answer host.DeliverAnswer, err error) {
+	limit time.Duration,
+) func(ctx context.Context, push host.PushFenced) error {
 	if k.member == nil {
-		return deliver(nil)
+		return nil
 	}
 	keep := k.keep()
 	keep.Branch = branch
-	err = k.member.Fence(ctx, keep, func(claim team.Change) (string, error) {
-		answer, err = deliver(&claim)
-		return answer.Claim, err
-	})
-	return answer, err
+	return func(ctx context.Context, push host.PushFenced) error {
+		return k.member.Fence(ctx, keep, limit, push)
+	}
 }

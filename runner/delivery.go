@@ -91,17 +91,16 @@ func (d *deliveryStep) deliverSince(
 		return result, "", err
 	}
 	repository := d.site.Config.Repository.Repository
-	answer, err := d.claim.fence(ctx, branch, func(claim *team.Change) (host.DeliverAnswer, error) {
-		return d.site.host.Deliver(ctx, host.DeliverRequest{
-			Repository:   repository,
-			Branch:       branch,
-			Delivered:    last.Commit,
-			Again:        d.run.Kind == reconcile.DeliveryRun,
-			Claim:        claim,
-			ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
-			Timeout:      max(repositoryTimeout, d.site.Config.Hooks.Timeout),
-			Env:          env,
-		})
+	timeout := max(repositoryTimeout, d.site.Config.Hooks.Timeout)
+	answer, err := d.site.host.Deliver(ctx, host.DeliverRequest{
+		Repository:   repository,
+		Branch:       branch,
+		Delivered:    last.Commit,
+		Again:        d.run.Kind == reconcile.DeliveryRun,
+		Fence:        d.claim.fence(branch, timeout),
+		ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
+		Timeout:      timeout,
+		Env:          env,
 	})
 	if err != nil {
 		logOutput(d.log, err)

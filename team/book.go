@@ -163,7 +163,7 @@ func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string
 		result, isKnown := results[change.Key]
 		switch {
 		case !isStored:
-			refused[k.ID] = overtaken
+			refused[k.ID] = errOvertaken.Error()
 		case !isKnown:
 			refused[k.ID] = "it did not say why"
 		case result.Refused != "":
@@ -175,8 +175,8 @@ func (b *book) push(ctx context.Context, list []Keep) (refused map[string]string
 	return refused, b.save(ctx, done)
 }
 
-// overtaken is why a claim is not pushed that another process of this machine has just changed.
-const overtaken = "another process of this machine changes it"
+// errOvertaken is why a claim is not pushed.
+var errOvertaken = errors.New("another process of this machine changes the claim")
 
 // maxTried is how many contents a row keeps whose pushes have no known results. An older one that is on
 // its way still would be taken for the claim of another machine.
@@ -331,6 +331,27 @@ func (b *book) checkOwn(ctx context.Context, i Issue) error {
 	return nil
 }
 
+// mustOwn returns an error unless this machine has the claim of an issue, as far as the book says.
+func (b *book) mustOwn(i Issue) error {
+	own, isOwn := b.own[i.ID]
+	if isOwn && own.LostTo == "" {
+		return nil
+	}
+	return lost(i, own.LostTo)
+}
+
+// cover makes sure that a claim of this machine holds for a time without another renewal.
+func (b *book) cover(ctx context.Context, k Keep, needs time.Duration) error {
+	if err := b.mustOwn(k.Issue); err != nil {
+		return err
+	}
+	covering := Keep{Issue: k.Issue, Status: k.Status, needs: needs}
+	if err := b.renew(ctx, []Keep{covering}); err != nil {
+		return err
+	}
+	return b.mustOwn(k.Issue)
+}
+
 // fence makes one push with the change of a claim.
 func (b *book) fence(ctx context.Context, k Keep, push func(Change) (string, error)) error {
 	tried, err := b.try(ctx, []Keep{k})
@@ -339,19 +360,14 @@ func (b *book) fence(ctx context.Context, k Keep, push func(Change) (string, err
 	}
 	change, isStored := tried[k.ID]
 	if !isStored {
-		return lost(k.Issue, overtaken)
+		return errOvertaken
 	}
 	object, err := push(change)
 	if err != nil {
 		return err
 	}
 	crash.At("team.delivered")
-	own := b.own[k.ID]
-	if object == "" { // nothing was pushed, and the remote has what it had
-		own.Tried = slices.Delete(slices.Clone(own.Tried), len(own.Tried)-1, len(own.Tried))
-		return b.save(ctx, []Own{own})
-	}
-	return b.save(ctx, []Own{own.pushed(change.New, object)})
+	return b.save(ctx, []Own{b.own[k.ID].pushed(change.New, object)})
 }
 
 // look reads all claims of the remote, and brings the book up to date.

@@ -20,5 +20,6 @@
 //  4. Another machine may take the claim when it has seen the same object for the term and
 //     [Terms.Grace], on its own clock. No machine compares its time with the time of another.
 //  5. A delivery replaces the claim in the same atomic push. A machine that lost its claim can't
-//     deliver, whatever its clocks say.
+//     deliver, whatever its clocks say. A renewal during the push would be another claim than the
+//     push expects: so the claim is renewed before it, for longer than the push may take.
 package team

@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,6 +112,9 @@ type Keep struct {
 	// Handled and Rounds are those of [Claim].
 	Handled []string
 	Rounds  int
+
+	// needs is how long the claim has to hold without another renewal; 0 for its usual term.
+	needs time.Duration
 }
 
 // Known returns the issues that other machines have, by id, as this one saw it last, and those of them
@@ -290,10 +294,10 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	if own := b.own[k.ID]; own.LostTo == "" && m.due(own, k) {
 		err = b.renew(ctx, []Keep{k})
 	}
-	if own, isOwn := b.own[k.ID]; isOwn && own.LostTo == "" {
-		return m.left(own), err
+	if gone := b.mustOwn(k.Issue); gone != nil {
+		return 0, gone
 	}
-	return 0, lost(k.Issue, b.own[k.ID].LostTo)
+	return m.left(b.own[k.ID]), err
 }
 
 // Lost is the error of a step for an issue that this machine has lost; nil if no other machine has the
@@ -328,33 +332,37 @@ func (m *Member) Confirm(ctx context.Context, k Keep) error {
 	if err := b.renew(ctx, []Keep{k}); err != nil {
 		return err
 	}
-	if own, isOwn := b.own[k.ID]; isOwn && own.LostTo == "" {
-		return nil
-	}
-	return lost(k.Issue, b.own[k.ID].LostTo)
+	return b.mustOwn(k.Issue)
 }
 
-// Fence calls push with the change of the claim that has to be a part of its push, and stores the
-// result: the object of the claim afterwards, or "" if nothing was pushed. If push fails because the
-// remote has another claim, it is called once more if that one is of this machine.
-func (m *Member) Fence(ctx context.Context, k Keep, push func(Change) (object string, err error)) error {
+// Fence calls push with the change of the claim that has to be a part of its push, and stores the object
+// of the claim that it returns. It comes when nothing but the push is left to do. limit is the most time
+// that the push may take: first the claim is renewed if less of it is left, because a renewal in between
+// would be another claim than the push expects. If push fails because the remote has another claim, it
+// is called once more if that one is of this machine.
+func (m *Member) Fence(
+	ctx context.Context,
+	k Keep,
+	limit time.Duration,
+	push func(Change) (object string, err error),
+) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	b, err := m.open(ctx)
 	if err != nil {
 		return err
 	}
-	own := b.own[k.ID]
-	if own.LostTo != "" || own.Object == "" || len(own.Tried) > 0 {
-		if err := b.checkOwn(ctx, k.Issue); err != nil {
-			return err
-		}
+	if err := b.cover(ctx, k, limit); err != nil {
+		return err
 	}
 	err = b.fence(ctx, k, push)
-	if !IsLost(err) {
+	if !IsLost(err) && !errors.Is(err, errOvertaken) {
 		return err
 	}
 	if err := b.checkOwn(ctx, k.Issue); err != nil {
+		return err
+	}
+	if err := b.cover(ctx, k, limit); err != nil {
 		return err
 	}
 	return b.fence(ctx, k, push)

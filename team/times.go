@@ -32,13 +32,13 @@ func (m *Member) termOf(o Own) time.Duration {
 }
 
 // due reports whether a claim of this machine is to be renewed: half its term is over, the result of a
-// push is not known, a person has deleted it, or it has to say something else.
+// push is not known, a person has deleted it, it has to say something else, or it ends too soon.
 func (m *Member) due(o Own, k Keep) bool {
 	if o.LostTo != "" {
 		return false
 	}
 	c, err := Parse(o.Content)
-	if err != nil || len(o.Tried) > 0 || o.Object == "" || c.Status != k.Status {
+	if err != nil || len(o.Tried) > 0 || o.Object == "" || c.Status != k.Status || m.left(o) < k.needs {
 		return true
 	}
 	if k.Commit != "" && c.Commit != k.Commit || k.PullRequest != "" && c.PullRequest != k.PullRequest {
@@ -78,7 +78,7 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	c.Identifier = k.Identifier
 	c.Status = k.Status
 	c.Renewed = now
-	c.TermMS = m.Terms.Of(k.Status).Milliseconds()
+	c.TermMS = max(m.Terms.Of(k.Status), 2*k.needs).Milliseconds()
 	if k.Branch != "" {
 		c.Branch = k.Branch
 	}

@@ -96,6 +96,9 @@ var (
 	start        = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 )
 
+// pushLimit is how long the push of a delivery may take.
+const pushLimit = 15 * time.Minute
+
 // member is a machine of the world, whose next push fares as a says. The clocks that people read differ
 // by hours, and by a day more after each boot.
 func (w *world) member(at int, a answer) *Member {
@@ -395,7 +398,10 @@ func (w *world) deliver(at int, a answer, i Issue) (wrong string) {
 	}
 	wasAtWork := w.isAtWork(at, i)
 	m := w.member(at, a)
-	err := m.Fence(context.Background(), Keep{Issue: i, Status: Working}, func(c Change) (string, error) {
+	if a == beside {
+		m = w.member(at, arrives) // the other process comes beside the push alone
+	}
+	err := m.Fence(context.Background(), Keep{Issue: i, Status: Working}, pushLimit, func(c Change) (string, error) {
 		w.begun[c.New] = w.now
 		f := flight{at: at, change: c, isDelivery: true}
 		switch a {
@@ -406,7 +412,8 @@ func (w *world) deliver(at int, a answer, i Issue) (wrong string) {
 			return "", errLink
 		case late:
 			w.othersLook(at)
-			w.now += terms.Term / 2
+			w.now += pushLimit
+			w.othersLook(at)
 		case beside:
 			w.renewBeside(at)
 			a = arrives // a second push is alone

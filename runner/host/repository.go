@@ -182,11 +182,12 @@ type DeliverRequest struct {
 	Try bool
 	// Again pushes the commits again if Delivered has them all and Branch was deleted since.
 	Again bool
-	// Claim, if set, changes this machine's claim of the issue in the same push: without the claim
-	// nothing is pushed (CodeClaimLost), also if this machine has another content there by now. A
-	// remote that has New has it from a push whose answer was lost. Nothing changes if there is
-	// nothing to push.
-	Claim *team.Change
+	// Fence, if set, calls push with a change of this machine's claim of the issue. The delivery calls
+	// it when nothing but the push is left to do, and not at all if there is nothing to push. push
+	// changes the claim in the same push: without the claim nothing is pushed (CodeClaimLost), also if
+	// this machine has another content there by now. A remote that has the new content has it from a
+	// push whose answer was lost.
+	Fence func(ctx context.Context, push PushFenced) error
 	// ClaimsBranch is the branch of the remote with the claims, such as symphony-claims; empty if
 	// they are references.
 	ClaimsBranch string
@@ -206,9 +207,11 @@ type DeliverAnswer struct {
 	// Obeyed are those paths of the repository's Obeyed that the commits on the branch, and
 	// not on Base, change.
 	Obeyed []string
-	// Claim is the object of the claim that was pushed together with the commits; empty if none was.
-	Claim string
 }
+
+// PushFenced pushes commits together with the change of a claim, and returns the object of the claim
+// then.
+type PushFenced func(claim team.Change) (object string, err error)
 
 // CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No
 // process may change the workspace meanwhile.

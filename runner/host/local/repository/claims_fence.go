@@ -24,13 +24,11 @@ type fence struct {
 	moves int
 }
 
-// newFence returns the fence of a request; nil if it has none.
-func (m *Mirror) newFence(q host.DeliverRequest) *fence {
-	if q.Claim == nil {
-		return nil
-	}
-	store := m.claimsOf(q.ClaimsBranch, rand.Reader).store()
-	return &fence{store: store, change: *q.Claim, random: rand.Reader}
+// newFence returns the fence of a push with a change of a claim. branch is where the claims are; empty
+// for references.
+func (m *Mirror) newFence(change team.Change, branch string) *fence {
+	store := m.claimsOf(branch, rand.Reader).store()
+	return &fence{store: store, change: change, random: rand.Reader}
 }
 
 // prepare makes the objects to push.

@@ -254,7 +254,7 @@ func TestFenceAnswerIsLost(t *testing.T) {
 		c := p.claimsOn("a", branch)
 		p.mustClone("one")
 		old := change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()}).Object
-		deliver := func(renewed int, delivered string) (host.DeliverAnswer, error) {
+		deliver := func(renewed int, delivered string) (fenced, error) {
 			t.Helper()
 			return p.deliverWith(branch, delivered, team.Change{
 				Key: "WEB-1", Old: old, New: claimOf("a", renewed).Content(),

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,8 +153,28 @@ func TestClaimsAtOnce(t *testing.T) {
 	})
 }
 
+// fenced is the answer of a delivery with a change of a claim.
+type fenced struct {
+	host.DeliverAnswer
+	Claim string // the object of the claim that was pushed; empty if nothing was pushed
+}
+
 // deliverWith delivers the workspace one with a change of a claim.
-func (p *place) deliverWith(branch, delivered string, claim team.Change) (host.DeliverAnswer, error) {
+func (p *place) deliverWith(branch, delivered string, claim team.Change) (answer fenced, err error) {
+	p.t.Helper()
+	answer.DeliverAnswer, err = p.deliverFenced(branch, delivered, func(_ context.Context, push host.PushFenced) error {
+		object, err := push(claim)
+		answer.Claim = object
+		return err
+	})
+	return answer, err
+}
+
+// deliverFenced delivers the workspace one with a fence.
+func (p *place) deliverFenced(
+	branch, delivered string,
+	fence func(context.Context, host.PushFenced) error,
+) (host.DeliverAnswer, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), test.Patience())
 	defer cancel()
@@ -159,7 +182,7 @@ func (p *place) deliverWith(branch, delivered string, claim team.Change) (host.D
 	return p.mirror().DeliverWorkspace(ctx, workspace, host.Origin{URL: p.remote}, host.DeliverRequest{
 		Branch:       "work/one",
 		Delivered:    delivered,
-		Claim:        &claim,
+		Fence:        fence,
 		ClaimsBranch: branch,
 	})
 }
@@ -215,6 +238,89 @@ func TestFence(t *testing.T) {
 		change(t, other, team.Change{Key: "WEB-1", Old: p.claim("WEB-1", branch).Object})
 		wantFault(t, test.Err(p.deliverWith(branch, second, fourth)), host.CodeClaimLost, "it was deleted")
 		test.Equal(t, "branch", p.at("work/one"), second)
+	})
+}
+
+// journal is the database of a machine in a team.
+type journal struct {
+	own  map[string]team.Own
+	seen []team.Seen
+}
+
+func (j *journal) OwnClaims(context.Context) ([]team.Own, error) {
+	return slices.Collect(maps.Values(j.own)), nil
+}
+
+func (j *journal) SaveOwnClaims(_ context.Context, claims []team.Own) ([]team.Own, error) {
+	for _, o := range claims {
+		j.own[o.ID] = o
+	}
+	return claims, nil
+}
+
+func (j *journal) DropOwnClaims(_ context.Context, issueIDs []string) error {
+	for _, id := range issueIDs {
+		delete(j.own, id)
+	}
+	return nil
+}
+
+func (j *journal) SeenClaims(context.Context) ([]team.Seen, error) { return j.seen, nil }
+
+func (j *journal) SaveSeenClaims(_ context.Context, all []team.Seen) error {
+	j.seen = all
+	return nil
+}
+
+// memberOn is a machine of a team whose claims have a term of a minute.
+func (p *place) memberOn(machine, branch string, clock func() time.Duration) *team.Member {
+	return &team.Member{
+		Remote:   p.claimsOn(machine, branch),
+		Journal:  &journal{own: map[string]team.Own{}},
+		Terms:    team.Terms{Term: time.Minute, Watch: time.Hour},
+		Machine:  machine,
+		Now:      time.Now,
+		Clock:    func() team.Instant { return team.Instant{Boot: "boot", Since: clock()} },
+		NewToken: rand.Text,
+	}
+}
+
+// A hook of the remote takes nine minutes, and the claim has a term of one. The machine that delivers
+// keeps it all the same.
+func TestDeliveryLongerThanItsTerm(t *testing.T) {
+	eachStore(t, func(t *testing.T, branch string) {
+		p := newPlace(t)
+		var now atomic.Int64
+		clock := func() time.Duration { return time.Duration(now.Load()) }
+		issue := team.Issue{ID: "id-1", Identifier: "WEB-1"}
+		a := p.memberOn("a", branch, clock)
+		b := p.memberOn("b", branch, clock)
+		elsewhere := test.Must(a.Take(t.Context(), []team.Issue{issue}))
+		test.Equal(t, "a has it", len(elsewhere), 0)
+		p.mustClone("one")
+		work := p.commit("one", "first")
+		p.hook("pre-receive", `grep -q work/one || exit 0
+			echo now > ../pushing; while [ ! -e ../go ]; do sleep 0.02; done`)
+		now.Add(int64(50 * time.Second)) // the preparation
+		ended := make(chan error)
+		go func() {
+			_, err := p.deliverFenced(branch, "", func(ctx context.Context, push host.PushFenced) error {
+				return a.Fence(ctx, team.Keep{Issue: issue, Status: team.Working}, 10*time.Minute, push)
+			})
+			ended <- err
+		}()
+		p.await("pushing")
+		for range 9 {
+			elsewhere = test.Must(b.Take(t.Context(), []team.Issue{issue}))
+			test.Equal(t, "who has it", elsewhere["id-1"].Holder, "a")
+			now.Add(int64(time.Minute))
+		}
+		p.sh("touch go")
+		test.OK(t, <-ended)
+		test.Equal(t, "branch", p.at("work/one"), work)
+		left, err := a.Renew(t.Context(), team.Keep{Issue: issue, Status: team.Working})
+		test.OK(t, err)
+		test.Equal(t, "left", left, 54*time.Second)
 	})
 }
 

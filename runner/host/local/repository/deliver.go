@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // delivery is a push of work to a branch.
@@ -119,7 +120,6 @@ func (m *Mirror) Deliver(
 		last:   q.Delivered,
 		try:    q.Try,
 		again:  q.Again,
-		fence:  m.newFence(q),
 	}
 	answer.Commit = d.Commit
 	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {
@@ -162,13 +162,10 @@ func (m *Mirror) Deliver(
 		return answer, err
 	}
 	crash.At("repository.deliver.copied")
-	if err := d.push(ctx); err != nil {
+	if err := d.pushFenced(ctx, q); err != nil {
 		return answer, err
 	}
 	crash.At("repository.deliver.pushed")
-	if d.fence != nil {
-		answer.Claim = d.fence.object
-	}
 	// as a fetch would; if this fails, the next fetch does it
 	_ = d.record(ctx, "refs/heads/"+d.branch)
 	return answer, nil
@@ -406,6 +403,18 @@ func (d *delivery) countGone(ctx context.Context) (int, error) {
 	}
 	d.last = ""
 	return d.countNew(ctx)
+}
+
+// pushFenced is push, together with the change of a claim if the request has one.
+func (d *delivery) pushFenced(ctx context.Context, q host.DeliverRequest) error {
+	if q.Fence == nil {
+		return d.push(ctx)
+	}
+	return q.Fence(ctx, func(claim team.Change) (string, error) {
+		d.fence = d.newFence(claim, q.ClaimsBranch)
+		err := d.push(ctx)
+		return d.fence.object, err
+	})
 }
 
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push
