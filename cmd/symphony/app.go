@@ -582,7 +582,8 @@ func unknownFlag(c *cli.Command, name string) error {
 		// -f of a command that changes something is the --force of others
 		isForce := name == "f" && long == "filter" && flagOf(c, "yes") != nil
 		isFirst := len(name) == 1 && len(long) > 1 && long[0] == strings.ToLower(name)[0] // -a of --all
-		if isFirst && name != "o" && !isForce && instead == "" {
+		isLabel := name == "l" && flagOf(c, "filter") != nil
+		if isFirst && !isLabel && name != "o" && !isForce && instead == "" {
 			meant := long
 			if name == "A" && flagOf(c, allProjects) != nil { // of kubectl and docker, for everything
 				meant += ", or --project all"
@@ -636,8 +637,7 @@ func unknownFlag(c *cli.Command, name string) error {
 	if len(own) > 0 {
 		message += "; there are " + strings.Join(own, ", ")
 	}
-	hint := "symphony help " + c.Name + " explains the command and its flags"
-	return reconcile.NewError("usage", message, hint).WithNext(reconcile.StepReadHelp)
+	return exit.Usage("%s", message)
 }
 
 // usualFlags are flags of most commands, which no one looks for in a list.
@@ -695,7 +695,11 @@ var otherFlags = map[string]string{
 	"tick detach":      loopStays,
 	"tick all": "a pass is about one project: -w FILE names it; symphony schedule install " +
 		"runs the passes of each",
-	"tick limit": "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once",
+	"tick now":       "leave it out: a pass begins at once",
+	"run now":        "leave it out: the run begins at once",
+	"logs no-follow": "leave it out: without --follow it ends by itself",
+	"logs container": "--stderr, --worker and --hooks show the other logs",
+	"tick limit":     "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once",
 	"init directory": "--path DIRECTORY is the folder of the issues, --root DIRECTORY that of the workspaces; " +
 		"the workflow is written into this folder, or where -w FILE says",
 	"init token":   "--key-file FILE reads it from a file, so that it is in no history of the shell",
@@ -738,7 +742,6 @@ var otherFlags = map[string]string{
 	"mcp listen":       overHTTP,
 	"mcp transport":    overHTTP,
 	"mcp stdio":        "leave it out: it speaks over stdin and stdout",
-	"retry all":        "--filter status=held retries all that are held",
 	"diff cached":      "it shows what an agent has changed since the base, committed or not",
 	"diff staged":      "it shows what an agent has changed since the base, committed or not",
 	"diff base":        "the base is repository.base in WORKFLOW.md",

@@ -302,7 +302,7 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	isAboutIssue := issueShaped(workflow) || text.IsNumber(workflow)
 	switch {
 	case isProse(names) && isMissingText(w, workflow):
-		return nil, "", exit.Usage("%s: there is no file %s: %s", c.Command.Name, workflow, textFrom(c, names, workflow))
+		return nil, "", exit.Usage("%s: there is no file %s: %s", c.Command.Name, workflow, textFrom(c, names, "FILE"))
 	case isProse(names) && isText(w, workflow):
 		return nil, "", textAmong(c, names, workflow)
 	case !isWord(w, workflow):

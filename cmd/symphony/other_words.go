@@ -167,7 +167,7 @@ var foreignFlags = []foreignWord{
 		"no-color color colour colors no-colour no-ansi plain ascii monochrome",
 		"NO_COLOR=1 before the command prints without colours",
 	},
-	{"c config config-file conf settings file workflow-file", inFolder},
+	{"c config config-file conf settings workflow-file", inFolder},
 	{"cwd directory chdir workdir working-directory work-tree root-dir repo r project-dir", inFolder},
 	{
 		"grep pattern match regex i search query find keyword",
@@ -195,6 +195,14 @@ var foreignFlags = []foreignWord{
 		"symphony logs ISSUE --verbose shows everything that an agent did, and symphony tick --log-level " +
 			"debug what a pass did",
 	},
+	{
+		"namespace all-namespaces projects all-projects every-project workspace context",
+		"--project all is about every project of your account, -w FILE about one",
+	},
+	{"days weeks week this-week month months hours age last after from", "--since TIME is where it begins, such as 7d"},
+	{"days weeks week month months hours age", "--older-than TIME chooses what has not been used since then, such as 7d"},
+	{"file text-file body-file from-file input", "\"$(cat FILE)\" in place of the TEXT is what the file contains"},
+	{"quiet q short s porcelain brief summary", "it prints few lines, and its exit code says the same: leave it out"},
 	{"silent no-output", "leave it out, or send the output to /dev/null"},
 	{"token api-key apikey key password secret auth pat e env env-file set-env", keysAre},
 	{"version", "symphony version prints it"},
@@ -226,6 +234,10 @@ func foreignFlag(c *cli.Command, name string) string {
 		flag, _, isFlag := strings.Cut(strings.TrimPrefix(row.meant, "--"), " ")
 		isFlag = isFlag && strings.HasPrefix(row.meant, "--")
 		isArgument := strings.HasPrefix(row.meant, "the ISSUE")
+		isText := strings.Contains(row.meant, "the TEXT")
+		if isText && !strings.Contains(c.UsageText, " TEXT") {
+			continue
+		}
 		if isFlag && flagOf(c, flag) == nil || isArgument && !strings.Contains(c.UsageText, "ISSUE") {
 			continue
 		}
