@@ -118,7 +118,7 @@ func (b *book) elsewhere(i Issue) *Elsewhere {
 		return &e
 	}
 	if isOwn {
-		return &Elsewhere{Holder: own.LostTo, Status: Working}
+		return &Elsewhere{Holder: own.LostTo, Status: b.read(seen.Entry).Status}
 	}
 	return nil
 }
@@ -402,13 +402,19 @@ func (b *book) look(ctx context.Context) error {
 		case !isSame:
 		case isThere && own.Content == "": // this machine never had it
 			gone = append(gone, id)
+		case isThere && own.isReleased(e): // a renewal takes it again
+			if own.Object != e.Object {
+				own.Object = e.Object
+				own.Renewed = Instant{}
+				changed = append(changed, own)
+			}
 		case isThere:
 			own.LostTo = b.read(e).Holder()
 			changed = append(changed, own)
 		case own.triedAt("") >= 0: // it was deleted from here
 			gone = append(gone, id)
-		case own.Content != "" && b.left(own) == 0: // another machine may have taken and ended it
-			own.LostTo = unknownHolder
+		case own.Content != "" && b.left(own) == 0 && !own.waitsForReview():
+			own.LostTo = unknownHolder // another machine may have taken and ended it
 			changed = append(changed, own)
 		case own.Object != "": // a person has deleted it; a renewal creates it again
 			own.Object = ""
@@ -449,29 +455,41 @@ func (b *book) see(ctx context.Context, entries []Entry, at Instant) error {
 	return b.Journal.SaveSeenClaims(ctx, all)
 }
 
-// sighted is a claim of another machine that a look found at a time. As long as the object stays the
-// same, the time between two looks of one boot adds to its age.
+// sighted is a claim of another machine that a look found at a time. It keeps the time of its first sight
+// as long as the object stays the same and this machine is not booted.
 func (b *book) sighted(e Entry, at Instant) Seen {
 	s, isKnown := b.seen[e.Key]
-	if !isKnown || s.Object != e.Object {
-		return Seen{Entry: e, Looked: at, FirstAt: b.Now()}
-	}
-	if s.Looked.Boot != at.Boot {
-		s.Looked = at
-		s.FirstAt = b.Now().Add(-s.Age)
+	_, sameBoot := at.Sub(s.First)
+	if isKnown && s.Object == e.Object && sameBoot {
 		return s
 	}
-	since, isLater := at.Sub(s.Looked)
-	if isLater { // otherwise another process has looked meanwhile
-		s.Looked = at
-		s.Age += since
-	}
-	return s
+	return Seen{Entry: e, First: at, FirstAt: b.Now()}
 }
 
 // wrote reports whether this machine may have written a content.
 func (o Own) wrote(content string) bool {
 	return content != "" && (content == o.Content || o.triedAt(content) >= 0)
+}
+
+// isReleased reports whether an entry is what a person has made of a claim of this machine.
+func (o Own) isReleased(e Entry) bool {
+	c, err := e.Claim()
+	if err != nil || c.Status != Free || c.Released == "" {
+		return false
+	}
+	isOurs := func(content string) bool {
+		own, err := Parse(content)
+		return err == nil && own.Token == c.Released
+	}
+	isOurTry := func(t Try) bool { return isOurs(t.Content) }
+	return isOurs(o.Content) || slices.ContainsFunc(o.Tried, isOurTry)
+}
+
+// waitsForReview reports whether the claim is one of an issue that was handed over. No agent works on
+// it, so that a claim that was deleted can be created again, however long ago that was.
+func (o Own) waitsForReview() bool {
+	c, err := Parse(o.Content)
+	return err == nil && c.Status == Watching
 }
 
 // found is the claim after a look that found it in the remote. A push whose content is not there may

@@ -18,6 +18,9 @@ const (
 	Working Status = "working"
 	// Watching: the issue was handed over, and its holder watches the pull request.
 	Watching Status = "watching"
+	// Free: nobody works on the issue. The claim says what was delivered for it, and any machine may
+	// take it at once and go on from there.
+	Free Status = "free"
 )
 
 // Claim is the content of a claim in the remote.
@@ -50,6 +53,9 @@ type Claim struct {
 	// and Rounds how often it has: another machine does not answer them again.
 	Handled []string `json:"handled,omitempty"`
 	Rounds  int      `json:"rounds,omitempty"`
+	// Released is the token of the claim that a person has made free: its holder, if it still lives,
+	// takes it again. Empty for a claim that its holder has made free.
+	Released string `json:"released,omitempty"`
 }
 
 // Term is for how long the claim holds after each renewal.

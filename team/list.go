@@ -89,7 +89,9 @@ func (b *book) listed(e Entry) Listed {
 // CodeChanged is the code of an error if a claim is not any more what the operator saw.
 const CodeChanged = "claim_changed"
 
-// Release deletes a claim that List has returned, whoever has it, if it is still the same.
+// Release lets any machine take a claim that List has returned, whoever has it, if it is still the same.
+// If it says what was delivered, it becomes free, so that the next machine goes on from there. Otherwise
+// it is deleted.
 func (m *Member) Release(ctx context.Context, e Entry) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
@@ -97,16 +99,28 @@ func (m *Member) Release(ctx context.Context, e Entry) error {
 	if err != nil {
 		return err
 	}
-	results, err := m.Remote.Change(ctx, []Change{{Key: e.Key, Old: e.Object}})
+	results, err := m.Remote.Change(ctx, []Change{{Key: e.Key, Old: e.Object, New: m.released(e)}})
 	if err != nil {
 		return err
 	}
 	if why := results[e.Key].Refused; why != "" {
 		return reconcile.NewError(
 			CodeChanged,
-			"the remote did not delete the claim: "+why,
+			"the remote did not release the claim: "+why,
 			"its holder may have renewed it in this moment: symphony claims shows who has it now",
 		)
 	}
 	return b.look(ctx) // so that this machine no longer takes it for one that holds
+}
+
+// released is the content of a claim after its release; empty if it is deleted.
+func (m *Member) released(e Entry) string {
+	c, err := e.Claim()
+	if err != nil || c.Branch == "" || c.Status == Free {
+		return ""
+	}
+	c.Released = c.Token
+	c.Token = m.NewToken()
+	c.Status = Free
+	return c.Content()
 }

@@ -58,12 +58,9 @@ type Try struct {
 // Seen is a claim of another machine.
 type Seen struct {
 	Entry
-	// Looked is when this machine saw the object last, and Age for how long it had seen the same one
-	// then: the claim was not renewed meanwhile. The time from a last look to the next boot, which
-	// no clock can tell, does not count.
-	Looked Instant
-	Age    time.Duration
-	// FirstAt is when Age began by its clock, for people.
+	// First is when this machine saw the same object for the first time, FirstAt the same by its
+	// clock, for people.
+	First   Instant
 	FirstAt time.Time
 }
 
@@ -93,6 +90,9 @@ type Elsewhere struct {
 
 // String is the reason in words: "ann on buildhost-2 works on it, at least until 10:40".
 func (e Elsewhere) String() string {
+	if e.Status == Free {
+		return e.Holder + " worked on it meanwhile; the next pass may start it"
+	}
 	does := "works on it"
 	if e.Status == Watching {
 		does = "waits for its review"
@@ -209,8 +209,9 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (map[str
 	return elsewhere, nil
 }
 
-// Ended returns the claims of machines that are not heard of any more: as this machine saw them last,
-// they have ended, and it may take them. It makes no request.
+// Ended returns the claims of other machines that this one may take, as it saw them last: those that
+// have ended, because their machines are not heard of any more, and those that are free. It makes no
+// request.
 func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 	b, err := m.openAll(ctx)
 	if err != nil {
@@ -218,7 +219,7 @@ func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 	}
 	for _, s := range b.seen {
 		c, err := s.Claim()
-		age, isKnown := m.ageOf(s)
+		age, isKnown := m.Clock().Sub(s.First)
 		if err == nil && c.Project == m.Project && isKnown && age >= m.ends(s) {
 			ended = append(ended, c)
 		}
@@ -250,6 +251,22 @@ func (m *Member) Held(ctx context.Context, issueID string) (Claim, bool, error) 
 	}
 	c, err := Parse(own.Content)
 	return c, err == nil, nil
+}
+
+// Own returns the claims of this machine, in the order of the ids of their issues.
+func (m *Member) Own(ctx context.Context) (claims []Claim, err error) {
+	b, err := m.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, own := range b.own {
+		c, err := Parse(own.Content)
+		if err == nil && own.LostTo == "" {
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b Claim) int { return strings.Compare(a.IssueID, b.IssueID) })
+	return claims, nil
 }
 
 // Settle makes the claims of this machine agree with its issues: it renews those that are due, and

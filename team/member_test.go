@@ -3,9 +3,7 @@ package team
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -135,26 +133,98 @@ func TestTwoProcessesOfAMachine(t *testing.T) {
 	}
 }
 
-// A laptop is on for eight hours a day, and looks each hour. It takes a review over that nobody has
-// answered for the term and a tenth of it, in which it was on: on the fourth day.
-func TestTakeoverOverBoots(t *testing.T) {
+// delivered is an issue for which commits were delivered.
+func delivered(s Status) []Keep {
+	return []Keep{{Issue: theIssue, Status: s, Branch: "symphony/WEB-1", Commit: "c0ffee"}}
+}
+
+// A machine has made its claim free. Another one takes it at once, with what was delivered, and the
+// first one learns that.
+func TestFreeClaim(t *testing.T) {
 	w := newWorld(2)
-	test.Must(w.member(0, arrives).Watch(t.Context(), []Issue{theIssue}))
-	var ended []string
-	for day := range 5 {
-		w.machines[1].boots++
-		w.machines[1].booted = w.now
-		for range 8 {
-			test.OK(t, w.member(1, arrives).Look(t.Context()))
-			w.now += time.Hour
-		}
-		if len(test.Must(w.member(1, arrives).Ended(t.Context()))) > 0 {
-			ended = append(ended, fmt.Sprint(day+1))
-		}
-		w.now += 16 * time.Hour
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.OK(t, first.Settle(t.Context(), delivered(Free)))
+	w.now += 100 * terms.Watch // it never ends
+	free := w.remote[first.key(theIssue)]
+	test.OK(t, first.Settle(t.Context(), delivered(Free)))
+	test.Equal(t, "object", w.remote[first.key(theIssue)].Object, free.Object)
+	test.OK(t, second.Look(t.Context()))
+	others, _, err := second.Known(t.Context())
+	test.OK(t, err)
+	test.Equal(t, "issues of others", len(others), 0)
+	ended := test.Must(second.Ended(t.Context()))
+	test.Equal(t, "claims to take", len(ended), 1)
+	elsewhere := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "elsewhere", len(elsewhere), 0)
+	c, isHeld, err := second.Held(t.Context(), theIssue.ID)
+	test.OK(t, err)
+	test.Equal(t, "held", isHeld, true)
+	test.Equal(t, "branch and commit", c.Branch+" "+c.Commit, "symphony/WEB-1 c0ffee")
+	elsewhere = test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "holder", elsewhere[theIssue.ID].Holder, "machine-1")
+}
+
+// The machine that has made its claim free takes it again, as any other would.
+func TestFreeClaimTakenAgain(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.OK(t, first.Settle(t.Context(), delivered(Free)))
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	second := w.member(1, arrives)
+	elsewhere := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "holder", elsewhere[theIssue.ID].Holder, "machine-0")
+	test.Equal(t, "status", elsewhere[theIssue.ID].Status, Working)
+}
+
+// A person releases the claim of a machine that has delivered. What was delivered is not forgotten, and
+// the machine takes the claim again if it still lives.
+func TestReleaseKeepsWhatWasDelivered(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.OK(t, first.Settle(t.Context(), delivered(Working)))
+	test.OK(t, second.Release(t.Context(), w.remote[first.key(theIssue)]))
+	c := test.Must(w.remote[first.key(theIssue)].Claim())
+	test.Equal(t, "claim", string(c.Status)+" "+c.Branch, "free symphony/WEB-1")
+	alone := w.clone()
+	test.OK(t, first.Confirm(t.Context(), delivered(Working)[0]))
+	test.OK(t, first.Settle(t.Context(), delivered(Working)))
+	c = test.Must(w.remote[first.key(theIssue)].Claim())
+	test.Equal(t, "status after the renewal", c.Status, Working)
+	test.Equal(t, "holder", c.Machine, "machine-0")
+	elsewhere := test.Must(alone.member(1, arrives).Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "elsewhere without the renewal", len(elsewhere), 0)
+	err := alone.member(0, arrives).Confirm(t.Context(), delivered(Working)[0])
+	test.Equal(t, "lost to the second machine", IsLost(err), true)
+}
+
+// The claims of a machine that was off for a week are gone. It creates the claim of a review again, on
+// which no agent works. An issue that it worked on is lost: another machine may have finished it.
+func TestClaimsGoneWhileOff(t *testing.T) {
+	for _, row := range []struct {
+		status Status
+		lost   int
+		claims int
+	}{
+		{Watching, 0, 1},
+		{Working, 1, 0},
+		{Free, 1, 0},
+	} {
+		w := newWorld(1)
+		m := w.member(0, arrives)
+		test.Must(m.Take(t.Context(), []Issue{theIssue}))
+		test.OK(t, m.Settle(t.Context(), delivered(row.status)))
+		clear(w.remote)
+		w.now += 7 * terms.Watch
+		test.OK(t, m.Look(t.Context()))
+		_, lost, err := m.Known(t.Context())
+		test.OK(t, err)
+		test.Equal(t, string(row.status)+": lost", len(lost), row.lost)
+		test.OK(t, m.Settle(t.Context(), delivered(row.status)))
+		test.Equal(t, string(row.status)+": claims", len(w.remote), row.claims)
 	}
-	test.Equal(t, "days on which it has ended", ended, []string{"4", "5"})
-	elsewhere := test.Must(w.member(1, arrives).Watch(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "others have", len(elsewhere), 0)
-	test.Equal(t, "the holder", w.holder(w.keyOf(theIssue)), nameOf(1))
 }

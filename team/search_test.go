@@ -126,7 +126,7 @@ func TestThreeMachines(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "a person deletes claims") {
-			steps = append(steps, release)
+			steps = append(steps, release, releaseByCommand)
 		}
 		run(t, w, steps)
 	})

@@ -11,14 +11,15 @@ func (m *Member) holds(o Own) bool {
 // left is how long the holder of a claim may work on without another renewal; 0 if that time is over,
 // or if the machine was booted since the last renewal.
 func (m *Member) left(o Own) time.Duration {
-	if o.Content == "" {
+	c, err := Parse(o.Content)
+	if err != nil || c.Status == Free {
 		return 0
 	}
 	age, isKnown := m.Clock().Sub(o.Renewed)
 	if !isKnown {
 		return 0
 	}
-	term := m.termOf(o)
+	term := c.Term()
 	return max(term-Margin(term)-age, 0)
 }
 
@@ -46,6 +47,9 @@ func (m *Member) due(o Own, k Keep) bool {
 	}
 	if k.Rounds != c.Rounds && len(k.Handled) > 0 {
 		return true
+	}
+	if c.Status == Free { // it does not end
+		return false
 	}
 	age, isKnown := m.Clock().Sub(o.Renewed)
 	return !isKnown || age >= c.Term()/2
@@ -79,6 +83,7 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	c.Status = k.Status
 	c.Renewed = now
 	c.TermMS = max(m.Terms.Of(k.Status), 2*k.needs).Milliseconds()
+	c.Released = ""
 	if k.Branch != "" {
 		c.Branch = k.Branch
 	}
@@ -91,6 +96,9 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	if len(k.Handled) > 0 {
 		c.Handled = k.Handled[max(0, len(k.Handled)-maxHandled):]
 		c.Rounds = k.Rounds
+	}
+	for len(c.Handled) > 0 && len(c.Content()) > MaxContent { // names of checks may be long
+		c.Handled = c.Handled[1:]
 	}
 	return c
 }
@@ -108,24 +116,21 @@ func (m *Member) read(e Entry) Claim {
 	return Claim{Machine: "an unknown machine", TermMS: m.Terms.Term.Milliseconds(), Status: Working}
 }
 
-// ends is the age at which the claim of another machine ends.
+// ends is how long after the first sight the claim of another machine ends.
 func (m *Member) ends(s Seen) time.Duration {
-	term := min(m.read(s.Entry).Term(), longest)
+	c := m.read(s.Entry)
+	if c.Status == Free {
+		return 0
+	}
+	term := min(c.Term(), longest)
 	return term + Grace(term)
-}
-
-// ageOf is for how long this machine has seen the object of another machine's claim. It is not known if
-// this machine was booted since its last look.
-func (m *Member) ageOf(s Seen) (age time.Duration, isKnown bool) {
-	since, isKnown := m.Clock().Sub(s.Looked)
-	return s.Age + since, isKnown
 }
 
 // isCurrent reports whether the claim of another machine keeps this one from its issue without another
 // look. It is not if this machine has seen the same object for longer than its term, or if it was
-// booted since: then only a look tells.
+// booted since: then only a look tells, from which the term counts anew.
 func (m *Member) isCurrent(s Seen) bool {
-	age, isKnown := m.ageOf(s)
+	age, isKnown := m.Clock().Sub(s.First)
 	return isKnown && age < m.ends(s)
 }
 

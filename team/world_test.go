@@ -277,6 +277,15 @@ var release = step{"a person deletes the claims", func(w *world) string {
 	return ""
 }}
 
+// releaseByCommand is a person who releases all claims with symphony claims.
+var releaseByCommand = step{"a person releases the claims", func(w *world) string {
+	for _, key := range slices.Sorted(maps.Keys(w.remote)) {
+		_ = w.member(0, arrives).Release(context.Background(), w.remote[key])
+	}
+	w.released = true
+	return ""
+}}
+
 // pass lets time pass.
 func pass(name string, d time.Duration) step {
 	return step{name + " passes", func(w *world) string { w.now += d; return "" }}
@@ -347,6 +356,7 @@ func review(at int, i Issue, answers ...answer) (list []step) {
 		list = append(list,
 			step{name + "hands over" + how, func(w *world) string { return w.handOver(at, a, i) }},
 			step{name + "watches" + how, func(w *world) string { return w.watch(at, a, i) }},
+			step{name + "frees" + how, func(w *world) string { return w.free(at, a, i) }},
 			step{name + "ends its pass" + how, func(w *world) string { return w.endPass(at, a) }},
 		)
 	}
@@ -445,6 +455,15 @@ func (w *world) handOver(at int, a answer, i Issue) string {
 		m.watching[i.ID] = true
 	}
 	return w.endPass(at, a)
+}
+
+// free ends the work on an issue that is not finished, so that any machine may take it.
+func (w *world) free(at int, a answer, i Issue) string {
+	delete(w.machines[at].working, i.ID)
+	delete(w.machines[at].watching, i.ID)
+	keep := append(w.kept(at, false), Keep{Issue: i, Status: Free, Branch: "symphony/" + i.Identifier})
+	_ = w.member(at, a).Settle(context.Background(), keep)
+	return ""
 }
 
 // watch answers a review. Only the machine that has the claim may.
@@ -549,7 +568,7 @@ func (w *world) fingerprint() string {
 			}
 		}
 		for _, s := range m.seen {
-			fmt.Fprint(&b, " seen ", s.Object, " ", s.Age, " ", age(m, s.Looked))
+			fmt.Fprint(&b, " seen ", s.Object, " ", age(m, s.First))
 		}
 	}
 	fmt.Fprint(&b, " ", w.released)

@@ -36,7 +36,7 @@ func claimsCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line"},
 			&cli.StringFlag{
 				Name:  "release",
-				Usage: "delete the claim of `ISSUE` in the remote, whichever machine has it",
+				Usage: "let any machine take the claim of `ISSUE`, whichever machine has it",
 			},
 			&cli.BoolFlag{Name: "yes", Usage: "with --release: do not ask"},
 		)...),
@@ -88,6 +88,8 @@ func claimsTable(w *term.Env, rows []claims.TeamRow) term.Table {
 	for _, r := range rows {
 		colour := term.ColourRuns
 		switch {
+		case r.IsFree():
+			colour = term.ColourWaits
 		case r.Ended, r.Status == claims.Unreadable:
 			colour = term.ColourStuck
 		case r.Status != "working":
@@ -123,13 +125,15 @@ func untilText(w *term.Env, r claims.TeamRow) string {
 	switch {
 	case w.Piped():
 		return text.Rfc3339(r.Until)
+	case r.IsFree():
+		return ""
 	case r.Ended:
 		return "ended"
 	}
 	return "in " + text.Duration(r.Until.Sub(w.Now()))
 }
 
-// releaseClaim deletes the claim of an issue, once the operator has agreed to what happens then.
+// releaseClaim releases the claim of an issue, once the operator has agreed to what happens then.
 func releaseClaim(c *cli.Context, w *term.Env, p *wiring.Project, ref string) (err error) {
 	if err := p.Nested(); err != nil {
 		return err
@@ -168,8 +172,11 @@ func releaseClaim(c *cli.Context, w *term.Env, p *wiring.Project, ref string) (e
 		return nil
 	}
 	released := fmt.Sprintf("released the claim of %s, which %s had", row.Name(), row.Holder())
-	if row.Status == claims.Unreadable {
+	switch {
+	case row.Status == claims.Unreadable:
 		released = "deleted " + row.Key
+	case row.IsFree():
+		released = "deleted the claim of " + row.Name()
 	}
 	fmt.Fprintln(w.Stdout, text.Visible(strings.TrimSpace(released)))
 	return nil

@@ -53,7 +53,7 @@ func unheardMachines(rows []claims.TeamRow, now time.Time) (list []finding) {
 		quiet := unheard
 		var issues []string
 		for _, r := range rows {
-			if r.Status == claims.Unreadable || r.Holder() != holder {
+			if r.Status == claims.Unreadable || r.IsFree() || r.Holder() != holder {
 				continue
 			}
 			issues = append(issues, r.Name())
@@ -78,7 +78,7 @@ func unheardMachines(rows []claims.TeamRow, now time.Time) (list []finding) {
 // holders are the machines with claims, each once.
 func holders(rows []claims.TeamRow) (names []string) {
 	for _, r := range rows {
-		if r.Status != claims.Unreadable && !slices.Contains(names, r.Holder()) {
+		if r.Status != claims.Unreadable && !r.IsFree() && !slices.Contains(names, r.Holder()) {
 			names = append(names, r.Holder())
 		}
 	}
@@ -91,7 +91,7 @@ func namesakes(rows []claims.TeamRow, t *wiring.TeamCommand) []finding {
 	var issues []string
 	for _, r := range rows {
 		isNamesake := r.Machine == t.Machine && r.Account == t.Account && r.Project == t.Project
-		if isNamesake && !r.Ours {
+		if isNamesake && !r.Ours && !r.IsFree() {
 			issues = append(issues, r.Name())
 		}
 	}

@@ -31,7 +31,7 @@ type TeamRow struct {
 	Project     string     `json:"tracker_project"`
 	Machine     string     `json:"machine"`
 	Account     string     `json:"account"`
-	Status      string     `json:"status"`     // working, watching, or unreadable
+	Status      string     `json:"status"`     // working, watching, free, or unreadable
 	Since       *time.Time `json:"since"`      // by the holder's clock
 	RenewedAt   *time.Time `json:"renewed_at"` // by the holder's clock
 	TermMS      int64      `json:"term_ms"`
@@ -69,7 +69,7 @@ func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]TeamRow, error) {
 	return sorted(listed, t.Project, t.Now()), nil
 }
 
-// Stored returns the claims of other machines as this one saw them last, without a request; nil if
+// Stored returns what other machines have claimed, as this one saw it last, without a request; nil if
 // repository.claims is off.
 func Stored(ctx context.Context, p *wiring.Project, cfg *workflow.Config, db *state.DB) ([]TeamRow, error) {
 	t, err := wiring.NewTeamClaims(p, cfg, db)
@@ -80,14 +80,15 @@ func Stored(ctx context.Context, p *wiring.Project, cfg *workflow.Config, db *st
 	if err != nil {
 		return nil, err
 	}
-	return sorted(listed, cfg.Policy.Project, p.Env.Now()), nil
+	rows := sorted(listed, cfg.Policy.Project, p.Env.Now())
+	return slices.DeleteFunc(rows, TeamRow.IsFree), nil
 }
 
-// OfOthers looks at the remote once, and returns the claims of other machines.
+// OfOthers looks at the remote once, and returns what other machines have claimed.
 func OfOthers(ctx context.Context, p *wiring.Project) ([]TeamRow, error) {
 	rows, err := Rows(ctx, p)
-	isOurs := func(r TeamRow) bool { return r.Ours }
-	return append([]TeamRow{}, slices.DeleteFunc(rows, isOurs)...), err
+	isOther := func(r TeamRow) bool { return !r.Ours && !r.IsFree() }
+	return append([]TeamRow{}, text.Filter(rows, isOther)...), err
 }
 
 func sorted(listed []team.Listed, project string, now time.Time) []TeamRow {
@@ -136,10 +137,16 @@ func newRow(l team.Listed, now time.Time) TeamRow {
 // Name is the issue for people: the identifier, or the key of what is no claim.
 func (r TeamRow) Name() string { return cmp.Or(r.Identifier, r.Key) }
 
+// IsFree reports whether no machine works on the issue, so that any may take it at once.
+func (r TeamRow) IsFree() bool { return r.Status == string(team.Free) }
+
 // Holder names who has the claim, such as "ann on buildhost-2".
 func (r TeamRow) Holder() string {
-	if r.Status == Unreadable {
+	switch {
+	case r.Status == Unreadable:
 		return "nobody that can be told"
+	case r.IsFree():
+		return "nobody"
 	}
 	return team.Claim{Machine: r.Machine, Account: r.Account}.Holder()
 }
@@ -174,7 +181,7 @@ func Find(rows []TeamRow, ref, project string) (TeamRow, error) {
 	)
 }
 
-// Release deletes the claim in the remote, if it is still the same.
+// Release lets any machine take the claim, if it is still the same.
 func (r TeamRow) Release(ctx context.Context, t *wiring.TeamCommand) error {
 	return t.Release(ctx, r.entry)
 }
@@ -188,6 +195,12 @@ func (r TeamRow) Effect(now time.Time) []string {
 			"the remote has something else in the place of the claim " + r.Key + ": " + r.Message,
 			"its issue can be started by any machine again",
 		}
+	case r.IsFree():
+		return []string{
+			"nobody works on " + name + ", and any machine may take its claim at once; " +
+				"it says that the work goes on from branch " + r.Branch,
+			"without the claim the next machine begins from the base, and can't deliver to that branch while it exists",
+		}
 	case r.Ours:
 		return []string{
 			"this machine has the claim of " + name + " itself: " + r.does(now),
@@ -198,6 +211,9 @@ func (r TeamRow) Effect(now time.Time) []string {
 	lines := []string{r.Holder() + " has the claim of " + name + ": " + r.does(now)}
 	if r.Ended {
 		return append(lines, "the claim has ended: any machine may take it already")
+	}
+	if r.Branch != "" {
+		lines = append(lines, "what was delivered to branch "+r.Branch+" stays, and the next machine goes on from it")
 	}
 	if r.Status == string(team.Watching) {
 		return append(lines,
