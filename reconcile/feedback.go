@@ -519,6 +519,40 @@ func (w *Watch) TakeBack() {
 	}
 }
 
+// checkCause begins the cause of a failed check, before its commit and its name.
+const checkCause = "check "
+
+// Answered returns for which causes the pull request has brought the issue back, without those that
+// still wait for an agent, and how often: what another machine has to know that goes on with the issue.
+func (w *Watch) Answered() (causes []string, rounds int) {
+	answered := *w
+	answered.Handled = slices.Clone(w.Handled)
+	answered.Failures.Told = slices.Clone(w.Failures.Told)
+	if w.Rework != nil {
+		answered.TakeBack()
+	}
+	causes = answered.Handled
+	for _, name := range answered.Failures.Told {
+		causes = append(causes, checkCause+answered.Failures.Commit+" "+name)
+	}
+	return causes, answered.Rounds
+}
+
+// Inherit takes over what Answered has returned on another machine.
+func (w *Watch) Inherit(causes []string, rounds int) {
+	w.Rounds = rounds
+	for _, cause := range causes {
+		check, isCheck := strings.CutPrefix(cause, checkCause)
+		commit, name, _ := strings.Cut(check, " ")
+		if !isCheck {
+			w.Handled = append(w.Handled, cause)
+			continue
+		}
+		w.Failures.Commit = commit
+		w.Failures.Told = append(w.Failures.Told, name)
+	}
+}
+
 // Summary describes the pull request for views. The state of its checks is the forge's sum,
 // which also counts checks that are not listed.
 func (p Pull) Summary() *PullRequest {

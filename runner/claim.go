@@ -98,8 +98,7 @@ func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, wat
 	keep.Branch = work.Branch
 	keep.Commit = work.Commit
 	keep.PullRequest = work.PullRequest
-	keep.Handled = watch.Handled
-	keep.Rounds = watch.Rounds
+	keep.Handled, keep.Rounds = watch.Answered()
 	return k.member.Confirm(ctx, keep)
 }
 

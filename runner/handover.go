@@ -92,6 +92,7 @@ func (d *deliveryStep) confirmClaim(ctx context.Context, work reconcile.Delivere
 	if err != nil {
 		return err
 	}
+	watch.Rework = nil // the handover answers it
 	return d.claim.confirm(ctx, work, watch)
 }
 

@@ -205,8 +205,7 @@ func fillTeam(t *testing.T, db *DB) {
 	}}))
 	test.OK(t, db.Team.SaveSeenClaims(ctx, []team.Seen{{
 		Entry:   team.Entry{Key: "aa10c73f2a9c1b04de55", Object: "object", Content: "content"},
-		Looked:  since,
-		Age:     time.Minute,
+		First:   since,
 		FirstAt: epoch,
 	}}))
 }

@@ -26,7 +26,7 @@ func nanosOf(d *time.Duration) field {
 // Work is what was done for an issue, as another machine has to know it to go on.
 type Work struct {
 	reconcile.Delivered
-	// Handled and Rounds are those of reconcile.Watch.
+	// Handled and Rounds are what reconcile.Watch.Answered returns.
 	Handled []string
 	Rounds  int
 }
@@ -35,16 +35,16 @@ type Work struct {
 // among them.
 func (t Team) Work(ctx context.Context, issueIDs []string) (map[string]Work, error) {
 	type found struct {
-		Work
+		reconcile.Delivered
 		issueID string
+		watch   reconcile.Watch
 	}
 	fields := func(f *found) []any {
-		return append([]any{&f.issueID}, append(deliveredFields(&f.Delivered), jsonOf(&f.Handled), &f.Rounds)...)
+		return append([]any{&f.issueID}, append(deliveredFields(&f.Delivered), jsonOf(&f.watch))...)
 	}
 	list, err := readAll(ctx, t.conn, "read what was delivered", fields,
 		`SELECT issue_id, `+deliveredColumns+`,
-			coalesce((SELECT watch ->> '$.told' FROM watches AS w WHERE w.issue_id = d.issue_id), '[]'),
-			coalesce((SELECT watch ->> '$.rounds' FROM watches AS w WHERE w.issue_id = d.issue_id), 0)
+			coalesce((SELECT watch FROM watches AS w WHERE w.issue_id = d.issue_id), '{}')
 		FROM deliveries AS d WHERE issue_id IN (SELECT value FROM json_each(?))`,
 		jsonOf(append([]string{}, issueIDs...)))
 	if err != nil {
@@ -52,7 +52,27 @@ func (t Team) Work(ctx context.Context, issueIDs []string) (map[string]Work, err
 	}
 	all := map[string]Work{}
 	for _, f := range list {
-		all[f.issueID] = f.Work
+		work := Work{Delivered: f.Delivered}
+		work.Handled, work.Rounds = f.watch.Answered()
+		all[f.issueID] = work
+	}
+	return all, nil
+}
+
+// Told returns which of the issues this machine has something to say about to their next agents, which
+// no other machine knows: why a pull request has brought the issue back, or a message of its operator.
+func (t Team) Told(ctx context.Context, issueIDs []string) (map[string]bool, error) {
+	list, err := readAll(ctx, t.conn, "read what waits for agents", itself[string],
+		`SELECT value FROM json_each(?) AS i WHERE
+			EXISTS (SELECT 1 FROM watches WHERE issue_id = i.value AND ended = 0 AND watch ->> '$.rework' IS NOT NULL)
+			OR EXISTS (SELECT 1 FROM calls WHERE verb = 'tell' AND agent = i.value AND ended_at IS NULL)`,
+		jsonOf(append([]string{}, issueIDs...)))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, id := range list {
+		all[id] = true
 	}
 	return all, nil
 }
@@ -65,9 +85,19 @@ func (t Team) Inherit(ctx context.Context, issueID string, w Work) error {
 }
 
 // InheritReview stores that an issue waits for its review, with what another machine has done for it.
+// What this machine has delivered itself stays as it is.
 func (t Team) InheritReview(ctx context.Context, i reconcile.Issue, w Work, now time.Time) error {
 	return t.update(ctx, "store a review that another machine waited for", full, func(x tx) error {
-		if err := inherit(x, i.ID, w); err != nil {
+		n, err := row(x, itself[int], `SELECT count(*) FROM deliveries WHERE issue_id = ?`, i.ID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			err = inherit(x, i.ID, w)
+		} else {
+			err = endReview(x, i.ID)
+		}
+		if err != nil {
 			return err
 		}
 		r := Release{
@@ -104,9 +134,8 @@ func inherit(x tx, issueID string, w Work) error {
 	watch := reconcile.Watch{
 		IssueID:   issueID,
 		Delivered: w.Delivered,
-		Handled:   w.Handled,
-		Rounds:    w.Rounds,
 	}
+	watch.Inherit(w.Handled, w.Rounds)
 	return saveWatch(x, watch)
 }
 
@@ -167,12 +196,11 @@ func (t Team) DropOwnClaims(ctx context.Context, issueIDs []string) error {
 	))
 }
 
-const seenColumns = `key, object, content, looked_boot, looked_at, age, seen_at`
+const seenColumns = `key, object, content, first_boot, first_at, seen_at`
 
 func seenFields(s *team.Seen) []any {
 	return []any{
-		&s.Key, &s.Object, &s.Content,
-		&s.Looked.Boot, nanosOf(&s.Looked.Since), nanosOf(&s.Age), stampOf(&s.FirstAt),
+		&s.Key, &s.Object, &s.Content, &s.First.Boot, nanosOf(&s.First.Since), stampOf(&s.FirstAt),
 	}
 }
 
