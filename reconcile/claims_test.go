@@ -59,7 +59,7 @@ func (r *rivals) Take(_ context.Context, issues []Issue, dryRun bool) (map[strin
 
 func (r *rivals) Release() { r.asked = append(r.asked, "release") }
 
-func (r *rivals) Settle(context.Context) error {
+func (r *rivals) Settle(context.Context, *Tracked) error {
 	r.asked = append(r.asked, "settle")
 	return nil
 }

@@ -403,8 +403,9 @@ type IssueClaims interface {
 	// Release is called when the runs of the pass are stored: until then others wait.
 	Release()
 	// Settle gives back the claims of issues that need no more work here, and keeps the others. It is
-	// called at the end of a pass.
-	Settle(ctx context.Context) error
+	// called at the end of a pass, with what the tracker has answered; nil if it was not asked, or did
+	// not answer.
+	Settle(ctx context.Context, tracked *Tracked) error
 }
 
 // Claimed are issues that others have, by their ids. Each value is a sentence that says who has it and

@@ -408,7 +408,7 @@ func (p *planner) starts() (issues []Issue) {
 // settleClaims gives back the claims of issues that need no more work here.
 func (t *tick) settleClaims(ctx context.Context) {
 	for _, c := range t.Claims {
-		if err := c.Settle(ctx); err != nil {
+		if err := c.Settle(ctx, t.snapshot.Tracker); err != nil {
 			_ = t.fail("claims_unavailable", err)
 		}
 	}

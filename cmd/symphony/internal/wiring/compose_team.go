@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/user"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,6 +180,8 @@ type TeamClaims struct {
 	remote *teamRemote
 	db     *state.DB
 	looked team.Instant // when Confirm looked last
+	// asked is what the tracker has answered about claims that nobody looks after
+	asked reconcile.Tracked
 }
 
 // NewTeamClaims returns the claims of the team for a pass; nil if repository.claims is off, or before
@@ -340,45 +343,49 @@ func (t *TeamClaims) workIn(c team.Claim) state.Work {
 	}
 }
 
-// lookedKey is the key of the moment at which a pass last looked which machines are heard of.
-const lookedKey = "team_looked"
+// These are the keys of the moments at which a pass last looked which machines are heard of, and last
+// asked the tracker about issues whose claims may be taken.
+const (
+	lookedKey = "team_looked"
+	askedKey  = "team_asked"
+)
 
 // looksIn is how many looks there are in the term of a claim that waits for a review.
 const looksIn = 24
 
-// TakeOver takes the claims of issues that need no agent now, and whose machines are not heard of any
-// more: of those that wait for a review, which this machine watches from now on, and of finished ones,
-// whose claims are deleted at the end of the pass. Active issues are taken when they are started.
+// TakeOver takes the claims of issues that need no agent now, and that nobody works on: those of
+// machines that are not heard of any more, and free ones. This machine watches those that wait for a
+// review from now on. The claims of finished issues are deleted at the end of the pass. Active issues
+// are taken when they are started.
 func (t *TeamClaims) TakeOver(ctx context.Context, tracker *reconcile.TrackerAdapter, handoff string) error {
 	if err := t.lookIfDue(ctx); err != nil {
 		return err
 	}
-	ended, err := t.member.Ended(ctx)
-	if err != nil || len(ended) == 0 {
+	// once an hour, because some of them are of issues that the tracker does not have any more
+	isDue, err := t.isDue(ctx, askedKey)
+	if err != nil || !isDue {
+		return err
+	}
+	left, err := t.left(ctx)
+	if err != nil || len(left) == 0 {
 		return err
 	}
 	var ids []string
-	for _, c := range ended {
+	for _, c := range left {
 		ids = append(ids, c.IssueID)
 	}
-	issues, err := tracker.ByIDs(ctx, ids)
+	t.asked.ByID, err = tracker.ByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}
+	t.asked.Refreshed = map[string]bool{}
+	for _, id := range ids {
+		t.asked.Refreshed[id] = true
+	}
 	var taking []team.Issue
-	for _, c := range ended {
-		issue, isVisible := issues[c.IssueID]
-		if !isVisible {
-			continue
-		}
-		inReview := handoff != "" && reconcile.SameState(issue.State, handoff)
-		if inReview { // stored first: a claim without its review would be deleted
-			err := t.db.Team.InheritReview(ctx, issue, t.workIn(c), t.member.Now())
-			if err != nil {
-				return err
-			}
-		}
-		if inReview || t.remote.config.Policy.Terminal(issue.State) {
+	for _, c := range left {
+		issue, isVisible := t.asked.ByID[c.IssueID]
+		if isVisible && (isIn(issue, handoff) || t.policy().Terminal(issue.State)) {
 			taking = append(taking, team.Issue{ID: issue.ID, Identifier: issue.Identifier})
 		}
 	}
@@ -386,53 +393,178 @@ func (t *TeamClaims) TakeOver(ctx context.Context, tracker *reconcile.TrackerAda
 	if err != nil {
 		return err
 	}
-	for id := range elsewhere { // another machine was faster, or the first one is back
-		err := t.db.Store.Commit(ctx, t.member.Now(), reconcile.Change{Lost: id})
-		if err != nil {
+	for _, c := range left {
+		issue, isVisible := t.asked.ByID[c.IssueID]
+		_, isElsewhere := elsewhere[c.IssueID] // another machine was faster, or the first one is back
+		if !isVisible || !isIn(issue, handoff) || isElsewhere {
+			continue
+		}
+		if err := t.db.Team.InheritReview(ctx, issue, t.workIn(c), t.member.Now()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.done(ctx, askedKey)
+}
+
+// isIn reports whether an issue is in a state; it is in none without a name.
+func isIn(i reconcile.Issue, state string) bool {
+	return state != "" && reconcile.SameState(i.State, state)
+}
+
+func (t *TeamClaims) policy() reconcile.Policy { return t.remote.config.Policy }
+
+// left are the claims that this machine may take, as it saw them last, and those of its own whose issues
+// it does not work on now. Nobody looks after these issues.
+func (t *TeamClaims) left(ctx context.Context) ([]team.Claim, error) {
+	ended, err := t.member.Ended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := t.member.Own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	needed, err := t.needed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	isNeeded := func(c team.Claim) bool {
+		return slices.ContainsFunc(needed, func(k team.Keep) bool { return k.ID == c.IssueID })
+	}
+	return append(ended, slices.DeleteFunc(own, isNeeded)...), nil
 }
 
 // lookIfDue looks at the claims of all machines if the last look is some time ago.
 func (t *TeamClaims) lookIfDue(ctx context.Context) error {
-	stored, _, err := t.db.Meta(ctx, lookedKey)
-	if err != nil {
+	isDue, err := t.isDue(ctx, lookedKey)
+	if err != nil || !isDue {
 		return err
 	}
-	now := t.member.Clock()
-	var last team.Instant
-	_ = json.Unmarshal([]byte(stored), &last) // nothing before the first look
-	age, isKnown := now.Sub(last)
-	if isKnown && age < t.member.Terms.Watch/looksIn {
-		return nil
-	}
-	next, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	if err := t.db.SetMeta(ctx, lookedKey, string(next)); err != nil {
+	if err := t.done(ctx, lookedKey); err != nil {
 		return err
 	}
 	return t.member.Look(ctx)
+}
+
+// isDue reports whether something was last done an hour ago, or another part of a review's term.
+func (t *TeamClaims) isDue(ctx context.Context, key string) (bool, error) {
+	stored, _, err := t.db.Meta(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	var last team.Instant
+	_ = json.Unmarshal([]byte(stored), &last) // nothing before the first time
+	age, isKnown := t.member.Clock().Sub(last)
+	return !isKnown || age >= t.member.Terms.Watch/looksIn, nil
+}
+
+// done records that something was done now.
+func (t *TeamClaims) done(ctx context.Context, key string) error {
+	now, err := json.Marshal(t.member.Clock())
+	if err != nil {
+		return err
+	}
+	return t.db.SetMeta(ctx, key, string(now))
 }
 
 // Release implements reconcile.IssueClaims: the claims stay until the issues need no more work.
 func (t *TeamClaims) Release() {}
 
 // Settle implements reconcile.IssueClaims.
-func (t *TeamClaims) Settle(ctx context.Context) error {
-	keep, err := t.kept(ctx)
+func (t *TeamClaims) Settle(ctx context.Context, tracked *reconcile.Tracked) error {
+	keep, err := t.kept(ctx, tracked)
 	if err != nil {
 		return err
 	}
 	return t.member.Settle(ctx, keep)
 }
 
-// kept are the issues that need this machine: those that it works on, and those whose review it waits
+// kept are the issues whose claims stay. Those that need this machine now are its own. Any other machine
+// may take one that is not finished, such as an issue that was sent back while this machine has no free
+// slot: its claim becomes free, and says where the work goes on.
+func (t *TeamClaims) kept(ctx context.Context, tracked *reconcile.Tracked) (keep []team.Keep, err error) {
+	keep, err = t.needed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	for _, k := range keep {
+		needed[k.ID] = true
+	}
+	own, err := t.member.Own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, c := range own {
+		ids = append(ids, c.IssueID)
+	}
+	told, err := t.db.Team.Told(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range own {
+		if needed[c.IssueID] {
+			continue
+		}
+		fate, err := t.fateOf(ctx, c.IssueID, tracked)
+		if err != nil {
+			return nil, err
+		}
+		k := team.Keep{
+			Issue:  team.Issue{ID: c.IssueID, Identifier: c.Identifier},
+			Status: team.Free,
+		}
+		switch {
+		case fate == isFinished:
+		case told[c.IssueID] && fate != isIdle: // no other machine could tell the agent
+			k.Status = team.Working
+			keep = append(keep, k)
+		case c.Branch != "":
+			keep = append(keep, k)
+		}
+	}
+	return keep, t.addWork(ctx, keep)
+}
+
+// fate is what becomes of an issue on which no machine works.
+type fate string
+
+const (
+	isFinished fate = "finished" // it is in a terminal state, or the tracker does not have it any more
+	isIdle     fate = "idle"     // no agent would work on it now
+	isAwaited  fate = "awaited"  // an agent is to work on it, or it is not known what becomes of it
+)
+
+// fateOf says what becomes of an issue, by the tracker's answers in this pass. Without one it is
+// finished if its agent has moved it to a terminal state.
+func (t *TeamClaims) fateOf(ctx context.Context, issueID string, tracked *reconcile.Tracked) (fate, error) {
+	for _, answer := range []*reconcile.Tracked{tracked, &t.asked} {
+		if answer == nil || !answer.Refreshed[issueID] {
+			continue
+		}
+		issue, isVisible := answer.ByID[issueID]
+		switch {
+		case !isVisible, t.policy().Terminal(issue.State):
+			return isFinished, nil
+		case !t.policy().Active(issue.State):
+			return isIdle, nil
+		}
+		return isAwaited, nil
+	}
+	last, err := t.db.Views.Releases(ctx, issueID, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(last) > 0 && last[0].To != nil && t.policy().Terminal(*last[0].To) {
+		return isFinished, nil
+	}
+	return isAwaited, nil
+}
+
+// needed are the issues that need this machine: those that it works on, and those whose review it waits
 // for.
-func (t *TeamClaims) kept(ctx context.Context) (keep []team.Keep, err error) {
+func (t *TeamClaims) needed(ctx context.Context) (keep []team.Keep, err error) {
 	stored, err := t.db.Store.State(ctx)
 	if err != nil {
 		return nil, err
@@ -454,13 +586,18 @@ func (t *TeamClaims) kept(ctx context.Context) (keep []team.Keep, err error) {
 			Status: team.Watching,
 		})
 	}
+	return keep, nil
+}
+
+// addWork adds what was delivered for issues, for the machine that goes on with them.
+func (t *TeamClaims) addWork(ctx context.Context, keep []team.Keep) error {
 	var ids []string
 	for _, k := range keep {
 		ids = append(ids, k.ID)
 	}
 	done, err := t.db.Team.Work(ctx, ids)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range keep {
 		work := done[keep[i].ID]
@@ -470,7 +607,7 @@ func (t *TeamClaims) kept(ctx context.Context) (keep []team.Keep, err error) {
 		keep[i].Handled = work.Handled
 		keep[i].Rounds = work.Rounds
 	}
-	return keep, nil
+	return nil
 }
 
 // sentences are the reasons in words.

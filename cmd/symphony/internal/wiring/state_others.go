@@ -64,7 +64,7 @@ func (o *Others) Release() {
 }
 
 // Settle implements reconcile.IssueClaims: what a pass deletes from its database is given back.
-func (o *Others) Settle(context.Context) error { return nil }
+func (o *Others) Settle(context.Context, *reconcile.Tracked) error { return nil }
 
 // Claimed returns the issues of the tracker that other projects have claimed, with a sentence that names
 // the workflow and the purpose. Without a live worker an issue counts only if that project has a
