@@ -205,7 +205,8 @@ func fillTeam(t *testing.T, db *DB) {
 	}}))
 	test.OK(t, db.Team.SaveSeenClaims(ctx, []team.Seen{{
 		Entry:   team.Entry{Key: "aa10c73f2a9c1b04de55", Object: "object", Content: "content"},
-		First:   since,
+		Looked:  since,
+		Age:     time.Minute,
 		FirstAt: epoch,
 	}}))
 }

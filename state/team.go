@@ -196,11 +196,12 @@ func (t Team) DropOwnClaims(ctx context.Context, issueIDs []string) error {
 	))
 }
 
-const seenColumns = `key, object, content, first_boot, first_at, seen_at`
+const seenColumns = `key, object, content, looked_boot, looked_at, age, seen_at`
 
 func seenFields(s *team.Seen) []any {
 	return []any{
-		&s.Key, &s.Object, &s.Content, &s.First.Boot, nanosOf(&s.First.Since), stampOf(&s.FirstAt),
+		&s.Key, &s.Object, &s.Content,
+		&s.Looked.Boot, nanosOf(&s.Looked.Since), nanosOf(&s.Age), stampOf(&s.FirstAt),
 	}
 }
 

@@ -455,15 +455,24 @@ func (b *book) see(ctx context.Context, entries []Entry, at Instant) error {
 	return b.Journal.SaveSeenClaims(ctx, all)
 }
 
-// sighted is a claim of another machine that a look found at a time. It keeps the time of its first sight
-// as long as the object stays the same and this machine is not booted.
+// sighted is a claim of another machine that a look found at a time. As long as the object stays the
+// same, the time between two looks of one boot adds to its age.
 func (b *book) sighted(e Entry, at Instant) Seen {
 	s, isKnown := b.seen[e.Key]
-	_, sameBoot := at.Sub(s.First)
-	if isKnown && s.Object == e.Object && sameBoot {
+	if !isKnown || s.Object != e.Object {
+		return Seen{Entry: e, Looked: at, FirstAt: b.Now()}
+	}
+	if s.Looked.Boot != at.Boot {
+		s.Looked = at
+		s.FirstAt = b.Now().Add(-s.Age)
 		return s
 	}
-	return Seen{Entry: e, First: at, FirstAt: b.Now()}
+	since, isLater := at.Sub(s.Looked)
+	if isLater { // otherwise another process has looked meanwhile
+		s.Looked = at
+		s.Age += since
+	}
+	return s
 }
 
 // wrote reports whether this machine may have written a content.

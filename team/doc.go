@@ -15,10 +15,11 @@
 //     that one that dies in between finds out afterwards that the claim is its own. A copy of its
 //     state on a second machine does not know the contents that the first one writes from then on.
 //  3. A holder renews its claim when half its term is over. It counts from the time before the push,
-//     on a clock that goes on while the machine is suspended. When the term less [Terms.Margin] is
+//     on a clock that goes on while the machine is suspended. When the term less [Margin] is
 //     over, it stops to work.
-//  4. Another machine may take the claim when it has seen the same object for the term and
-//     [Terms.Grace], on its own clock. No machine compares its time with the time of another.
+//  4. Another machine may take the claim when it has seen the same object for the term and [Grace], on
+//     its own clock. No machine compares its time with the time of another. Time before a boot counts
+//     up to the last look: as long as the object is the same, the claim was not renewed.
 //  5. A delivery replaces the claim in the same atomic push. A machine that lost its claim can't
 //     deliver, whatever its clocks say. A renewal during the push would be another claim than the
 //     push expects: so the claim is renewed before it, for longer than the push may take.

@@ -58,9 +58,12 @@ type Try struct {
 // Seen is a claim of another machine.
 type Seen struct {
 	Entry
-	// First is when this machine saw the same object for the first time, FirstAt the same by its
-	// clock, for people.
-	First   Instant
+	// Looked is when this machine saw the object last, and Age for how long it had seen the same one
+	// then: the claim was not renewed meanwhile. The time from a last look to the next boot, which
+	// no clock can tell, does not count.
+	Looked Instant
+	Age    time.Duration
+	// FirstAt is when Age began by its clock, for people.
 	FirstAt time.Time
 }
 
@@ -219,7 +222,7 @@ func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 	}
 	for _, s := range b.seen {
 		c, err := s.Claim()
-		age, isKnown := m.Clock().Sub(s.First)
+		age, isKnown := m.ageOf(s)
 		if err == nil && c.Project == m.Project && isKnown && age >= m.ends(s) {
 			ended = append(ended, c)
 		}

@@ -3,7 +3,9 @@ package team
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -131,6 +133,30 @@ func TestTwoProcessesOfAMachine(t *testing.T) {
 			test.Equal(t, "pushes", w.objects, 2)
 		})
 	}
+}
+
+// A laptop is on for eight hours a day, and looks each hour. It takes a review over that nobody has
+// answered for the term and a tenth of it, in which it was on: on the fourth day.
+func TestTakeoverOverBoots(t *testing.T) {
+	w := newWorld(2)
+	test.Must(w.member(0, arrives).Watch(t.Context(), []Issue{theIssue}))
+	var ended []string
+	for day := range 5 {
+		w.machines[1].boots++
+		w.machines[1].booted = w.now
+		for range 8 {
+			test.OK(t, w.member(1, arrives).Look(t.Context()))
+			w.now += time.Hour
+		}
+		if len(test.Must(w.member(1, arrives).Ended(t.Context()))) > 0 {
+			ended = append(ended, fmt.Sprint(day+1))
+		}
+		w.now += 16 * time.Hour
+	}
+	test.Equal(t, "days on which it has ended", ended, []string{"4", "5"})
+	elsewhere := test.Must(w.member(1, arrives).Watch(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "others have", len(elsewhere), 0)
+	test.Equal(t, "the holder", w.holder(w.keyOf(theIssue)), nameOf(1))
 }
 
 // delivered is an issue for which commits were delivered.

@@ -116,7 +116,7 @@ func (m *Member) read(e Entry) Claim {
 	return Claim{Machine: "an unknown machine", TermMS: m.Terms.Term.Milliseconds(), Status: Working}
 }
 
-// ends is how long after the first sight the claim of another machine ends.
+// ends is the age at which the claim of another machine ends.
 func (m *Member) ends(s Seen) time.Duration {
 	c := m.read(s.Entry)
 	if c.Status == Free {
@@ -126,11 +126,18 @@ func (m *Member) ends(s Seen) time.Duration {
 	return term + Grace(term)
 }
 
+// ageOf is for how long this machine has seen the object of another machine's claim. It is not known if
+// this machine was booted since its last look.
+func (m *Member) ageOf(s Seen) (age time.Duration, isKnown bool) {
+	since, isKnown := m.Clock().Sub(s.Looked)
+	return s.Age + since, isKnown
+}
+
 // isCurrent reports whether the claim of another machine keeps this one from its issue without another
 // look. It is not if this machine has seen the same object for longer than its term, or if it was
-// booted since: then only a look tells, from which the term counts anew.
+// booted since: then only a look tells.
 func (m *Member) isCurrent(s Seen) bool {
-	age, isKnown := m.Clock().Sub(s.First)
+	age, isKnown := m.ageOf(s)
 	return isKnown && age < m.ends(s)
 }
 

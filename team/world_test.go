@@ -568,7 +568,7 @@ func (w *world) fingerprint() string {
 			}
 		}
 		for _, s := range m.seen {
-			fmt.Fprint(&b, " seen ", s.Object, " ", age(m, s.First))
+			fmt.Fprint(&b, " seen ", s.Object, " ", s.Age, " ", age(m, s.Looked))
 		}
 	}
 	fmt.Fprint(&b, " ", w.released)

@@ -292,7 +292,7 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 // second word is one, and the first what other tools put before it.
 func unknownCommand(app *cli.App, words []string) error {
 	name := words[0]
-	meant := otherWords[strings.ToLower(name)]
+	meant := cmp.Or(otherWords[strings.ToLower(name)], meantBy(foreignCommands, name))
 	first, _, _ := strings.Cut(meant, " ")
 	if meant != "" && app.Command(first) == nil {
 		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), meant)
@@ -318,7 +318,11 @@ func unknownCommand(app *cli.App, words []string) error {
 	if meant != "" {
 		return exit.Usage("unknown command %q, did you mean %q?", name, aboutSameIssue(app, meant, words[1:]))
 	}
-	return exit.Usage("unknown command %q%s", name, text.DidYouMean(name, names, "%q"))
+	if near := text.Misspelt(name, names); near != "" {
+		return exit.Usage("unknown command %q, did you mean %q?", name, near)
+	}
+	return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), "symphony help lists the commands").
+		WithNext(reconcile.StepReadHelp)
 }
 
 // aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one
@@ -413,25 +417,26 @@ var otherWords = map[string]string{
 	"notify": notifyTask,
 
 	// start and end the work
-	"abort":     "stop",
-	"apply":     "symphony check checks WORKFLOW.md; the next pass, which symphony tick runs, applies it",
-	"cancel":    "stop",
-	"continue":  "resume",
-	"cordon":    "pause",
-	"cron":      "schedule",
-	"disable":   "schedule remove",
-	"down":      downTask,
-	"drain":     "pause",
-	"enable":    "schedule install",
-	"fetch":     "tick",
-	"kill":      "stop",
-	"poll":      "tick",
-	"reload":    "symphony reads WORKFLOW.md anew in each pass, and symphony tick runs one",
-	"requeue":   "retry",
-	"rerun":     "retry",
-	"reset":     "retry",
-	"restart":   "retry",
-	"scale":     "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once; symphony edit changes it",
+	"abort":    "stop",
+	"apply":    "symphony check checks WORKFLOW.md; the next pass, which symphony tick runs, applies it",
+	"cancel":   "stop",
+	"continue": "resume",
+	"cordon":   "pause",
+	"cron":     "schedule",
+	"disable":  "schedule remove",
+	"down":     downTask,
+	"drain":    "pause",
+	"enable":   "schedule install",
+	"fetch":    "tick",
+	"kill":     "stop",
+	"poll":     "tick",
+	"reload":   "symphony reads WORKFLOW.md anew in each pass, and symphony tick runs one",
+	"requeue":  "retry",
+	"rerun":    "retry",
+	"reset":    "retry",
+	"restart":  "retry",
+	"scale": "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at " +
+		"once; symphony edit changes it",
 	"start":     "run",
 	"suspend":   "pause",
 	"sync":      "tick",
@@ -570,12 +575,15 @@ func dashed(name string) string {
 
 func unknownFlag(c *cli.Command, name string) error {
 	var known []string // without dashes
+	instead := cmp.Or(otherFlags[c.Name+" "+name], otherFlags["* "+name])
 	for _, f := range c.Flags {
 		names := f.Names()
 		long := names[0]
 		// -f of a command that changes something is the --force of others
 		isForce := name == "f" && long == "filter" && flagOf(c, "yes") != nil
-		if len(name) == 1 && name != "o" && !isForce && len(long) > 1 && long[0] == strings.ToLower(name)[0] { // -a for --all
+		isFirst := len(name) == 1 && len(long) > 1 && long[0] == strings.ToLower(name)[0] // -a of --all
+		isLabel := name == "l" && flagOf(c, "filter") != nil
+		if isFirst && !isLabel && name != "o" && !isForce && instead == "" {
 			meant := long
 			if name == "A" && flagOf(c, allProjects) != nil { // of kubectl and docker, for everything
 				meant += ", or --project all"
@@ -584,7 +592,6 @@ func unknownFlag(c *cli.Command, name string) error {
 		}
 		known = append(known, long)
 	}
-	instead := cmp.Or(otherFlags[c.Name+" "+name], otherFlags["* "+name])
 	if slices.Contains(timeFlags, name) {
 		instead = cmp.Or(instead, otherFlags[c.Name+" TIME"])
 	}
@@ -614,19 +621,23 @@ func unknownFlag(c *cli.Command, name string) error {
 		return exit.Usage(message, c.Name, name, strings.Join(view.FilterKeys, ", ")+", such as --filter status=held")
 	}
 	meant := flagSynonyms[name]
-	near := text.Nearest(name, text.Filter(known, func(flag string) bool { return len(flag) > 1 }))
+	near := misspeltFlag(name, text.Filter(known, func(flag string) bool { return len(flag) > 1 }))
+	foreign := cmp.Or(foreignFlag(c, name), settingFlag(c, name))
 	switch {
 	case slices.Contains(known, meant):
 		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, dashed(name), dashed(meant))
-	case len(near) > 0:
-		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, dashed(name), dashed(near[0]))
+	case near != "":
+		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, dashed(name), dashed(near))
+	case foreign != "":
+		return exit.Usage("%s: unknown flag %s: %s", c.Name, dashed(name), foreign)
 	}
 	isOwn := func(flag string) bool { return !slices.Contains(usualFlags, flag) }
 	own := text.Map(text.Filter(known, isOwn), dashed)
-	if len(own) == 0 {
-		return exit.Usage("%s: unknown flag %s", c.Name, dashed(name))
+	message := fmt.Sprintf("%s: unknown flag %s", c.Name, dashed(name))
+	if len(own) > 0 {
+		message += "; there are " + strings.Join(own, ", ")
 	}
-	return exit.Usage("%s: unknown flag %s; there are %s", c.Name, dashed(name), strings.Join(own, ", "))
+	return exit.Usage("%s", message)
 }
 
 // usualFlags are flags of most commands, which no one looks for in a list.
@@ -634,56 +645,143 @@ var usualFlags = []string{"workflow", "state-dir", "json", "jq", "help", allProj
 
 // flagSynonyms map other tools' names of flags to ours.
 var flagSynonyms = map[string]string{
-	"address":  "listen",
-	"bind":     "listen",
-	"format":   "json",
-	"for":      "timeout",
-	"host":     "listen",
-	"kind":     "tracker",
-	"lines":    "tail",
-	"message":  "reason",
-	"n":        "dry-run",
-	"o":        "json",
-	"output":   "json",
-	"quiet":    "q",
-	"template": "jq",
-	"v":        "all",
-	"verbose":  "all",
+	"addr":      "listen",
+	"address":   "listen",
+	"bind":      "listen",
+	"dir":       "path",
+	"folder":    "path",
+	"issues":    "path",
+	"format":    "json",
+	"for":       "timeout",
+	"host":      "listen",
+	"kind":      "tracker",
+	"lines":     "tail",
+	"message":   "reason",
+	"interface": "listen",
+	"ip":        "listen",
+	"n":         "dry-run",
+	"o":         "json",
+	"output":    "json",
+	"quiet":     "q",
+	"template":  "jq",
+	"v":         "all",
+	"verbose":   "all",
 }
 
 // otherFlags tells how a command does what users expect of a flag that it does not have, by the
 // names of both. A * stands for all commands, TIME for the flags of timeFlags and for a time among
 // the arguments.
 var otherFlags = map[string]string{
-	"* background":  stays,
-	"* d":           stays,
-	"* detach":      stays,
-	"* f":           "leave it out",
-	"* force":       "leave it out",
-	"doctor fix":    "it changes nothing; below each line with ✗ is what mends it",
-	"init repo":     "--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
-	"hold TIME":     "a hold has no end by itself: symphony retry ISSUE ends it",
-	"hold all":      "symphony pause keeps every issue from starting, and symphony resume ends that",
-	"hold reason":   "a hold has no reason: tell why in a comment on the issue",
-	"issues close":  "close the issue in the tracker",
-	"issues title":  "symphony issues new TITLE takes the title without a flag",
-	"logs attempt":  "--run RUN chooses a run; symphony show ISSUE lists them",
-	"logs json":     "--raw prints the events as JSON, one a line",
-	"issues all":    "it lists the issues in active states; --state NAME lists those in another one",
-	"mcp host":      overHTTP,
-	"mcp http":      overHTTP,
-	"mcp listen":    overHTTP,
-	"mcp port":      overHTTP,
-	"mcp transport": overHTTP,
-	"pause TIME":    "a pause has no end by itself: symphony resume ends it",
-	"prune all":     "without ISSUE it is about all finished issues",
-	"resume TIME":   "it resumes at once: let cron or at run it later",
-	"retry TIME":    "the issue may run at once: let cron or at run the command later",
-	"report label":  "--by label sums it up by labels",
-	"run agent":     "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
-	"run TIME":      "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; symphony stop ISSUE ends it now",
-	"run follow":    "it follows the run without a flag",
-	"run wait":      "it waits without a flag",
+	"* background":     stays,
+	"* d":              stays,
+	"* detach":         stays,
+	"serve background": webStays,
+	"serve d":          webStays,
+	"serve daemon":     webStays,
+	"serve detach":     webStays,
+	"serve install":    webStays,
+	"serve service":    webStays,
+	"serve open":       "open the address that it prints in your browser",
+	"serve ssl":        behindProxy,
+	"serve tls":        behindProxy,
+	"serve https":      behindProxy,
+	"serve cert":       behindProxy,
+	"serve auth":       "the server has a token, which it prints; --token-file FILE gives it one that stays",
+	"serve token":      "the server has a token, which it prints; --token-file FILE gives it one that stays",
+	"serve password":   "the server has a token, which it prints; --token-file FILE gives it one that stays",
+	"tick background":  loopStays,
+	"tick d":           loopStays,
+	"tick daemon":      loopStays,
+	"tick detach":      loopStays,
+	"tick all": "a pass is about one project: -w FILE names it; symphony schedule install " +
+		"runs the passes of each",
+	"tick now":       "leave it out: a pass begins at once",
+	"run now":        "leave it out: the run begins at once",
+	"logs no-follow": "leave it out: without --follow it ends by itself",
+	"logs container": "--stderr, --worker and --hooks show the other logs",
+	"tick limit":     "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once",
+	"init directory": "--path DIRECTORY is the folder of the issues, --root DIRECTORY that of the workspaces; " +
+		"the workflow is written into this folder, or where -w FILE says",
+	"init token":   "--key-file FILE reads it from a file, so that it is in no history of the shell",
+	"init api-key": "--key-file FILE reads it from a file, so that it is in no history of the shell",
+	"init key":     "--key-file FILE reads it from a file, so that it is in no history of the shell",
+	"init url":     "--endpoint URL is the tracker's API, --repository URL where the code is",
+	"init states": "--active-states STATES are those in which agents work, --review-state " +
+		"STATE that of a handover",
+	"init force":       "it overwrites nothing: move WORKFLOW.md away, or name another file with -w FILE",
+	"init f":           "it overwrites nothing: move WORKFLOW.md away, or name another file with -w FILE",
+	"init overwrite":   "it overwrites nothing: move WORKFLOW.md away, or name another file with -w FILE",
+	"check strict":     "warnings do not change the exit code: symphony check 2>&1 | grep warning finds them",
+	"check fix":        "it changes nothing: symphony edit opens the file",
+	"logs previous":    "--run RUN chooses a run; symphony show ISSUE lists them",
+	"logs p":           "--run RUN chooses a run; symphony show ISSUE lists them",
+	"logs level":       "--verbose shows everything; --stderr, --worker and --hooks show the other logs",
+	"logs until":       "--since TIME is where they begin; they end with the newest",
+	"logs head":        "--all prints all, and | head its beginning",
+	"logs c":           "--stderr, --worker and --hooks show the other logs",
+	"show run":         "symphony logs ISSUE --run RUN is about one run",
+	"show logs":        "symphony logs ISSUE shows them",
+	"show diff":        "symphony diff ISSUE shows it",
+	"wait all":         "it is about the issues that are named: symphony wait ISSUE ISSUE",
+	"wait state":       "it waits until the issue is handed over, or needs a person, and its exit code says which",
+	"wait interval":    "it looks by itself, each second",
+	"takeover print":   "symphony show ISSUE names the workspace, and the command that opens its agent",
+	"issues assignee":  "tracker.assignee in WORKFLOW.md chooses issues by it; a new issue gets one in the tracker",
+	"issues priority":  "set it in the tracker, or write priority: high into the file of the issue",
+	"issues milestone": "set it in the tracker",
+	"issues web":       "symphony open ISSUE opens an issue in the browser",
+	"schedule user": "leave it out: without --system the schedule is one of your account; " +
+		"--run-as ACCOUNT names another",
+	"schedule now":     "leave it out: the schedule begins at once",
+	"schedule service": "leave it out: it is a timer of systemd, or a job of launchd",
+	"schedule systemd": "leave it out: it is a timer of systemd where there is one; --cron takes cron in its place",
+	"schedule hours":   "there are no hours of work: let cron run symphony resume and symphony pause at these times",
+	"mcp port":         overHTTP,
+	"mcp host":         overHTTP,
+	"mcp http":         overHTTP,
+	"mcp listen":       overHTTP,
+	"mcp transport":    overHTTP,
+	"mcp stdio":        "leave it out: it speaks over stdin and stdout",
+	"diff cached":      "it shows what an agent has changed since the base, committed or not",
+	"diff staged":      "it shows what an agent has changed since the base, committed or not",
+	"diff base":        "the base is repository.base in WORKFLOW.md",
+	"report format":    forScript,
+	"report days":      "--since 7d is the last seven days",
+	"report last":      "--since 7d is the last seven days",
+	"report month":     "--since 30d is the last thirty days",
+	"report week":      "--since 7d is the last seven days",
+	"report issue":     "symphony show ISSUE is about one issue",
+	"stop signal":      "the agent gets ten seconds to end; then it is killed",
+	"run branch":       "repository.branch in WORKFLOW.md names the branches of issues",
+	"run prompt": "the prompt is the text of WORKFLOW.md, and the issue; symphony tell ISSUE " +
+		"TEXT tells a running agent more",
+	"run message": "the prompt is the text of WORKFLOW.md, and the issue; symphony tell ISSUE " +
+		"TEXT tells a running agent more",
+	"run all":    "symphony tick starts all that may run; --filter KEY=VALUE chooses several",
+	"run rm":     "leave it out: workspace.keep_removed_ms in WORKFLOW.md is how long a workspace stays",
+	"* f":        "leave it out",
+	"* force":    "leave it out",
+	"doctor fix": "it changes nothing; below each line with ✗ is what mends it",
+	"init repo": "--project OWNER/NAME is where the issues are, --repository URL or " +
+		"DIRECTORY where the code is",
+	"hold TIME":    "a hold has no end by itself: symphony retry ISSUE ends it",
+	"hold all":     "symphony pause keeps every issue from starting, and symphony resume ends that",
+	"hold reason":  "a hold has no reason: tell why in a comment on the issue",
+	"issues close": "close the issue in the tracker",
+	"issues title": "symphony issues new TITLE takes the title without a flag",
+	"logs attempt": "--run RUN chooses a run; symphony show ISSUE lists them",
+	"logs json":    "--raw prints the events as JSON, one a line",
+	"issues all":   "it lists the issues in active states; --state NAME lists those in another one",
+	"pause TIME":   "a pause has no end by itself: symphony resume ends it",
+	"prune all":    "without ISSUE it is about all finished issues",
+	"resume TIME":  "it resumes at once: let cron or at run it later",
+	"retry TIME":   "the issue may run at once: let cron or at run the command later",
+	"report label": "--by label sums it up by labels",
+	"run agent":    "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
+	"run TIME": "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; " +
+		"symphony stop ISSUE ends it now",
+	"run follow": "it follows the run without a flag",
+	"run wait":   "it waits without a flag",
 	"schedule TIME": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
 		"one every minute",
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
@@ -702,6 +800,12 @@ var textFlags = []string{"m", "message", "text", "comment"}
 
 // timeFlags are flags with which other programs take a time, or the end of one.
 var timeFlags = []string{"after", "at", "delay", "duration", "every", "for", "in", "interval", "timeout", "until"}
+
+const (
+	webStays    = "it runs in the foreground until Ctrl-C: docs/web.md has a unit of systemd that keeps it running"
+	loopStays   = "symphony schedule install lets passes run by themselves, in the background"
+	behindProxy = "put a proxy with TLS before it, as docs/web.md shows"
+)
 
 const stays = "Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them"
 

@@ -53,6 +53,11 @@ func TestArrange(t *testing.T) {
 		{"symphony ps -w W.md --json --workflow=V.md", "symphony ps --json --workflow W.md\x00V.md --"},
 		{"symphony tick --lock-timeout -5s W.md", "symphony tick --lock-timeout -5s -- W.md"},
 		{"symphony logs -f ABC-1 --run R W.md", "symphony logs -f --run R -- ABC-1 W.md"},
+		{"symphony logs ABC-1 -n5", "symphony logs -n 5 -- ABC-1"},
+		{"symphony logs -fn5 ABC-1", "symphony logs -f -n 5 -- ABC-1"},
+		{"symphony ps -qL3", "symphony ps -q -L 3 --"},
+		{"symphony ps -wW.md", "symphony ps --workflow W.md --"},
+		{"symphony ps -name", "symphony ps -name --"},
 		{"symphony logs -- -f", "symphony logs -- -f"},
 		{"symphony logs ABC-1 -h --bogus", "symphony logs --help"},
 		{"symphony demo-agent app-server --home X", "symphony demo-agent app-server --home X"},
@@ -98,6 +103,91 @@ func TestOtherWords(t *testing.T) {
 		if app.Command(word) != nil || app.Command(command) == nil && !isSentence {
 			t.Errorf("%s: did you mean %s?", word, meant)
 		}
+	}
+}
+
+// Each word of a row is no command of ours, and leads to one.
+func TestForeignCommands(t *testing.T) {
+	app := newApp(testWorld())
+	for _, row := range foreignCommands {
+		command, _, _ := strings.Cut(row.meant, " ")
+		isSentence := strings.Contains(row.meant, "symphony ")
+		test.Equal(t, row.meant+" names a command", isSentence || app.Command(command) != nil, true)
+		for word := range strings.FieldsSeq(row.words) {
+			if app.Command(word) != nil || otherWords[word] != "" {
+				t.Errorf("%s is in two tables", word)
+				continue
+			}
+			_, err := arrange(app, []string{"symphony", word})
+			e := exit.From(err)
+			if !strings.Contains(e.Message+e.Hint, row.meant) {
+				t.Errorf("%s: %s: %s, want %s", word, e.Message, e.Hint, row.meant)
+			}
+		}
+	}
+}
+
+// No flag of another program leads to a flag that means something else.
+func TestForeignFlags(t *testing.T) {
+	app := newApp(testWorld())
+	for line, want := range map[string]string{
+		"init --dir":            "did you mean --path?",
+		"init --verify":         "verify.command in WORKFLOW.md",
+		"init --base":           "repository.base in WORKFLOW.md",
+		"init --force":          "move WORKFLOW.md away",
+		"init --token":          "--key-file",
+		"serve --addr":          "did you mean --listen?",
+		"serve -d":              "docs/web.md has a unit of systemd",
+		"serve --daemon":        "docs/web.md has a unit of systemd",
+		"serve --tls":           "a proxy with TLS",
+		"tick --daemon":         "symphony schedule install",
+		"tick --max-agents":     "agent.max_concurrent_agents in WORKFLOW.md",
+		"tick --parallel":       "agent.max_concurrent_agents in WORKFLOW.md",
+		"run --dry-run":         "symphony tick --dry-run",
+		"run --sandbox":         "agent.sandbox in WORKFLOW.md",
+		"ps --no-color":         "NO_COLOR=1",
+		"ps -l":                 "--filter label=docs",
+		"ps --namespace":        "--project all",
+		"report --this-week":    "--since TIME",
+		"prune --days":          "--older-than TIME",
+		"tell --file":           "$(cat FILE)",
+		"status --short":        "its exit code",
+		"tick --now":            "leave it out",
+		"ps --selector":         "--filter label=docs",
+		"ps --sort-by":          "--sort KEY",
+		"ps --yaml":             "--json prints everything for programs",
+		"logs --grep":           "pipe the output into grep",
+		"logs --previous":       "--run RUN",
+		"show --watch":          "symphony top",
+		"mcp --port":            "symphony serve has the tools",
+		"check --strict":        "grep warning",
+		"schedule --user":       "without --system",
+		"hold --dry-run":        "symphony tick --dry-run",
+		"diff --staged":         "committed or not",
+		"ps --config":           "-w FILE",
+		"show --zebra":          "there are ",
+		"issues --priority":     "priority: high",
+		"report --last":         "--since 7d",
+		"tick --stat-dir":       "did you mean --state-dir?",
+		"logs --foll":           "did you mean --follow?",
+		"wait --name":           "the ISSUE is an argument",
+		"serve --password":      "--token-file",
+		"stop --signal":         "ten seconds",
+		"takeover --print":      "symphony show ISSUE",
+		"init --states":         "--active-states",
+		"run --all":             "symphony tick",
+		"tick --timeout":        "polling.interval_ms",
+		"prune --yes-really":    "there are ",
+		"doctor --fix":          "it changes nothing",
+		"demo --budget":         "agent.budget_per_day in WORKFLOW.md",
+		"schedule --hours":      "cron run symphony resume",
+		"support --zebra":       "there are ",
+		"approve --interactive": "symphony takeover ISSUE",
+	} {
+		words := strings.Fields("symphony " + line)
+		err := unknownFlag(app.Command(words[1]), strings.TrimLeft(words[2], "-"))
+		e := exit.From(err)
+		test.Contains(t, line, e.Message, want)
 	}
 }
 

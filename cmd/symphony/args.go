@@ -117,6 +117,10 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			// With an argument the library would show help on the argument.
 			return []string{args[0], command.Name, "--help"}, nil
 		case len(word) > 1 && word[0] == '-':
+			if short := shortFlags(command, word); short != nil {
+				rest = append(short, rest...)
+				continue
+			}
 			flag, taken, err := readFlag(command, word, rest)
 			if err != nil {
 				return nil, err
@@ -149,6 +153,30 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		flags = append(flags, "--workflow", strings.Join(paths, betweenPaths))
 	}
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
+}
+
+// shortFlags splits short flags that were typed as one word: -n5 is -n 5, and -fn5 is -f -n 5. It is
+// nil for any other word.
+func shortFlags(command *cli.Command, word string) (words []string) {
+	letters := strings.TrimPrefix(word, "-")
+	name, _, _ := strings.Cut(letters, "=")
+	if len(letters) < 2 || letters[0] == '-' || flagOf(command, name) != nil {
+		return nil
+	}
+	for i := range letters {
+		flag := letters[i : i+1]
+		value := letters[i+1:]
+		f := flagOf(command, flag)
+		_, isNumber := f.(*cli.IntFlag)
+		switch {
+		case f == nil, isNumber && value != "" && !text.IsNumber(value):
+			return nil
+		case takesValue(command, flag) && value != "":
+			return append(words, "-"+flag, value)
+		}
+		words = append(words, "-"+flag)
+	}
+	return words
 }
 
 // readFlag returns the words of a flag, and how many of the words behind it are its value.
@@ -273,6 +301,8 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	workflow := strings.Join(args[len(names):], "") // at most one
 	isAboutIssue := issueShaped(workflow) || text.IsNumber(workflow)
 	switch {
+	case isProse(names) && isMissingText(w, workflow):
+		return nil, "", exit.Usage("%s: there is no file %s: %s", c.Command.Name, workflow, textFrom(c, names, "FILE"))
 	case isProse(names) && isText(w, workflow):
 		return nil, "", textAmong(c, names, workflow)
 	case !isWord(w, workflow):
@@ -381,11 +411,23 @@ func unquoted(c *cli.Context, names []string, word string) error {
 
 // textAmong is the error for a file behind a sentence that is no workflow, but has a text.
 func textAmong(c *cli.Context, names []string, file string) error {
-	how := fmt.Sprintf("\"$(cat %s)\" in place of the %s is what it contains", text.ShellQuote(file), names[len(names)-1])
+	const message = "%s: unexpected argument %q, which is no workflow: %s"
+	return exit.Usage(message, c.Command.Name, file, textFrom(c, names, file))
+}
+
+// textFrom says how a command takes its text from a file.
+func textFrom(c *cli.Context, names []string, file string) string {
 	if flagOf(c.Command, "body-file") != nil {
-		how = "--body-file " + text.ShellQuote(file) + " reads the text from it"
+		return "--body-file " + text.ShellQuote(file) + " reads the text from it"
 	}
-	return exit.Usage("%s: unexpected argument %q, which is no workflow: %s", c.Command.Name, file, how)
+	const message = "\"$(cat %s)\" in place of the %s is what it contains"
+	return fmt.Sprintf(message, text.ShellQuote(file), names[len(names)-1])
+}
+
+// isMissingText reports whether a word is the name of a text that does not exist, and no workflow.
+func isMissingText(w *term.Env, word string) bool {
+	isMarkdown := strings.EqualFold(filepath.Ext(word), ".md") || filepath.Ext(word) == ".txt"
+	return isMarkdown && !isWorkflowFile(word) && !wiring.Exists(w.Absolute(word))
 }
 
 // argumentMissing is the error for an argument that is missing. It says where to find one.

@@ -56,7 +56,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	switch {
 	case names == nil:
 		const message = "projects: unknown subcommand %q%s; without one it lists the projects, and there are " +
-			"move OLD NEW and remove PATH"
+			"move OLD NEW and remove PATH; a project is in the list from its first pass on"
 		return exit.Usage(message, verb, didYouMean(verb, projectVerbs, []string{"move", "remove"}, "%s"))
 	case len(args) < len(names):
 		return exit.Usage("projects: %s: %s is missing; symphony projects lists the projects", verb, names[len(args)])

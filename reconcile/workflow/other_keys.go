@@ -569,6 +569,26 @@ var otherKeys = []otherKey{
 	{"cache caches artifacts", "nothing is to be set: a workspace stays as it is until its issue is finished"},
 }
 
+// Setting returns the key of symphony, or the sentence, for what other programs call by a name, such
+// as max-agents; empty for a name of no key.
+func Setting(name string) string {
+	word := plainKey(name)
+	core := coreOf(word)
+	for _, known := range []string{word, core, core + "s"} {
+		if meant := otherKeysFor(known); len(meant) > 0 {
+			return meant[0]
+		}
+	}
+	for _, k := range Keys() {
+		_, last, _ := cutLast(k.Name)
+		isSection := strings.HasPrefix(k.Name, word+".")
+		if last == word || isSection || core != "" && coreOf(last) == core {
+			return k.Name
+		}
+	}
+	return ""
+}
+
 // fillers are words of keys that say little by themselves: max_concurrency, concurrency_limit and
 // concurrency mean the same, and so do timeout, timeoutSeconds and timeout-ms.
 var fillers = []string{

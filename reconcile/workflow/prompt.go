@@ -33,6 +33,8 @@ type Prompt struct {
 	problems []Warning // see Check
 	warnings []Warning // about lists without separators, and variables in single braces
 	same     []Warning // see Same
+
+	states []comparedState
 }
 
 // ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
@@ -74,7 +76,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
-	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings}
+	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings, states: c.states}
 	if !c.readsIssue && len(c.problems) == 0 && len(c.warnings) == 0 {
 		p.same = []Warning{{File: file, Line: firstLine, Message: sameText}}
 	}

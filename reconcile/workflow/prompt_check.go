@@ -23,6 +23,7 @@ type checker struct {
 	warnings []Warning // about lists without separators, and variables in single braces
 
 	readsIssue bool // a tag names the issue
+	states     []comparedState
 
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
@@ -289,6 +290,8 @@ func (c *checker) expression(end string) *shape {
 			result = plain
 		case variable().MatchString(token) && !slices.Contains(constants, token):
 			c.warnPriority(token)
+			c.warnLabel(token)
+			c.compareState(token)
 			if value := c.variable(token); result == nil {
 				result = value
 			}
@@ -310,6 +313,55 @@ func (c *checker) warnPriority(variable string) {
 	if slices.Contains([]string{"==", "!="}, relation) && strings.ContainsAny(other[:1], `"'`) {
 		const message = "issue.priority is a number, never %s: compare it with 1 (urgent), 2 (high), 3 (medium) or 4 (low)"
 		c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(message, other)})
+	}
+}
+
+// warnLabel warns if the next tokens look for a label with capitals: there are none.
+func (c *checker) warnLabel(variable string) {
+	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".labels" || c.tokens[1] != "contains" {
+		return
+	}
+	label := c.tokens[2]
+	if small := strings.ToLower(label); strings.ContainsAny(label[:1], `"'`) && small != label {
+		const message = "issue.labels are in lower case, so that they never contain %s: write %s"
+		c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(message, label, small)})
+	}
+}
+
+// comparedState is a state with which a template compares the state of the issue.
+type comparedState struct {
+	name string
+	line int
+}
+
+// compareState notes the state with which the next tokens compare that of the issue.
+func (c *checker) compareState(variable string) {
+	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".state" {
+		return
+	}
+	if name := c.tokens[2]; c.tokens[1] == "==" && strings.ContainsAny(name[:1], `"'`) {
+		c.states = append(c.states, comparedState{strings.Trim(name, `"'`), c.line})
+	}
+}
+
+// warnComparedStates warns about comparisons in the prompt with states in which no agent works, and
+// with names of states in other letters than in tracker.active_states.
+func (r *reader) warnComparedStates() {
+	active := r.cfg.Policy.ActiveStates
+	for _, state := range r.cfg.Prompt.states {
+		if slices.Contains(active, state.name) || len(active) == 0 {
+			continue
+		}
+		message := fmt.Sprintf("no agent works on an issue in the state %q: tracker.active_states are %s",
+			state.name, strings.Join(active, ", "))
+		isSame := func(other string) bool { return reconcile.SameState(other, state.name) }
+		if i := slices.IndexFunc(active, isSame); i >= 0 {
+			message = fmt.Sprintf("issue.state is compared with %q, and tracker.active_states has it as %q: capitals count",
+				state.name, active[i])
+		} else if near := text.Misspelt(state.name, active); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", near)
+		}
+		r.warnings = append(r.warnings, Warning{File: r.src.Name, Line: state.line, Message: message})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -488,7 +489,10 @@ func (r *reader) serverHost(f field) {
 // checkHandoff checks the states to which symphony moves issues.
 func (r *reader) checkHandoff() {
 	c := r.cfg
-	if c.Verify.Command == "" {
+	r.warnStateNames()
+	// A section without keys has a warning of its own.
+	isBelow := func(key string) bool { return strings.HasPrefix(key, "verify.") }
+	if c.Verify.Command == "" && slices.ContainsFunc(slices.Collect(maps.Keys(r.lines)), isBelow) {
 		r.warnKey("verify", "no effect without verify.command")
 	}
 	if !c.Feedback.On() {
@@ -527,6 +531,25 @@ func (r *reader) checkHandoff() {
 			"hooks.after_run could push the work only after the handover",
 			"set repository.url, so that symphony pushes the work",
 		)
+	}
+}
+
+// warnStateNames warns about names of states that are probably none: with a comment that YAML takes
+// for a part of the name, or several names.
+func (r *reader) warnStateNames() {
+	for _, key := range []string{"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.merged_state"} {
+		f := r.field(key)
+		if f.node == nil {
+			continue
+		}
+		name, comment, _ := strings.Cut(f.node.Value, "#")
+		first, _, isList := strings.Cut(f.node.Value, ",")
+		switch {
+		case comment != "" && name != "":
+			r.warn(f, fmt.Sprintf("the state %q contains #: before a comment write a blank", f.node.Value))
+		case isList:
+			r.warn(f, fmt.Sprintf("the state %q contains a comma: it is one state, such as %q", f.node.Value, first))
+		}
 	}
 }
 

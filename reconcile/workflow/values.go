@@ -380,6 +380,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 		cfg.Prompt = prompt
 		r.warnings = append(r.warnings, prompt.warnings...)
 		r.warnOfProjectDescription()
+		r.warnComparedStates()
 	}
 	r.redact()
 	warnings, err := r.result(cfg.Tracker.APIKey, cfg.Monitor.PingURL)

@@ -500,9 +500,21 @@ func GitOutput(err error) string {
 	return err.Error()
 }
 
-// ForeignHint is the next step after a git command that refused a repository of another account;
-// empty for other output of git.
-func ForeignHint(output string) string {
+// GitHint is the next step after a git command that failed for a known reason, such as a missing
+// login or a repository of another account; empty for other output of git. It is part of the
+// message, because the hint of a code is the same for all reasons.
+func GitHint(output string) string {
+	switch {
+	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
+		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+	case strings.Contains(output, "Permission denied (publickey"):
+		return "give the server the public key of this account, which ssh-keygen makes; a key with a passphrase has to be " +
+			"in an ssh-agent; or write an https address into repository.url"
+	case strings.Contains(output, "Host key verification failed"):
+		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
+	case strings.Contains(output, ".lock': File exists"):
+		return "if no git works there now, remove that file"
+	}
 	refused := dubious().FindStringSubmatch(output)
 	if refused == nil {
 		return ""

@@ -420,12 +420,13 @@ CREATE TABLE team_claims (
 
 -- The claims of other machines in the git remote, as this one saw them last.
 CREATE TABLE team_seen (
-  key        TEXT    NOT NULL PRIMARY KEY,
-  object     TEXT    NOT NULL,
-  content    TEXT    NOT NULL,
-  first_boot TEXT    NOT NULL, -- when this machine saw the object first, as above
-  first_at   INTEGER NOT NULL,
-  seen_at    INTEGER NOT NULL  -- the same by the clock
+  key         TEXT    NOT NULL PRIMARY KEY,
+  object      TEXT    NOT NULL,
+  content     TEXT    NOT NULL,
+  looked_boot TEXT    NOT NULL, -- when this machine saw the object last, as renewed_boot and renewed_at
+  looked_at   INTEGER NOT NULL,
+  age         INTEGER NOT NULL, -- for how long it had seen the same object then, in nanoseconds
+  seen_at     INTEGER NOT NULL  -- when that began by the clock
 ) STRICT, WITHOUT ROWID;
 
 -- What clients ask of agents without an issue. Only the state directory of these agents has such rows.

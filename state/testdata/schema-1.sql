@@ -326,12 +326,13 @@ CREATE TABLE team_claims (
   lost_to      TEXT    NOT NULL -- who has the claim instead
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE team_seen (
-  key        TEXT    NOT NULL PRIMARY KEY,
-  object     TEXT    NOT NULL,
-  content    TEXT    NOT NULL,
-  first_boot TEXT    NOT NULL, -- when this machine saw the object first, as above
-  first_at   INTEGER NOT NULL,
-  seen_at    INTEGER NOT NULL  -- the same by the clock
+  key         TEXT    NOT NULL PRIMARY KEY,
+  object      TEXT    NOT NULL,
+  content     TEXT    NOT NULL,
+  looked_boot TEXT    NOT NULL, -- when this machine saw the object last, as renewed_boot and renewed_at
+  looked_at   INTEGER NOT NULL,
+  age         INTEGER NOT NULL, -- for how long it had seen the same object then, in nanoseconds
+  seen_at     INTEGER NOT NULL  -- when that began by the clock
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE threads (
   thread_id    TEXT    NOT NULL PRIMARY KEY,
@@ -491,8 +492,8 @@ INSERT INTO skips ("issue_id", "identifier", "reason", "message", "since", "titl
   ('id-9', 'ABC-9', 'blocked_by', 'it waits for ABC-8', 1795161600123, 'Two lamps', 'https://example.com/9', 'null', 0);
 INSERT INTO team_claims ("issue_id", "identifier", "key", "version", "content", "object", "tried", "renewed_boot", "renewed_at", "lost_to") VALUES
   ('id-0001', 'ABC-1', '3f2a9c1b04de55aa10c7', 1, 'content', 'object', '[{"Content":"tried","At":{"Boot":"boot-1","Since":3600000000000}}]', 'boot-1', 3600000000000, '');
-INSERT INTO team_seen ("key", "object", "content", "first_boot", "first_at", "seen_at") VALUES
-  ('aa10c73f2a9c1b04de55', 'object', 'content', 'boot-1', 3600000000000, 1795161600123);
+INSERT INTO team_seen ("key", "object", "content", "looked_boot", "looked_at", "age", "seen_at") VALUES
+  ('aa10c73f2a9c1b04de55', 'object', 'content', 'boot-1', 3600000000000, 60000000000, 1795161600123);
 INSERT INTO threads ("thread_id", "issue_id", "run_id", "workspace_id", "input", "output", "total", "cached", "reasoning", "base_input", "base_output", "base_total", "base_cached", "base_reasoning", "told_comment_at", "told_description", "told_prompt", "told_base", "codex_home", "ended", "updated_at") VALUES
   ('thread-1', 'id-0001', 'run-000001', 'space', 1, 10, 11, 0, 0, 0, 0, 0, 0, 0, 1795161600123, 'hash', 'prompt', '', '/home/ann/.codex', 0, 1795161600123);
 INSERT INTO threads ("thread_id", "issue_id", "run_id", "workspace_id", "input", "output", "total", "cached", "reasoning", "base_input", "base_output", "base_total", "base_cached", "base_reasoning", "told_comment_at", "told_description", "told_prompt", "told_base", "codex_home", "ended", "updated_at") VALUES

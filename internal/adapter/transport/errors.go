@@ -2,7 +2,9 @@ package transport
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,7 +37,7 @@ func (c *Client) Unreadable(what string, body []byte, err error) error {
 
 func (c *Client) requestError(r Request, err error) error {
 	e := c.Fail(c.Prefix+"_api_request", err.Error())
-	e.Hint = "check the network and " + c.Setting
+	e.Hint = c.networkHint(err)
 	e.Err = scrubbed{e.Message, err}
 	if u, is := errors.AsType[*url.Error](err); is {
 		late := ""
@@ -45,6 +47,24 @@ func (c *Client) requestError(r Request, err error) error {
 		e.Message = c.Scrub(r.Method + " " + c.Endpoint + r.Path + ": " + late + u.Err.Error())
 	}
 	return e
+}
+
+// networkHint is the next step after a request without an answer.
+func (c *Client) networkHint(err error) string {
+	op, _ := errors.AsType[*net.OpError](err)
+	name, isName := errors.AsType[*net.DNSError](err)
+	certificate, isCertificate := errors.AsType[x509.CertificateInvalidError](err)
+	switch {
+	case op != nil && op.Op == "proxyconnect":
+		return "the proxy does not answer: correct HTTPS_PROXY or HTTP_PROXY, or except the host with NO_PROXY"
+	case isName && name.IsNotFound:
+		return "no name server knows " + name.Name + ": check the network and " + c.Setting
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return "this machine trusts no authority that signed its certificate: tracker.ca_file names a file with yours"
+	case isCertificate && certificate.Reason == x509.Expired:
+		return "see whether date shows the right time; otherwise the certificate of the server has expired"
+	}
+	return "check the network and " + c.Setting
 }
 
 // Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that

@@ -272,8 +272,8 @@ func (c *commands) explain(code string, err error) *reconcile.Error {
 	failed := func(code, message, hint string) *reconcile.Error {
 		return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
 	}
-	if foreign := host.ForeignHint(host.GitOutput(err)); foreign != "" {
-		return failed(code, err.Error()+": "+foreign, foreign)
+	if known := host.GitHint(host.GitOutput(err)); known != "" {
+		return failed(code, err.Error()+": "+known, known)
 	}
 	if errors.As(err, &killedError{}) {
 		const hint = "find out what kills git, for instance the kernel when memory is short"

@@ -83,6 +83,19 @@ func TestForeignRemote(t *testing.T) {
 		"--global --add safe.directory "+p.remote)
 }
 
+// A lock that another git has left in the remote is named, with what to do.
+func TestLockIsLeft(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "first")
+	p.sh("mkdir -p remote.git/refs/heads/work && touch remote.git/refs/heads/work/one.lock")
+	wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryFailed, "work/one.lock': File exists",
+		"if no git works there now, remove that file")
+	p.sh("rm remote.git/refs/heads/work/one.lock")
+	p.mustDeliver("one", "")
+}
+
 // A clone on this machine that lacks history or files is named, with the command that mends
 // it.
 func TestIncompleteRemote(t *testing.T) {

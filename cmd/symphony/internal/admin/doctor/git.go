@@ -316,19 +316,14 @@ func checkSignature(ctx context.Context, e *environment) []finding {
 // no such branch.
 func repositoryHint(repository workflow.Repository, answer string) string {
 	look := "git ls-remote " + text.ShellQuote(repository.URL)
-	foreign := host.ForeignHint(answer)
+	known := host.GitHint(answer)
 	switch {
-	case foreign != "":
-		return foreign
-	case strings.Contains(answer, "bad config line"):
-		return "correct that file of git's settings"
-	case strings.Contains(answer, "could not read Username"):
-		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
-	case strings.Contains(answer, "Permission denied (publickey"):
-		return "give the server the public key of this account, which ssh-keygen makes, or write an " +
-			"https address into repository.url"
 	case strings.Contains(answer, "Host key verification failed"):
 		return "run " + look + " in a terminal, and confirm the key of the server"
+	case known != "":
+		return known
+	case strings.Contains(answer, "bad config line"):
+		return "correct that file of git's settings"
 	case answer == "" && repository.Base == "" && wiring.Exists(filepath.Join(repository.URL, ".git")):
 		return "make a first commit in it, or set repository.base to a branch that has one"
 	case answer == "" && repository.Base == "":

@@ -285,7 +285,7 @@ func (d dialog) foreign(ctx context.Context, dir string) string {
 	cmd := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--git-dir")
 	cmd.Env = append(host.Scrub(d.w.Environ), "LC_ALL=C")
 	said, _ := cmd.CombinedOutput()
-	return host.ForeignHint(string(said))
+	return host.GitHint(string(said))
 }
 
 // repositoryName is the name of a repository on a forge, such as acme/web.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
@@ -168,8 +169,19 @@ func (pr *printer) runs(ctx context.Context) ([]reconcile.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	mayBeEmpty := pr.o.Follow || !pr.o.Since.IsZero()
-	if len(runs) == 0 && !mayBeEmpty {
+	if len(runs) == 0 && !pr.o.Follow && !pr.o.Since.IsZero() {
+		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(runs) > 0 {
+			const message = "%s had no run since then: its newest began %s"
+			began := runs[0].StartedAt.Local().Format(time.DateTime)
+			pr.w.Note(slog.LevelInfo, fmt.Sprintf(message, pr.identifier, began))
+			return nil, nil
+		}
+	}
+	if len(runs) == 0 && !pr.o.Follow {
 		return nil, reconcile.NewError(
 			"run_not_found",
 			pr.identifier+" has had no run yet",
