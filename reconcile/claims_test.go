@@ -35,26 +35,30 @@ func TestLostClaims(t *testing.T) {
 
 // rivals are others who have issues. A pass learns of the issues in has only when it takes them.
 type rivals struct {
-	has   map[string]string
-	err   error
-	asked []string
+	has     map[string]string
+	refuses map[string]bool
+	err     error
+	asked   []string
 }
 
 func (r *rivals) Known(context.Context) (Claimed, error) { return Claimed{}, nil }
 
-func (r *rivals) Take(_ context.Context, issues []Issue, dryRun bool) (map[string]string, error) {
+func (r *rivals) Take(_ context.Context, issues []Issue, dryRun bool) (NotTaken, error) {
 	var names []string
 	for _, i := range issues {
 		names = append(names, i.Identifier)
 	}
 	r.asked = append(r.asked, fmt.Sprint(strings.Join(names, " "), " ", dryRun))
-	elsewhere := map[string]string{}
+	not := NotTaken{Elsewhere: map[string]string{}, Refused: map[string]error{}}
 	for _, i := range issues {
 		if r.has[i.Identifier] != "" {
-			elsewhere[i.ID] = r.has[i.Identifier]
+			not.Elsewhere[i.ID] = r.has[i.Identifier]
+		}
+		if r.refuses[i.Identifier] {
+			not.Refused[i.ID] = NewError("claims_refused", "no "+i.Identifier, "")
 		}
 	}
-	return elsewhere, r.err
+	return not, r.err
 }
 
 func (r *rivals) Release() { r.asked = append(r.asked, "release") }
@@ -75,17 +79,42 @@ func TestTake(t *testing.T) {
 		options Options
 		story   string
 		asked   string
+		errors  string
 	}{
-		{"others have two", rivals{has: has}, Options{}, started, "A-1 false, A-2 false, A-3 false, release, settle"},
+		{"others have two", rivals{has: has}, Options{}, started, "A-1 false, A-2 false, A-3 false, release, settle", ""},
 		{
 			"others have four",
 			rivals{has: four},
 			Options{},
 			"",
 			"A-1 false, A-2 false, A-3 false, A-4 false, release, settle",
+			"",
 		},
-		{"dry run", rivals{has: has}, Options{DryRun: true}, started, "A-1 true, A-2 true, A-3 true, release"},
-		{"they can't be asked", rivals{err: errors.New("no link")}, Options{}, "", "A-1 false, release, settle"},
+		{
+			"the first is refused",
+			rivals{refuses: map[string]bool{"A-1": true}},
+			Options{},
+			"dispatch A-2; skip A-1 claims_refused; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot",
+			"A-1 false, A-2 false, release, settle",
+			"",
+		},
+		{
+			"four are refused",
+			rivals{refuses: map[string]bool{"A-1": true, "A-2": true, "A-3": true, "A-4": true}},
+			Options{},
+			"",
+			"A-1 false, A-2 false, A-3 false, A-4 false, release, settle",
+			"claims_refused",
+		},
+		{"dry run", rivals{has: has}, Options{DryRun: true}, started, "A-1 true, A-2 true, A-3 true, release", ""},
+		{
+			"they can't be asked",
+			rivals{err: errors.New("no link")},
+			Options{},
+			"",
+			"A-1 false, release, settle",
+			"account_state",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := newScene()
@@ -100,6 +129,11 @@ func TestTake(t *testing.T) {
 			equal(t, "applied", w.story(report), row.story)
 			asked := strings.Join(row.rivals.asked, ", ")
 			equal(t, "asked", strings.TrimPrefix(asked, "release, "), row.asked)
+			var codes []string
+			for _, e := range report.Errors {
+				codes = append(codes, e.Code)
+			}
+			equal(t, "errors", strings.Join(codes, " "), row.errors)
 		})
 	}
 }

@@ -384,6 +384,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return d.obstacle.Reason, "", d.obstacle.Message
 	case s.Claimed.Elsewhere[issue.ID] != "":
 		return SkipElsewhere, "", s.Claimed.Elsewhere[issue.ID]
+	case s.Refused[issue.ID] != "":
+		return SkipClaimRefused, "", s.Refused[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
 	case d.unverifiedHost(issue.ID) != "":

@@ -397,9 +397,9 @@ type IssueClaims interface {
 	// Known returns who has issues instead of this project, as far as that is known without a request
 	// and without a look at other projects.
 	Known(ctx context.Context) (Claimed, error)
-	// Take claims the issues that are about to get a run, and returns which of them others have; it
-	// may return more of these. A dry run only looks.
-	Take(ctx context.Context, issues []Issue, dryRun bool) (elsewhere map[string]string, err error)
+	// Take claims the issues that are about to get a run, and returns those that it did not get; it
+	// may return more that others have. A dry run only looks. After an error nothing is known.
+	Take(ctx context.Context, issues []Issue, dryRun bool) (NotTaken, error)
 	// Release is called when the runs of the pass are stored: until then others wait.
 	Release()
 	// Settle gives back the claims of issues that need no more work here, and keeps the others. It is
@@ -414,6 +414,19 @@ type Claimed struct {
 	Elsewhere map[string]string
 	// Lost are issues that this project had, and that others have taken since.
 	Lost map[string]string
+}
+
+// NotTaken are issues that can't start here, by their ids.
+type NotTaken struct {
+	// Elsewhere is who has an issue, as Claimed says it.
+	Elsewhere map[string]string
+	// Refused is why the claim of an issue could not be made, although nobody else has it.
+	Refused map[string]error
+}
+
+// Has reports whether an issue is among them.
+func (n NotTaken) Has(issueID string) bool {
+	return n.Elsewhere[issueID] != "" || n.Refused[issueID] != nil
 }
 
 // Accounts are the accounts of agents, which several projects share, as a pass uses them.

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Accounts []Account
 	Slots    *Slots
 	Claimed  Claimed             // issues that others have
+	Refused  map[string]string   // why the remote refused the claims of issues in this pass, by their ids
 	Liveness map[string]Liveness // of every unsettled run, by its id
 	// the tracker's answer; nil in the local half of a pass, or if there is none
 	Tracker    *Tracked
@@ -404,8 +405,10 @@ const (
 	// its state is none of the workflow's, and seems to be a misspelt active state
 	SkipUnknownState = "unknown_state"
 	// the record of an issue that is running or held; its work goes on as before
-	SkipUnreadable    = "unreadable"
-	SkipElsewhere     = "elsewhere"
+	SkipUnreadable = "unreadable"
+	SkipElsewhere  = "elsewhere"
+	// the remote refuses the claim of this issue
+	SkipClaimRefused  = "claims_refused"
 	SkipNoSlot        = "no_slot"
 	SkipNoSlotInState = "no_slot_in_state"
 	SkipLabel         = "label"

@@ -92,6 +92,7 @@ func (s Skip) IssueStatus(stopped bool) Status {
 		SkipDiskLow,
 		SkipBudget,
 		SkipElsewhere,
+		SkipClaimRefused,
 		SkipWorkspaceBusy,
 		SkipUnverified:
 		return StatusWaiting

@@ -362,29 +362,53 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 // time it learns of all the issues that they have.
 const takeRounds = 4
 
-// take claims the issues that a plan starts. It plans without those that others have, and takes what
-// the new plan starts in their place.
+// take claims the issues that a plan starts. It plans without those that it did not get, and takes what
+// the new plan starts in their place. If the remote has refused claims, and took none in their place,
+// the pass says so and starts nothing.
 func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *planner {
 	s := &t.snapshot
+	var refused error
 	for range takeRounds {
 		starts := planned.starts()
-		if len(starts) == 0 {
+		if len(starts) == 0 && refused == nil {
 			return planned
 		}
-		elsewhere, err := claims.Take(ctx, starts, s.DryRun)
+		if len(starts) == 0 {
+			break
+		}
+		not, err := claims.Take(ctx, starts, s.DryRun)
 		if err != nil {
 			_ = t.startNothing(err)
 			return compute(*s)
 		}
-		isElsewhere := func(i Issue) bool { return elsewhere[i.ID] != "" }
-		if !slices.ContainsFunc(starts, isElsewhere) {
+		isMissing := func(i Issue) bool { return not.Has(i.ID) }
+		if !slices.ContainsFunc(starts, isMissing) {
 			return planned
 		}
-		s.addElsewhere(elsewhere)
+		for _, i := range starts {
+			if err := not.Refused[i.ID]; err != nil {
+				refused = err
+			}
+		}
+		s.addElsewhere(not.Elsewhere)
+		s.addRefused(not.Refused)
 		planned = compute(*s)
+	}
+	if refused != nil {
+		_ = t.startNothing(refused)
 	}
 	s.DispatchOff = true // the next pass goes on
 	return compute(*s)
+}
+
+// addRefused notes issues whose claims were refused.
+func (s *Snapshot) addRefused(issues map[string]error) {
+	if s.Refused == nil {
+		s.Refused = map[string]string{}
+	}
+	for id, err := range issues {
+		s.Refused[id] = coded(SkipClaimRefused, err).Message
+	}
 }
 
 // addElsewhere notes issues that others have.
@@ -446,9 +470,15 @@ func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 
 // fail adds an error to the report, with this code if the error is without a code.
 func (t *tick) fail(code string, err error) *Error {
+	known := coded(code, err)
+	t.report.Errors = append(t.report.Errors, known)
+	return known
+}
+
+// coded is an error with a code: its own, or this one if it has none.
+func coded(code string, err error) *Error {
 	known := &Error{Code: code, Message: err.Error(), Err: err}
 	errors.As(err, &known)
-	t.report.Errors = append(t.report.Errors, known)
 	return known
 }
 

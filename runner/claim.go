@@ -42,8 +42,11 @@ func (k *claimKeeper) takeForDelivery(ctx context.Context, kind reconcile.RunKin
 	if k.member == nil || kind != reconcile.DeliveryRun {
 		return nil
 	}
-	_, err := k.member.Take(ctx, []team.Issue{k.issue})
-	return err
+	missing, err := k.member.Take(ctx, []team.Issue{k.issue})
+	if err != nil {
+		return err
+	}
+	return missing.Refused[k.issue.ID]
 }
 
 // startRenewing renews the claim until stop is called. It ends the run if another machine has the

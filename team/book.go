@@ -540,8 +540,12 @@ func lost(i Issue, to string) error {
 
 // IsLost reports whether an error says that another machine has a claim.
 func IsLost(err error) bool {
+	return isCode(err, CodeLost)
+}
+
+func isCode(err error, code string) bool {
 	known, ok := errors.AsType[*reconcile.Error](err)
-	return ok && known.Code == CodeLost
+	return ok && known.Code == code
 }
 
 // notTaken is the error of a claim that nobody has, and that the remote refused all the same.

@@ -82,6 +82,21 @@ type Journal interface {
 	SaveSeenClaims(ctx context.Context, all []Seen) error
 }
 
+// NotTaken are the issues that this machine did not get, by their ids.
+type NotTaken struct {
+	// Elsewhere are those that other machines have.
+	Elsewhere map[string]Elsewhere
+	// Refused are those whose claims the remote refused although nobody has them. The code of each
+	// error is CodeRefused.
+	Refused map[string]error
+}
+
+// Has reports whether this machine did not get an issue.
+func (n NotTaken) Has(issueID string) bool {
+	_, isElsewhere := n.Elsewhere[issueID]
+	return isElsewhere || n.Refused[issueID] != nil
+}
+
 // Elsewhere is why an issue is not worked on here.
 type Elsewhere struct {
 	Holder string // such as "ann on buildhost-2"
@@ -146,47 +161,47 @@ func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, 
 	return others, lost, nil
 }
 
-// Take claims issues before their runs start, and returns those that another machine has, by id. It
-// makes no request for an issue whose claim holds for a while. Otherwise it makes one push for all, and
-// a look if the remote refuses any of them, or if something is not known: the result of an earlier
-// push, or whether a claim that has ended was renewed.
-func (m *Member) Take(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
+// Take claims issues before their runs start, and returns those that it did not get. It makes no
+// request for an issue whose claim holds for a while. Otherwise it makes one push for all, and a look if
+// the remote refuses any of them, or if something is not known: the result of an earlier push, or
+// whether a claim that has ended was renewed.
+func (m *Member) Take(ctx context.Context, issues []Issue) (not NotTaken, err error) {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	b, err := m.openAll(ctx)
 	if err != nil {
-		return nil, err
+		return not, err
 	}
 	if slices.ContainsFunc(issues, b.isUnsure) {
 		if err := b.look(ctx); err != nil {
-			return nil, err
+			return not, err
 		}
 	}
 	return b.take(ctx, issues, Working)
 }
 
-// Watch is Take before this machine changes something that people see about issues that wait for their
+// TakeForReview is Take before this machine changes something that people see about issues that wait for their
 // review, and for those of a machine that is not heard of any more. It always looks: only the machine
 // that has the claim at this moment answers a review.
-func (m *Member) Watch(ctx context.Context, issues []Issue) (map[string]Elsewhere, error) {
+func (m *Member) TakeForReview(ctx context.Context, issues []Issue) (not NotTaken, err error) {
 	if len(issues) == 0 {
-		return nil, nil
+		return not, nil
 	}
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	b, err := m.openAll(ctx)
 	if err != nil {
-		return nil, err
+		return not, err
 	}
 	if err := b.look(ctx); err != nil {
-		return nil, err
+		return not, err
 	}
 	return b.take(ctx, issues, Watching)
 }
 
-// take claims issues that no other machine has, as far as the book says, and returns those that another
-// machine has.
-func (b *book) take(ctx context.Context, issues []Issue, status Status) (map[string]Elsewhere, error) {
+// take claims issues that no other machine has, as far as the book says, and returns those that this
+// machine did not get.
+func (b *book) take(ctx context.Context, issues []Issue, status Status) (not NotTaken, err error) {
 	var wanted []Keep
 	for _, i := range issues {
 		if b.elsewhere(i) == nil && !b.holds(b.own[i.ID]) {
@@ -194,22 +209,26 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (map[str
 		}
 	}
 	refused, err := b.push(ctx, wanted)
-	if err != nil {
-		return nil, err
+	areAllRefused := isCode(err, CodeRefused)
+	if err != nil && !areAllRefused {
+		return not, err
 	}
-	if len(refused) > 0 {
+	if areAllRefused || len(refused) > 0 {
 		if err := b.look(ctx); err != nil {
-			return nil, err
+			return not, err
 		}
 	}
-	elsewhere := b.othersHave(issues)
+	not = NotTaken{Elsewhere: b.othersHave(issues), Refused: map[string]error{}}
 	for _, i := range issues {
-		_, isElsewhere := elsewhere[i.ID]
-		if !isElsewhere && !b.holds(b.own[i.ID]) {
-			return nil, notTaken(i, refused[i.ID])
+		switch {
+		case not.Has(i.ID) || b.holds(b.own[i.ID]):
+		case areAllRefused:
+			not.Refused[i.ID] = err
+		default:
+			not.Refused[i.ID] = notTaken(i, refused[i.ID])
 		}
 	}
-	return elsewhere, nil
+	return not, nil
 }
 
 // Ended returns the claims of other machines that this one may take, as it saw them last: those that

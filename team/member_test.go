@@ -139,7 +139,7 @@ func TestTwoProcessesOfAMachine(t *testing.T) {
 // answered for the term and a tenth of it, in which it was on: on the fourth day.
 func TestTakeoverOverBoots(t *testing.T) {
 	w := newWorld(2)
-	test.Must(w.member(0, arrives).Watch(t.Context(), []Issue{theIssue}))
+	test.Must(w.member(0, arrives).TakeForReview(t.Context(), []Issue{theIssue}))
 	var ended []string
 	for day := range 5 {
 		w.machines[1].boots++
@@ -154,8 +154,8 @@ func TestTakeoverOverBoots(t *testing.T) {
 		w.now += 16 * time.Hour
 	}
 	test.Equal(t, "days on which it has ended", ended, []string{"4", "5"})
-	elsewhere := test.Must(w.member(1, arrives).Watch(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "others have", len(elsewhere), 0)
+	not := test.Must(w.member(1, arrives).TakeForReview(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
 	test.Equal(t, "the holder", w.holder(w.keyOf(theIssue)), nameOf(1))
 }
 
@@ -182,14 +182,14 @@ func TestFreeClaim(t *testing.T) {
 	test.Equal(t, "issues of others", len(others), 0)
 	ended := test.Must(second.Ended(t.Context()))
 	test.Equal(t, "claims to take", len(ended), 1)
-	elsewhere := test.Must(second.Take(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "elsewhere", len(elsewhere), 0)
+	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
 	c, isHeld, err := second.Held(t.Context(), theIssue.ID)
 	test.OK(t, err)
 	test.Equal(t, "held", isHeld, true)
 	test.Equal(t, "branch and commit", c.Branch+" "+c.Commit, "symphony/WEB-1 c0ffee")
-	elsewhere = test.Must(first.Take(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "holder", elsewhere[theIssue.ID].Holder, "machine-1")
+	not = test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "holder", not.Elsewhere[theIssue.ID].Holder, "machine-1")
 }
 
 // The machine that has made its claim free takes it again, as any other would.
@@ -200,9 +200,9 @@ func TestFreeClaimTakenAgain(t *testing.T) {
 	test.OK(t, first.Settle(t.Context(), delivered(Free)))
 	test.Must(first.Take(t.Context(), []Issue{theIssue}))
 	second := w.member(1, arrives)
-	elsewhere := test.Must(second.Take(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "holder", elsewhere[theIssue.ID].Holder, "machine-0")
-	test.Equal(t, "status", elsewhere[theIssue.ID].Status, Working)
+	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "holder", not.Elsewhere[theIssue.ID].Holder, "machine-0")
+	test.Equal(t, "status", not.Elsewhere[theIssue.ID].Status, Working)
 }
 
 // A person releases the claim of a machine that has delivered. What was delivered is not forgotten, and
@@ -222,8 +222,8 @@ func TestReleaseKeepsWhatWasDelivered(t *testing.T) {
 	c = test.Must(w.remote[first.key(theIssue)].Claim())
 	test.Equal(t, "status after the renewal", c.Status, Working)
 	test.Equal(t, "holder", c.Machine, "machine-0")
-	elsewhere := test.Must(alone.member(1, arrives).Take(t.Context(), []Issue{theIssue}))
-	test.Equal(t, "elsewhere without the renewal", len(elsewhere), 0)
+	not := test.Must(alone.member(1, arrives).Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken without the renewal", not.Has(theIssue.ID), false)
 	err := alone.member(0, arrives).Confirm(t.Context(), delivered(Working)[0])
 	test.Equal(t, "lost to the second machine", IsLost(err), true)
 }

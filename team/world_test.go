@@ -364,12 +364,12 @@ func review(at int, i Issue, answers ...answer) (list []step) {
 }
 
 func (w *world) take(at int, a answer, issues ...Issue) string {
-	elsewhere, err := w.member(at, a).Take(context.Background(), issues)
+	not, err := w.member(at, a).Take(context.Background(), issues)
 	if err != nil {
 		return ""
 	}
 	for _, i := range issues {
-		if _, isElsewhere := elsewhere[i.ID]; isElsewhere {
+		if not.Has(i.ID) {
 			continue
 		}
 		w.machines[at].working[i.ID] = true
@@ -468,11 +468,11 @@ func (w *world) free(at int, a answer, i Issue) string {
 
 // watch answers a review. Only the machine that has the claim may.
 func (w *world) watch(at int, a answer, i Issue) string {
-	elsewhere, err := w.member(at, a).Watch(context.Background(), []Issue{i})
+	not, err := w.member(at, a).TakeForReview(context.Background(), []Issue{i})
 	if err != nil {
 		return ""
 	}
-	if _, isElsewhere := elsewhere[i.ID]; isElsewhere {
+	if not.Has(i.ID) {
 		delete(w.machines[at].watching, i.ID)
 		return ""
 	}
@@ -529,8 +529,8 @@ func (w *world) wrongWith(i Issue) string {
 func (w *world) isStuck(at int, i Issue) bool {
 	alone := w.clone()
 	for range 4 {
-		elsewhere, err := alone.member(at, arrives).Take(context.Background(), []Issue{i})
-		if err == nil && len(elsewhere) == 0 {
+		not, err := alone.member(at, arrives).Take(context.Background(), []Issue{i})
+		if err == nil && !not.Has(i.ID) {
 			return false
 		}
 		if own, isOwn := alone.machines[at].own[i.ID]; isOwn && own.LostTo != "" {

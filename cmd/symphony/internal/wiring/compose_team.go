@@ -284,27 +284,27 @@ func (t *TeamClaims) Take(
 	ctx context.Context,
 	issues []reconcile.Issue,
 	dryRun bool,
-) (elsewhere map[string]string, err error) {
+) (not reconcile.NotTaken, err error) {
 	if dryRun {
-		return nil, nil
+		return not, nil
 	}
 	var wanted []team.Issue
 	for _, i := range issues {
 		wanted = append(wanted, team.Issue{ID: i.ID, Identifier: i.Identifier})
 	}
-	taken, err := t.member.Take(ctx, wanted)
+	missing, err := t.member.Take(ctx, wanted)
 	if err != nil {
-		return nil, err
+		return not, err
 	}
 	for _, i := range wanted {
-		if _, isElsewhere := taken[i.ID]; isElsewhere {
+		if missing.Has(i.ID) {
 			continue
 		}
 		if err := t.inherit(ctx, i); err != nil {
-			return nil, err
+			return not, err
 		}
 	}
-	return sentences(taken), nil
+	return reconcile.NotTaken{Elsewhere: sentences(missing.Elsewhere), Refused: missing.Refused}, nil
 }
 
 // inherit records what another machine has delivered for an issue that this one has taken from it, so
@@ -389,14 +389,14 @@ func (t *TeamClaims) TakeOver(ctx context.Context, tracker *reconcile.TrackerAda
 			taking = append(taking, team.Issue{ID: issue.ID, Identifier: issue.Identifier})
 		}
 	}
-	elsewhere, err := t.member.Watch(ctx, taking)
+	missing, err := t.member.TakeForReview(ctx, taking)
 	if err != nil {
 		return err
 	}
 	for _, c := range left {
 		issue, isVisible := t.asked.ByID[c.IssueID]
-		_, isElsewhere := elsewhere[c.IssueID] // another machine was faster, or the first one is back
-		if !isVisible || !isIn(issue, handoff) || isElsewhere {
+		isMissing := missing.Has(c.IssueID) // another machine was faster, or the first one is back
+		if !isVisible || !isIn(issue, handoff) || isMissing {
 			continue
 		}
 		if err := t.db.Team.InheritReview(ctx, issue, t.workIn(c), t.member.Now()); err != nil {

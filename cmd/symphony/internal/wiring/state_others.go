@@ -39,20 +39,20 @@ func (o *Others) Take(
 	ctx context.Context,
 	_ []reconcile.Issue,
 	dryRun bool,
-) (elsewhere map[string]string, err error) {
+) (not reconcile.NotTaken, err error) {
 	if o.unlock != nil {
-		return o.elsewhere, nil
+		return reconcile.NotTaken{Elsewhere: o.elsewhere}, nil
 	}
 	unlock := func() {}
 	if !dryRun {
 		unlock, err = state.LockTracker(ctx, o.p.Env.Getenv("XDG_STATE_HOME"), o.p.Env.Home, trackerOf(o.project))
 		if err != nil {
-			return nil, err
+			return not, err
 		}
 	}
 	o.unlock = unlock
 	o.elsewhere, err = o.Claimed(ctx)
-	return o.elsewhere, err
+	return reconcile.NotTaken{Elsewhere: o.elsewhere}, err
 }
 
 // Release implements reconcile.IssueClaims.

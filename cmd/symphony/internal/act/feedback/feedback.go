@@ -368,9 +368,12 @@ func (d Watcher) act(
 		if d.claims.err != nil {
 			return d.claims.err
 		}
-		if _, is := d.claims.elsewhere[w.IssueID]; is {
+		if _, isElsewhere := d.claims.missing.Elsewhere[w.IssueID]; isElsewhere {
 			w.Ended = true // another machine watches it from now on
 			return nil
+		}
+		if err := d.claims.missing.Refused[w.IssueID]; err != nil {
+			return err
 		}
 	}
 	if w.MayBeArmed() && (step != stepLook || verdict == reconcile.MergeNo) {
@@ -403,11 +406,10 @@ func (d Watcher) act(
 	return nil
 }
 
-// claimsLook is who has the claims of issues instead of this machine, by the ids of the issues. After an
-// error that is not known.
+// claimsLook are the issues whose claims this machine did not get. After an error that is not known.
 type claimsLook struct {
-	elsewhere map[string]team.Elsewhere
-	err       error
+	missing team.NotTaken
+	err     error
 }
 
 // takeClaims makes sure, at once for all, that this machine has the claims of the issues about which it
@@ -426,7 +428,7 @@ func (d Watcher) takeClaims(
 			wanted = append(wanted, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
 		}
 	}
-	found.elsewhere, found.err = d.Team.Watch(ctx, wanted)
+	found.missing, found.err = d.Team.TakeForReview(ctx, wanted)
 	return found
 }
 
