@@ -525,3 +525,27 @@ func TestFirstChecks(t *testing.T) {
 	}
 	equal(t, "when", w.Seen[0], Observation{noon.Add(4 * time.Minute), "a", CheckSuccess})
 }
+
+// Another machine that goes on with an issue learns which causes were answered: not those for which an
+// agent is still at work.
+func TestAnswered(t *testing.T) {
+	var w Watch
+	w.Pull.Checks.Commit = "c1"
+	w.BeginRound(&Rework{Round: 1, Commit: "c1", Reviews: []Review{{ID: "7"}}})
+	w.Rework = nil
+	w.BeginRound(&Rework{Round: 2, Commit: "c1", Checks: []Check{{Name: "lint and test"}}})
+	w.Rework = nil
+	w.BeginRound(&Rework{Round: 3, Commit: "c1", Conflict: true, Checks: []Check{{Name: "build"}}})
+	before := len(w.Handled)
+	causes, rounds := w.Answered()
+	equal(t, "causes", strings.Join(causes, "; "), "review 7; check c1 lint and test")
+	equal(t, "rounds", rounds, 2)
+	equal(t, "the watch is as before", len(w.Handled), before)
+
+	var heir Watch
+	heir.Inherit(causes, rounds)
+	heir.Pull.Checks.Commit = "c1"
+	equal(t, "known checks", strings.Join(heir.knownFailures().Told, "; "), "lint and test")
+	equal(t, "known review", heir.handled("review 7"), true)
+	equal(t, "rounds", heir.Rounds, 2)
+}

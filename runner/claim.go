@@ -22,6 +22,9 @@ type claimKeeper struct {
 	member *team.Member            // nil without a team
 	cancel context.CancelCauseFunc // ends the run
 	log    *slog.Logger
+
+	looking sync.Mutex
+	looked  team.Instant // when mayCall looked last
 }
 
 func (j *job) newClaimKeeper(cancel context.CancelCauseFunc) *claimKeeper {
@@ -88,6 +91,31 @@ func (k *claimKeeper) renew(ctx context.Context) error {
 		host.CodeClaimsUnavailable,
 		"its claim in the remote could not be renewed before it ended: " + message,
 	}
+}
+
+// These bound the looks at the claims before calls of the agent's tools: how often, and how long.
+const (
+	lookStep  = 5 * time.Second
+	lookLimit = 10 * time.Second
+)
+
+// mayCall returns an error if another machine has the issue, before the agent calls a tool of the
+// tracker. If the remote can't be asked, the claim counts as long as it holds.
+func (k *claimKeeper) mayCall(ctx context.Context) error {
+	if k.member == nil {
+		return nil
+	}
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	now := k.member.Clock()
+	age, isKnown := now.Sub(k.looked)
+	if !isKnown || age >= lookStep {
+		bounded, cancel := context.WithTimeout(ctx, lookLimit)
+		defer cancel()
+		warn(k.log, "claims not read before a call of a tool", k.member.Look(bounded))
+		k.looked = now
+	}
+	return k.renew(ctx)
 }
 
 // confirm returns an error unless this machine still has the claim. It comes before every step that

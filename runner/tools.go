@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // toolbox carries out the tools of the agent of an issue: those of the tracker, and hand_over
@@ -22,6 +23,7 @@ type toolbox struct {
 	handovers *handovers
 	created   *creations
 	memory    *threadMemory
+	claim     *claimKeeper
 	rec       *record
 	events    *eventLog
 	redactor  *agent.Redactor // removes only the tracker's key from the answers of tools
@@ -45,6 +47,7 @@ func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 		handovers: h,
 		created:   g.comments.created,
 		memory:    g.memory,
+		claim:     j.claim,
 		rec:       j.rec,
 		events:    j.events,
 		redactor:  j.agentRedactor,
@@ -105,6 +108,9 @@ func (t *toolbox) callTracker(
 	tool reconcile.AgentTool,
 	args json.RawMessage,
 ) reconcile.ToolAnswer {
+	if err := t.claim.mayCall(ctx); err != nil {
+		return agenttool.Refused(team.CodeLost, err)
+	}
 	if err := t.handovers.checkMove(ctx, tool, args); err != nil {
 		return agenttool.Refused("", err)
 	}

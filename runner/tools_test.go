@@ -22,6 +22,7 @@ func TestCallsAtOnce(t *testing.T) {
 		box := &toolbox{
 			site:      s,
 			handovers: &handovers{site: s},
+			claim:     &claimKeeper{},
 			rec:       &record{},
 			redactor:  agent.NewRedactor(nil),
 			calls:     make(chan struct{}, maxCalls),
