@@ -72,7 +72,9 @@ func (r *reader) refuseFilter(f field) bool {
 			r.invalid(f, "is at the left margin, where it has no effect", "for "+meant+", indent it below "+f.above)
 			return true
 		}
-		if choosesOther(f.key) && !isMap {
+		block := r.ofBlock(f.key)
+		ofOtherBlock := block != "" && !strings.HasPrefix(block, "tracker.")
+		if (choosesOther(f.key) || ofOtherBlock) && !isMap {
 			return false
 		}
 		r.invalid(

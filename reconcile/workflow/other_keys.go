@@ -59,6 +59,12 @@ var otherKeys = []otherKey{
 		"codex.stall_timeout_ms",
 	},
 	{
+		"polling.cron polling.crontab polling.schedule polling.schedules polling.cron_expression polling.at " +
+			"polling.timer polling.on",
+		"polling.interval_ms is how often symphony tick --loop looks; symphony schedule install lets passes run by " +
+			"themselves, with systemd, launchd or cron",
+	},
+	{
 		"hours schedule schedules cron crontab working_hours work_hours business_hours office_hours " +
 			"quiet_hours active_hours night nights at_night window time_window maintenance_window weekend " +
 			"weekends days weekdays timezone time_zone tz start_time end_time start_at stop_at from until " +
@@ -211,7 +217,7 @@ var otherKeys = []otherKey{
 			"working_directory",
 		"it runs in the root of a checkout: begin the command with cd DIR &&",
 	},
-	{"verify.enabled verify.when verify.on", "verify.command alone switches it on"},
+	{"verify.enabled verify.enable verify.active verify.when verify.on", "verify.command alone switches it on"},
 	{
 		"test tests lint build ci check quality_gate gate gates validation test_command build_command " +
 			"lint_command verify_command before_push pre_push pre_commit before_deliver before_commit " +
@@ -286,6 +292,39 @@ var otherKeys = []otherKey{
 			"handoff.failure_state handoff.error_state",
 		failing,
 	},
+	{
+		"agent.enabled agent.enable agent.active codex.enabled codex.enable codex.active",
+		"agent.kind chooses the agent; symphony pause and symphony resume switch the work off and on",
+	},
+	{
+		"workspace.enabled workspace.enable workspace.active",
+		"each issue has a clone of its own below workspace.root",
+	},
+	{
+		"repository.enabled repository.enable repository.active",
+		"repository.url switches it on; with repository.deliver: none nothing is pushed",
+	},
+	{
+		"handoff.enabled handoff.enable handoff.on handoff.active",
+		"handoff.state switches it on: it is the state of an issue that waits for your review",
+	},
+	{
+		"feedback.enabled feedback.enable feedback.on feedback.active",
+		"feedback.state switches it on: it is the state to which an issue with a review goes back",
+	},
+	{
+		"monitor.enabled monitor.enable monitor.on monitor.active",
+		"monitor.ping_url and monitor.metrics_file switch it on",
+	},
+	{
+		"hooks.enabled hooks.enable hooks.active",
+		"a hook runs if it is there, such as hooks.after_create; hooks has no switch",
+	},
+	{
+		"worker.enabled worker.enable worker.on worker.active",
+		"worker.ssh_hosts and worker.engine.kind switch it on",
+	},
+	{"worker.engine.enabled worker.engine.enable", "worker.engine.kind switches it on"},
 	{
 		"restart restart_policy autostart enabled disabled pause paused active daemon",
 		"symphony pause and symphony resume switch the work off and on; symphony schedule install lets " +
@@ -376,7 +415,10 @@ var otherKeys = []otherKey{
 		"repository.token",
 	},
 	{"recursive submodule", "repository.submodules"},
-	{"auto_merge automerge merge.auto merge.enabled merge.automatic merge.on merge.if merge.after", "merge.when"},
+	{
+		"auto_merge automerge merge.auto merge.enabled merge.enable merge.automatic merge.on merge.if merge.after",
+		"merge.when",
+	},
 	{"squash merge_method merge_strategy merge.strategy merge.type merge.how rebase squash_merge", "merge.method"},
 	{
 		"merge.state merge.merged_state merge.done_state",
@@ -542,7 +584,7 @@ var otherKeys = []otherKey{
 		"symphony serve speaks plain HTTP: put a proxy with TLS before it, as docs/web.md shows",
 	},
 	{
-		"server.enabled dashboard ui web gui",
+		"server.enabled server.enable server.on server.active dashboard ui web gui",
 		"symphony serve is the web page; server.port and server.host say where it listens",
 	},
 	{

@@ -81,7 +81,7 @@ func (r *reader) instead(f field) string {
 		return "; did you mean " + meant + "? indent it below " + f.above
 	}
 	near := r.suggestMap(f)
-	for _, find := range []func(string) string{r.placeFor, r.ofSection, r.sameIn, r.ofOthers} {
+	for _, find := range []func(string) string{r.placeFor, r.ofBlock, r.ofSection, r.sameIn, r.ofOthers} {
 		if near == "" {
 			near = find(f.key)
 		}
@@ -125,6 +125,31 @@ func (r *reader) ofSection(key string) string {
 		return ""
 	}
 	return r.firstOffered(otherKeysFor(plainKey(key)))
+}
+
+// ofBlock returns the key, or the sentence, for a key at the top that begins with the name of its
+// section, as an environment variable does: repository.token for repository_token.
+func (r *reader) ofBlock(key string) string {
+	if strings.Contains(key, ".") {
+		return ""
+	}
+	word := plainKey(key)
+	isSame := func(name string) bool {
+		return strings.ReplaceAll(name, ".", "_") == word && strings.Contains(name, ".")
+	}
+	same := text.First(slices.Concat(r.names, r.parents), isSame)
+	if same != "" {
+		return r.offer(same)
+	}
+	for _, section := range r.parents {
+		rest, isBelow := strings.CutPrefix(word, section+"_")
+		if !isBelow || strings.Contains(section, ".") {
+			continue
+		}
+		below := section + "." + rest
+		return cmp.Or(r.ofSection(below), r.sameIn(below), r.suggestIn(section+".", rest))
+	}
+	return ""
 }
 
 // ofOthers returns what the key of another program means in any section.
