@@ -24,6 +24,7 @@ type checker struct {
 
 	readsIssue bool // a tag names the issue
 	states     []comparedState
+	cased      compared // by the tag case around the current tag
 
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
@@ -42,7 +43,12 @@ type shape struct {
 	open   bool // the value may have any field
 }
 
-var plain, anything = &shape{}, &shape{open: true}
+// Shapes that are compared by their address.
+var (
+	plain    = &shape{}
+	anything = &shape{open: true}
+	label    = &shape{} // a label of an issue
+)
 
 func object(names ...string) *shape {
 	s := &shape{fields: map[string]*shape{}}
@@ -60,7 +66,9 @@ func variables() map[string]*shape {
 		BlockedBy: []reconcile.BlockerRef{{}},
 		NativeRef: map[string]any{},
 	}
-	return shapeOf(bindings(issue, 1)).fields
+	vars := shapeOf(bindings(issue, 1)).fields
+	vars["issue"].fields["labels"].items = label
+	return vars
 }
 
 // shapeOf returns the shape of a value. A map without fields stands for one whose fields depend
@@ -210,13 +218,23 @@ func (c *checker) tag(n *render.TagNode) {
 
 func (c *checker) block(n *render.BlockNode) {
 	c.read(n.Args, n.SourceLoc.LineNo)
+	outer := c.cased
 	switch n.Name {
 	case "for", "tablerow":
 		c.loop(n)
 	case captureTag:
 		c.nodes(n.Body)
 		c.vars[strings.TrimSpace(n.Args)] = plain
-	case "if", "elsif", "unless", "case", "when":
+	case "case":
+		c.cased = compared{strings.TrimSpace(n.Args), c.expression("")}
+		c.nodes(n.Body)
+	case "when":
+		for _, token := range c.tokens {
+			c.compare(c.cased.path, c.cased.value, "==", token)
+		}
+		c.expression("")
+		c.nodes(n.Body)
+	case "if", "elsif", "unless":
 		c.expression("")
 		c.nodes(n.Body)
 	default:
@@ -225,6 +243,7 @@ func (c *checker) block(n *render.BlockNode) {
 	for _, clause := range n.Clauses {
 		c.block(clause)
 	}
+	c.cased = outer
 }
 
 // loop checks `name in list` with its modifiers, then the body. The loop's variables exist
@@ -279,6 +298,7 @@ var (
 // expression looks up the names in the tokens up to end, and returns the shape of the value.
 func (c *checker) expression(end string) *shape {
 	var result *shape
+	var before [2]string // the two tokens before the current one
 	for len(c.tokens) > 0 {
 		token := c.next()
 		switch {
@@ -289,59 +309,67 @@ func (c *checker) expression(end string) *shape {
 		case slices.Contains(relations, token):
 			result = plain
 		case variable().MatchString(token) && !slices.Contains(constants, token):
-			c.warnPriority(token)
-			c.warnLabel(token)
-			c.compareState(token)
-			if value := c.variable(token); result == nil {
-				result = value
+			behind := c.tokens
+			value := c.variable(token)
+			path := token + strings.Join(behind[:len(behind)-len(c.tokens)], "")
+			result = cmp.Or(result, value)
+			if len(c.tokens) > 1 {
+				c.compare(path, value, c.tokens[0], c.tokens[1])
+			}
+			if slices.Contains([]string{"==", "!="}, before[1]) {
+				c.compare(path, value, before[1], before[0])
 			}
 		case result == nil && token != "(":
 			result = plain
 		}
+		before = [2]string{before[1], token}
 	}
 	return cmp.Or(result, plain)
 }
 
-// warnPriority warns if the next tokens compare the priority of an issue with a text: they are
-// never the same.
-func (c *checker) warnPriority(variable string) {
-	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".priority" {
+// compared is what a tag case compares.
+type compared struct {
+	path  string // such as issue.state
+	value *shape
+}
+
+// compare looks at a comparison of the value at a path with a text in quotes: some are never true.
+func (c *checker) compare(path string, value *shape, relation, other string) {
+	isEquality := relation == "==" || relation == "!="
+	if !isLiteral(other) || !isEquality && relation != "contains" {
 		return
 	}
-	relation := c.tokens[1]
-	other := c.tokens[2]
-	if slices.Contains([]string{"==", "!="}, relation) && strings.ContainsAny(other[:1], `"'`) {
-		const message = "issue.priority is a number, never %s: compare it with 1 (urgent), 2 (high), 3 (medium) or 4 (low)"
-		c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(message, other)})
+	small := strings.ToLower(other)
+	isLabel := value == label && isEquality || path == pathLabels && relation == "contains"
+	switch {
+	case path == "issue.priority" && isEquality:
+		c.warn("issue.priority is a number, never %s: compare it with 1 (urgent), 2 (high), 3 (medium) or 4 (low)", other)
+	case value.items != nil && isEquality && len(other) == len(`""`):
+		c.warn("%s is a list, never %s: write %[1]s.size %[3]s 0", path, other, relation)
+	case path == pathLabels && isEquality:
+		c.warn("issue.labels is a list, never %s: write issue.labels contains %s", other, small)
+	case isLabel && small != other:
+		c.warn("issue.labels are in lower case, so that they never contain %s: write %s", other, small)
+	case path == "issue.state" && isEquality:
+		c.states = append(c.states, comparedState{strings.Trim(other, `"'`), c.line})
 	}
 }
 
-// warnLabel warns if the next tokens look for a label with capitals: there are none.
-func (c *checker) warnLabel(variable string) {
-	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".labels" || c.tokens[1] != "contains" {
-		return
-	}
-	label := c.tokens[2]
-	if small := strings.ToLower(label); strings.ContainsAny(label[:1], `"'`) && small != label {
-		const message = "issue.labels are in lower case, so that they never contain %s: write %s"
-		c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(message, label, small)})
-	}
+// pathLabels is the variable with the labels of an issue.
+const pathLabels = "issue.labels"
+
+// isLiteral reports whether a token is a text in quotes.
+func isLiteral(token string) bool { return token != "" && strings.ContainsAny(token[:1], `"'`) }
+
+// warn adds a warning about the current line.
+func (c *checker) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: fmt.Sprintf(format, args...)})
 }
 
 // comparedState is a state with which a template compares the state of the issue.
 type comparedState struct {
 	name string
 	line int
-}
-
-// compareState notes the state with which the next tokens compare that of the issue.
-func (c *checker) compareState(variable string) {
-	if variable != "issue" || len(c.tokens) < 3 || c.tokens[0] != ".state" {
-		return
-	}
-	if name := c.tokens[2]; c.tokens[1] == "==" && strings.ContainsAny(name[:1], `"'`) {
-		c.states = append(c.states, comparedState{strings.Trim(name, `"'`), c.line})
-	}
 }
 
 // warnComparedStates warns about comparisons in the prompt with states in which no agent works, and
