@@ -301,9 +301,9 @@ func unknownCommand(app *cli.App, words []string) error {
 		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
 	}
 	if strings.EqualFold(name, "issue") {
-		meant := issueTask(words[1:])
+		meant := unknownTask(words[1:])
 		if meant != "" {
-			return exit.Usage("unknown command %q, did you mean %q?", name, meant)
+			return exit.Usage("unknown command %q%s", name, meant)
 		}
 	}
 	var names []string
@@ -334,23 +334,6 @@ func aboutSameIssue(app *cli.App, meant string, arguments []string) string {
 		return meant + " " + arguments[0]
 	}
 	return meant
-}
-
-// issueTask returns our words for a subcommand of gh issue and its arguments, such as "show 7"
-// for view 7; empty for a subcommand of another name. Flags are left out.
-func issueTask(words []string) string {
-	words = text.Filter(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
-	if len(words) == 0 {
-		return ""
-	}
-	argument := strings.Join(words[1:], " ")
-	switch words[0] {
-	case "show", "view":
-		return "show " + cmp.Or(argument, "ISSUE")
-	case "add", "create":
-		return "issues new " + text.ShellQuote(cmp.Or(argument, "TITLE"))
-	}
-	return ""
 }
 
 // didYouMean suggests our word for a word of another tool, otherwise a similar known word. A
@@ -567,7 +550,8 @@ func meantDuration(value string) string {
 
 // dashed is a flag as it is typed.
 func dashed(name string) string {
-	if len(name) == 1 {
+	if len(name) == 1 || name == "it" { // -it of docker
+
 		return "-" + name
 	}
 	return "--" + name
@@ -780,8 +764,22 @@ var otherFlags = map[string]string{
 	"run agent":    "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue",
 	"run TIME": "codex.stall_timeout_ms in WORKFLOW.md ends a run without progress; " +
 		"symphony stop ISSUE ends it now",
-	"run follow": "it follows the run without a flag",
-	"run wait":   "it waits without a flag",
+	"run i":          inTerminal,
+	"takeover i":     inThisOne,
+	"takeover it":    inThisOne,
+	"takeover tty":   inThisOne,
+	"backup output":  "the FILE is an argument: symphony backup FILE",
+	"backup o":       "the FILE is an argument: symphony backup FILE",
+	"backup file":    "the FILE is an argument: symphony backup FILE",
+	"support output": "the FILE is an argument: symphony support FILE",
+	"support o":      "the FILE is an argument: symphony support FILE",
+	"support file":   "the FILE is an argument: symphony support FILE",
+	"export output":  "--otlp FILE writes into a file",
+	"export o":       "--otlp FILE writes into a file",
+	"export file":    "--otlp FILE writes into a file",
+	"init template":  "--example NAME chooses a workflow; symphony help init lists them",
+	"run follow":     "it follows the run without a flag",
+	"run wait":       "it waits without a flag",
 	"schedule TIME": "polling.interval_ms in WORKFLOW.md is the time between passes of a timer; --cron runs " +
 		"one every minute",
 	"schedule project": "--project all is for other commands: symphony projects lists the schedule of each",
@@ -806,6 +804,8 @@ const (
 	loopStays   = "symphony schedule install lets passes run by themselves, in the background"
 	behindProxy = "put a proxy with TLS before it, as docs/web.md shows"
 )
+
+const inThisOne = "leave it out: it opens the agent in this terminal"
 
 const stays = "Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them"
 

@@ -146,8 +146,8 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		)
 	}
 	// before the flags of gh, which the library would refuse first
-	if command.Name == "issues" && issueTask(plain) != "" {
-		return nil, exit.Usage("issues: unknown subcommand %q, did you mean %q?", plain[0], issueTask(plain))
+	if command.Name == "issues" && len(plain) > 0 && plain[0] != "new" && unknownTask(plain) != "" {
+		return nil, exit.Usage("issues: unknown subcommand %q%s", plain[0], unknownTask(plain))
 	}
 	if len(paths) > 0 {
 		flags = append(flags, "--workflow", strings.Join(paths, betweenPaths))
@@ -209,7 +209,11 @@ func isFlag(command *cli.Command, word string) bool {
 
 // valueMissing is the error for a flag without the value that it needs.
 func valueMissing(command *cli.Command, flag string) error {
-	return exit.Usage("%s: %s needs a value: %s", command.Name, flag, usageOf(command, flag))
+	meant := ""
+	if flag == "-w" && flagOf(command, "watch") != nil { // of kubectl
+		meant = "; did you mean --watch?"
+	}
+	return exit.Usage("%s: %s needs a value: %s%s", command.Name, flag, usageOf(command, flag), meant)
 }
 
 // usageOf is what the help says about a flag.
@@ -339,6 +343,9 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 // notWorkflow is the error for arguments in the place of the workflow that are meant as a flag, such
 // as release ABC-7 for --release ABC-7, or as the path of git diff; nil if they may be a workflow.
 func notWorkflow(w *term.Env, c *cli.Context, args []string) error {
+	if meant := foreignArgument(c.Command.Name, args[0]); meant != "" && isWord(w, args[0]) {
+		return exit.Usage("%s: unexpected argument %q: %s", c.Command.Name, args[0], meant)
+	}
 	isFlagName := len(args[0]) > 1 && flagOf(c.Command, args[0]) != nil
 	if isFlagName && isWord(w, args[0]) {
 		meant := "--" + strings.Join(args, " ")

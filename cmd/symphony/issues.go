@@ -61,8 +61,6 @@ func issuesCommand(w *term.Env) *cli.Command {
 			switch {
 			case verb == "new":
 				return issuesNew(c, w)
-			case issueShaped(verb) || text.IsNumber(verb):
-				return exit.Usage("issues: unknown subcommand %q, did you mean %q?", verb, "show "+verb)
 			case isWord(w, verb):
 				return exit.Usage(
 					"issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one",

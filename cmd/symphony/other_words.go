@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -152,12 +154,13 @@ var foreignCommands = []foreignWord{
 
 // Answers that flags of several names have.
 const (
-	byFilter  = "--filter chooses issues, such as --filter status=held, --filter label=docs or --filter text=WORD"
-	byGrep    = "pipe the output into grep, which chooses lines of it"
-	byHead    = "pipe the output into head"
-	forScript = "--json prints everything for programs, and --jq chooses values of it"
-	inFolder  = "-w FILE names the workflow of another folder"
-	keysAre   = "keys and variables are in the environment file, which symphony doctor names"
+	byFilter   = "--filter chooses issues, such as --filter status=held, --filter label=docs or --filter text=WORD"
+	byGrep     = "pipe the output into grep, which chooses lines of it"
+	byHead     = "pipe the output into head"
+	forScript  = "--json prints everything for programs, and --jq chooses values of it"
+	inFolder   = "-w FILE names the workflow of another folder"
+	inTerminal = "symphony takeover ISSUE opens an agent in this terminal"
+	keysAre    = "keys and variables are in the environment file, which symphony doctor names"
 )
 
 // foreignFlags are flags of other programs that mean the same for each command. A row whose meaning
@@ -210,7 +213,11 @@ var foreignFlags = []foreignWord{
 		"no-input non-interactive noninteractive batch ci assume-yes y yes no-confirm no-prompt",
 		"it asks nothing: leave it out",
 	},
-	{"interactive it tty", "symphony takeover ISSUE opens an agent in this terminal"},
+	{"interactive it tty", inTerminal},
+	{
+		"language lang locale",
+		"symphony speaks English; the prompt in WORKFLOW.md may ask agents for another language",
+	},
 	{
 		"dry-run dryrun simulate what-if whatif preview plan print-only check just-print",
 		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what the agent " +
@@ -223,6 +230,85 @@ var foreignFlags = []foreignWord{
 	},
 	{"timestamps t time", "each line has its time"},
 	{"name id issue number", "the ISSUE is an argument, without a flag"},
+}
+
+// issueTasks are subcommands of gh issue and of other programs.
+var issueTasks = []foreignWord{
+	{"view get describe", "show"},
+	{"add create", "issues new"},
+	{
+		"edit update set modify body title",
+		"a text is changed in the tracker, or in the file of an issue; symphony show ISSUE has its address",
+	},
+	{
+		"close reopen delete remove rm resolve complete finish done move mv transition state status assign " +
+			"unassign assignee label labels priority transfer develop pin unpin lock unlock",
+		"states, labels and assignees are changed in the tracker, or in the file of an issue; symphony show " +
+			"ISSUE has its address",
+	},
+	{
+		"comment comments note reply",
+		"symphony tell ISSUE TEXT is for an agent at work, symphony send-back ISSUE TEXT for its result; " +
+			"other comments are written in the tracker",
+	},
+}
+
+// unknownTask is the end of an error about words behind issue or issues, such as edit 7: the command,
+// or the sentence, that is meant; empty if nothing is. Flags are left out.
+func unknownTask(words []string) string {
+	words = text.Filter(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
+	if len(words) == 0 {
+		return ""
+	}
+	argument := strings.Join(words[1:], " ")
+	meant := meantBy(issueTasks, words[0])
+	switch {
+	case issueShaped(words[0]) || text.IsNumber(words[0]):
+		meant = "show " + words[0]
+	case meant == "issues new", words[0] == "new":
+		meant = "issues new " + text.ShellQuote(cmp.Or(argument, "TITLE"))
+	case meant == "show", meant == "" && hasRow(words[0]) && words[0] != "issues":
+		meant = cmp.Or(meant, words[0]) + " " + cmp.Or(argument, "ISSUE")
+	case meant != "":
+		return ": " + meant
+	default:
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", meant)
+}
+
+// hasRow reports whether a word is a command of the help.
+func hasRow(word string) bool {
+	return slices.ContainsFunc(commandGroups(), func(group commandGroup) bool {
+		return slices.ContainsFunc(group.rows, func(row commandRow) bool { return row.name == word })
+	})
+}
+
+// foreignArguments are arguments of commands that take none of that kind, such as the subcommands of
+// other programs.
+var foreignArguments = map[string]string{
+	"hosts add":     "worker.ssh_hosts in WORKFLOW.md names the machines",
+	"hosts remove":  "worker.ssh_hosts in WORKFLOW.md names the machines",
+	"trash clean":   emptyTrash,
+	"trash clear":   emptyTrash,
+	"trash delete":  emptyTrash,
+	"trash empty":   emptyTrash,
+	"trash purge":   emptyTrash,
+	"trash prune":   emptyTrash,
+	"trash rm":      emptyTrash,
+	"trash restore": "symphony restore ISSUE takes a workspace out of the trash",
+}
+
+const emptyTrash = "symphony prune empties the trash, and asks before"
+
+// foreignArgument says what a word means as an argument of a command that lists something; empty if
+// that is not known.
+func foreignArgument(command, word string) string {
+	lists := []string{"claims", "hosts", "ps", "trash"}
+	if slices.Contains(lists, command) && slices.Contains([]string{"list", "ls"}, word) {
+		return "it lists them without an argument"
+	}
+	return foreignArguments[command+" "+word]
 }
 
 // foreignFlag returns what a flag of another program means for a command, empty if no row says so.
