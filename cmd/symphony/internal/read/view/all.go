@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Named is a project with a name that is unique in a list: the name of its folder, with a
@@ -106,26 +108,58 @@ func unreadable(p Named, err error) Overview {
 	}.confine(nil)
 }
 
-// Judge joins the verdicts of several projects: the worst level, and the reasons with the
-// names of their projects.
+// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of
+// their projects, such as "web, api: no schedule".
 func Judge(all []Overview) Verdict {
 	if len(all) == 1 && all[0].Error == nil {
 		return all[0].Verdict()
 	}
 	levels := []Level{LevelOK, LevelNeedsPerson, LevelNotTicking}
-	out := Verdict{Level: LevelOK, Reasons: []string{}}
+	out := Verdict{Level: LevelOK}
+	var reasons, brief namedReasons
 	for _, v := range all {
 		own := v.Verdict()
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
 			out.Level = own.Level
 		}
-		name := v.Project.Name + ": "
-		for _, reason := range own.Reasons {
-			out.Reasons = append(out.Reasons, name+reason)
-		}
-		for _, reason := range own.Brief {
-			out.Brief = append(out.Brief, name+reason)
-		}
+		reasons.add(v.Project.Name, own.Reasons)
+		brief.add(v.Project.Name, text.Map(own.Brief, firstClause))
 	}
+	out.Reasons = reasons.lines()
+	out.Brief = brief.lines()
 	return out
+}
+
+// firstClause is a reason without what differs between projects, such as when the last pass was.
+func firstClause(reason string) string {
+	first, _, _ := strings.Cut(reason, "; ")
+	return first
+}
+
+// namedReasons are reasons with the names of the projects that have them.
+type namedReasons struct {
+	reasons []string // each once, in the order of their first projects
+	names   map[string][]string
+}
+
+// add adds the reasons of a project.
+func (n *namedReasons) add(name string, reasons []string) {
+	if n.names == nil {
+		n.names = map[string][]string{}
+	}
+	for _, reason := range reasons {
+		if n.names[reason] == nil {
+			n.reasons = append(n.reasons, reason)
+		}
+		n.names[reason] = append(n.names[reason], name)
+	}
+}
+
+// lines are the reasons behind the names of their projects.
+func (n *namedReasons) lines() []string {
+	lines := []string{}
+	for _, reason := range n.reasons {
+		lines = append(lines, strings.Join(n.names[reason], ", ")+": "+reason)
+	}
+	return lines
 }

@@ -212,9 +212,23 @@ func TestSelection(t *testing.T) {
 		Error:    &reconcile.Error{Code: "state_corrupt", Message: "damaged"},
 	})
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
-	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: " +
-		"state_corrupt: damaged"
+	want := "web, api: 1 request to answer; web: 2 held; api: 1 held; old-1: state_corrupt: damaged"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
+}
+
+// What stops several projects is said once, whenever their last passes were.
+func TestJudgeSharedReason(t *testing.T) {
+	now := time.Now()
+	var all []Overview
+	for i, path := range []string{"/srv/web/WORKFLOW.md", "/srv/api/WORKFLOW.md"} {
+		all = append(all, Overview{
+			GeneratedAt: now,
+			Project:     newProjectRow(path, "/state"),
+			LastPass:    &wiring.LastPassRow{},
+			scheduledAt: now.Add(-time.Duration(i+1) * time.Hour),
+		})
+	}
+	test.Equal(t, "the reasons", Judge(all).Brief, []string{"web, api: no schedule is active"})
 }
 
 // Places have no gaps after an issue has left the queue.
