@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -69,13 +71,20 @@ func (s *Server) meantAddress(r *http.Request) string {
 	case slices.Contains(lists, last):
 		return addressOf["ps"]
 	}
-	address := addressOf[last]
 	if isOfIssue(given) {
-		address = addressOf[verbs[last]]
-		return strings.Replace(address, "NAME", given[2], 1)
+		return strings.Replace(addressOf[verbs[last]], "NAME", given[2], 1)
+	}
+	address := addressOf[last]
+	isSame := strings.HasSuffix(address, " "+r.URL.Path)
+	if isSame || len(given) > projectParts {
+		return ""
 	}
 	return strings.Replace(address, "NAME", "ISSUE", 1)
 }
+
+// projectParts is how many parts the address of a command about a project has, such as
+// /api/v1/pause.
+const projectParts = 3
 
 // verbs are the commands about an issue for the words of other services.
 var verbs = map[string]string{
@@ -193,11 +202,14 @@ func asAPI(err *reconcile.Error) *reconcile.Error {
 	return &known
 }
 
+// resultParameters are the parameters of the address of results.
+var resultParameters = []string{"project", "text", "label", "outcome", "by", "since", "until", "from", "limit"}
+
 // parameters are the parameters that the query of an address may have.
 func (r route) parameters() []string {
 	switch r.path {
 	case "/api/v1/results":
-		return []string{"project", "text", "label", "outcome", "by", "since", "until", "from", "limit"}
+		return resultParameters
 	case "/api/v1/{identifier}/log":
 		return []string{"project", "run"}
 	}
@@ -213,9 +225,20 @@ func (r route) checkQuery(asked *http.Request) error {
 	}
 	known := r.parameters()
 	for _, name := range slices.Sorted(maps.Keys(asked.URL.Query())) {
-		if !slices.Contains(known, name) {
-			return unknownName("parameter", name, known)
+		if slices.Contains(known, name) {
+			continue
 		}
+		err := exit.From(unknownName("parameter", name, known))
+		if r.path == "/api/v1/state" && isFilter(name) {
+			err.Hint = "the answer has all issues: choose among .issues by their status, state and title; " +
+				"GET /api/v1/results takes " + strings.Join(resultParameters, ", ")
+		}
+		return err
 	}
 	return nil
+}
+
+// isFilter reports whether a parameter chooses issues, as --filter of ps does.
+func isFilter(name string) bool {
+	return name == "state" || name == "filter" || slices.Contains(view.FilterKeys, name)
 }

@@ -35,6 +35,9 @@ func TestAddressMeant(t *testing.T) {
 		"POST /api/v1/" + issue + "/cancel":     "did you mean POST /api/v1/" + issue + "/stop?",
 		"POST /api/v1/" + issue + "/pause":      "did you mean POST /api/v1/" + issue + "/hold?",
 		"GET /issue/" + issue:                   "did you mean /issues/",
+		"GET /api/v1/state?status=held":         "the answer has all issues: choose among .issues by their status, state and title; GET /api/v1/results",
+		"GET /api/v1/state?label=docs":          "the answer has all issues: ",
+		"GET /api/v1/state?zebra=x":             "docs/api.md describes the request",
 		"GET /" + issue:                         "did you mean /issues/",
 	} {
 		method, path, _ := strings.Cut(asked, " ")
@@ -44,6 +47,16 @@ func TestAddressMeant(t *testing.T) {
 		if !strings.HasPrefix(answer.Error.Hint, hint) {
 			t.Errorf("%s: the hint is %q, not %q", asked, answer.Error.Hint, hint)
 		}
+	}
+}
+
+// A wrong method of an address that is right is answered by the address once.
+func TestMethodMeant(t *testing.T) {
+	s, _, issue := withWorkspace(t)
+	for _, path := range []string{"/api/v1/" + issue + "/hold", "/api/v1/pause", "/api/v1/requests/R/approve"} {
+		var answer term.ErrorJSON
+		test.OK(t, json.Unmarshal(visit(s, "PUT", path, "").Body.Bytes(), &answer))
+		test.Equal(t, "the hint about "+path, answer.Error.Hint, "use POST")
 	}
 }
 

@@ -78,7 +78,7 @@ var toolOf = map[string]string{
 }
 
 // hintFor returns the hint of an error for a model with the tools of this server. Commands for
-// which the server has no tool stay: a person may type them.
+// which the server has no tool stay, and the hint says that a person types them.
 func (t *Tools) hintFor(tool string, err *reconcile.Error) string {
 	if err.Next == reconcile.StepReadHelp {
 		return "correct the arguments, and call " + tool + " again"
@@ -88,13 +88,19 @@ func (t *Tools) hintFor(tool string, err *reconcile.Error) string {
 			return one.hint
 		}
 	}
-	return err.HintWith(func(c reconcile.CommandLine) string {
+	isForUser := false
+	hint := err.HintWith(func(c reconcile.CommandLine) string {
 		tool := toolOf[c.Verb]
 		if t.inputs[tool] == nil {
+			isForUser = true
 			return c.String()
 		}
 		return strings.TrimSpace(tool + " " + c.Name)
 	})
+	if isForUser {
+		hint += " (a command is for your user)"
+	}
+	return hint
 }
 
 // forModel returns an error of a tool with a hint for a model.
