@@ -58,6 +58,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	if unseen := Unseen(ctx, p, cfg); unseen != "" {
 		out.Warnings = append(out.Warnings, unseen)
 	}
+	if unknown := unknownBase(ctx, p, cfg); unknown != "" {
+		out.Warnings = append(out.Warnings, unknown)
+	}
 	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,

@@ -68,6 +68,25 @@ func Unseen(ctx context.Context, p *Project, cfg *workflow.Config) string {
 	return strings.Join(found, "; ")
 }
 
+// unknownBase is a warning about a branch in repository.base that the clone around WORKFLOW.md does
+// not know of the remote. It may be newer than the clone's last fetch: only the remote knows. It is
+// empty if the branch is known, or there is no such clone.
+func unknownBase(ctx context.Context, p *Project, cfg *workflow.Config) string {
+	dir := RepositoryAbove(filepath.Dir(p.Path))
+	base := cfg.Repository.Base
+	address := cfg.Repository.URL
+	if dir == "" || base == "" || address == "" || filepath.IsAbs(address) || !clones(ctx, p, dir, address) {
+		return ""
+	}
+	known, err := referencesOf(ctx, dir, p.Environ(), "--format=%(refname:lstrip=3)", "refs/remotes")
+	if err != nil || len(known) == 0 || slices.Contains(known, base) {
+		return ""
+	}
+	const message = "%s: the clone in %s knows no branch %q of the remote%s; symphony doctor asks the remote"
+	near := text.DidYouMean(base, known, "%q")
+	return fmt.Sprintf(message, keyAt(p, cfg, "repository.base"), dir, base, near)
+}
+
 // aheadOf matches git's line about a branch with commits that its remote does not have.
 var aheadOf = text.Pattern(`^## (\S+)\.\.\.\S+ \[ahead (\d+)`)
 
