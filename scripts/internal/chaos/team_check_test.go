@@ -16,7 +16,7 @@ import (
 
 // change is a change of a claim or of another reference of the remote.
 type change struct {
-	at            int64 // milliseconds
+	before, after int64 // when it was not made yet, and when it was, in milliseconds
 	old, new, ref string
 }
 
@@ -24,15 +24,21 @@ type change struct {
 // claim of its machine, and a machine may take another one's claim only after its term and the grace.
 func (s *teamScene) checkLog() {
 	data := stage.Get(os.ReadFile(s.log()))
-	pushed := map[string]int64{} // when an object became a claim
+	pushed := map[string]int64{} // when an object was no claim yet
 	for push := range strings.SplitSeq(string(data), "\n\n") {
 		var claims, branches []change
 		for line := range strings.Lines(push) {
 			w := strings.Fields(line)
-			if len(w) != 4 {
+			if len(w) != 5 {
 				continue
 			}
-			c := change{at: stage.Get(strconv.ParseInt(w[0], 10, 64)), old: w[1], new: w[2], ref: w[3]}
+			c := change{
+				before: stage.Get(strconv.ParseInt(w[0], 10, 64)),
+				after:  stage.Get(strconv.ParseInt(w[1], 10, 64)),
+				old:    w[2],
+				new:    w[3],
+				ref:    w[4],
+			}
 			switch {
 			case c.ref == claimsBranch:
 				claims = append(claims, s.changesOnBranch(c)...)
@@ -43,7 +49,7 @@ func (s *teamScene) checkLog() {
 			}
 		}
 		for _, c := range claims {
-			pushed[c.new] = c.at
+			pushed[c.new] = c.before
 			s.checkTaken(c, pushed)
 		}
 		for _, b := range branches {
@@ -67,7 +73,7 @@ func (s *teamScene) changesOnBranch(c change) (list []change) {
 		if len(w) != 6 {
 			stage.Must(fmt.Errorf("git diff-tree prints %q", line))
 		}
-		list = append(list, change{at: c.at, old: w[2], new: w[3], ref: w[5]})
+		list = append(list, change{before: c.before, after: c.after, old: w[2], new: w[3], ref: w[5]})
 	}
 	return list
 }
@@ -89,9 +95,6 @@ func (s *teamScene) claimIn(object string) *team.Claim {
 	return s.read[object]
 }
 
-// late is how many milliseconds late the remote may note a change.
-const late = 1000
-
 func (s *teamScene) checkTaken(c change, pushed map[string]int64) {
 	before := s.claimIn(c.old)
 	after := s.claimIn(c.new)
@@ -99,9 +102,9 @@ func (s *teamScene) checkTaken(c change, pushed map[string]int64) {
 		return
 	}
 	s.taken++
-	age := (c.at - pushed[c.old] + late) * teamHaste
+	age := (c.after - pushed[c.old]) * teamHaste
 	for _, at := range s.jumps {
-		if pushed[c.old] < at && at < c.at {
+		if pushed[c.old] < at && at < c.after {
 			age += jump.Milliseconds()
 		}
 	}
@@ -121,7 +124,7 @@ func (s *teamScene) checkDelivery(b change, claims []change) {
 			return
 		}
 	}
-	s.fault("deliveries without the claim", "%s at %d", b.ref, b.at)
+	s.fault("deliveries without the claim", "%s at %d", b.ref, b.after)
 }
 
 // checkCommits checks that each commit of an agent is in the remote or in a workspace.

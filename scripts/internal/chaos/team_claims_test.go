@@ -192,13 +192,17 @@ func (s *teamScene) refusalFile() string { return filepath.Join(s.remote.dir, "r
 
 func (s *teamScene) stormFile() string { return filepath.Join(s.remote.dir, "storm") }
 
-// teamLog notes each change of a reference of the remote: "MILLISECONDS OLD NEW REF", and an empty line
-// after each transaction. In a storm the remote sometimes dies afterwards.
+// teamLog notes each change of a reference of the remote: "BEFORE AFTER OLD NEW REF", with a time in
+// milliseconds before it and one after it, and an empty line after each transaction. In a storm the
+// remote sometimes dies afterwards.
 const teamLog = `#!/bin/bash
-[ "$1" = committed ] || exit 0
 now=$(date +%%s%%3N)
-printf '%%s\n\n' "$(while read -r line; do echo "$now $line"; done)" >> %[1]s
-[ -e %[2]s ] && [ $((RANDOM %% 8)) = 0 ] && kill -KILL $PPID
+[ "$1" = prepared ] && echo $now > %[2]s.$PPID
+[ "$1" = committed ] || exit 0
+before=$(cat %[2]s.$PPID)
+printf '%%s\n\n' "$(while read -r line; do echo "$before $now $line"; done)" >> %[1]s
+rm %[2]s.$PPID
+[ -e %[3]s ] && [ $((RANDOM %% 8)) = 0 ] && kill -KILL $PPID
 exit 0
 `
 

@@ -65,7 +65,7 @@ func (s *teamScene) prepareRemote() {
 	}
 	s.addOtherClaims()
 	hooks := map[string]string{
-		"reference-transaction": fmt.Sprintf(teamLog, s.log(), s.stormFile()),
+		"reference-transaction": fmt.Sprintf(teamLog, s.log(), filepath.Join(s.remote.dir, "prepared"), s.stormFile()),
 		teamPreReceive(s.way):   fmt.Sprintf(teamRefusals, s.stormFile(), s.refusalFile()),
 	}
 	for name, text := range hooks {
