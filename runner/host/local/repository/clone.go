@@ -99,8 +99,14 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 	}
 	answer.Commit = at
 	isOurs, err := m.attempted(ctx, branch, at)
-	if err != nil || isOurs || at == delivered {
+	if err != nil || isOurs {
 		return err
+	}
+	if at == delivered {
+		if !m.remote.Team {
+			return nil
+		}
+		delivered = answer.BaseCommit // by another machine: an older workspace here lacks it
 	}
 	answer.Pushed = at
 	answer.Branch = branch

@@ -420,6 +420,9 @@ func (d *delivery) pushFenced(ctx context.Context, q host.DeliverRequest) error 
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push
 // reports.
 func (d *delivery) push(ctx context.Context) error {
+	if err := d.checkInherited(ctx); err != nil {
+		return err
+	}
 	expected := d.last
 	ref := "refs/heads/" + d.branch
 	if err := d.record(ctx, attempts+d.branch+"/"+d.Commit); err != nil {
@@ -468,6 +471,25 @@ func (d *delivery) push(ctx context.Context) error {
 		moved++
 	}
 	return d.conflict(expected)
+}
+
+// checkInherited returns an error if another machine of a team has made the last delivery, and the
+// commit does not build on it: it would be pushed over.
+func (d *delivery) checkInherited(ctx context.Context) error {
+	if d.fence == nil || d.last == "" {
+		return nil
+	}
+	mayReplace, err := d.attempted(ctx, d.branch, d.last)
+	if err == nil && !mayReplace {
+		mayReplace, err = d.anyContains(ctx, []string{d.Commit, "refs/heads/" + d.base}, d.last)
+	}
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "compare the commits with the last delivery", err)
+	}
+	if !mayReplace {
+		return d.conflict(d.last)
+	}
+	return nil
 }
 
 // deliverCommand is the command that pushes the commit to the branch, which must be at expected, or

@@ -45,7 +45,10 @@ func (m *Mirror) Unchanged(ctx context.Context, branch, delivered string) (bool,
 	if err != nil {
 		return false, m.failed(host.CodeRepositoryUnavailable, "look for pushes to "+branch, err)
 	}
-	return at == delivered, nil
+	if at != delivered || !m.remote.Team {
+		return at == delivered, nil
+	}
+	return m.attempted(ctx, branch, at) // else another machine of the team has delivered it
 }
 
 // takePushed brings others' commits on the branch of a workspace into the workspace, and
