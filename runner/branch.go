@@ -63,12 +63,11 @@ func (b *issueBranch) name(ctx context.Context) (name string, last reconcile.Del
 	return name, reconcile.Delivered{Commit: last.Commit}, nil
 }
 
-// recordFound records the branch at which a clone begins, although nothing was delivered to it from
+// recordFound records the commit of a branch that is there, although nothing was delivered to it from
 // here: the next delivery continues it.
 func (b *issueBranch) recordFound(
 	ctx context.Context,
-	branch string,
-	found host.CloneAnswer,
+	branch, commit, base string,
 	now time.Time,
 ) error {
 	if b.journal == nil {
@@ -77,8 +76,8 @@ func (b *issueBranch) recordFound(
 	return b.journal.RecordDelivered(ctx, b.issueID, reconcile.Delivered{
 		URL:    b.site.Config.Repository.URL,
 		Branch: branch,
-		Commit: found.Found,
-		Base:   found.Base,
+		Commit: commit,
+		Base:   base,
 		At:     now,
 	})
 }
@@ -115,8 +114,30 @@ func (b *issueBranch) pushedMeanwhile(ctx context.Context) (*host.Pushed, error)
 	if err != nil || q == nil {
 		return nil, err
 	}
+	return b.look(ctx, *q)
+}
+
+// foundMeanwhile is pushedMeanwhile before the first delivery from here: another machine of a team may
+// have made the branch, whose claim somebody has deleted.
+func (b *issueBranch) foundMeanwhile(ctx context.Context) (*host.Pushed, error) {
+	if !b.site.Config.Repository.Team {
+		return nil, nil
+	}
+	name, last, err := b.name(ctx)
+	if err != nil || last.Commit != "" {
+		return nil, err
+	}
+	q, err := b.cloneRequest(ctx, name, last)
+	if err != nil {
+		return nil, err
+	}
+	return b.look(ctx, q)
+}
+
+// look returns others' pushes to the branch that the workspace does not contain; nil for none.
+func (b *issueBranch) look(ctx context.Context, q host.CloneRequest) (*host.Pushed, error) {
 	q.Look = true
-	answer, err := b.site.host.Fetch(ctx, *q)
+	answer, err := b.site.host.Fetch(ctx, q)
 	if err != nil || answer.Pushed == nil || answer.Pushed.Taken {
 		return nil, err
 	}

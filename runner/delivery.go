@@ -398,6 +398,9 @@ func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 		return false
 	}
 	pushed, err := d.branch.pushedMeanwhile(ctx)
+	if pushed == nil && err == nil {
+		pushed, err = d.branch.foundMeanwhile(ctx)
+	}
 	warn(d.log, "it is not known whether the agent can merge what others have pushed", err)
 	if pushed == nil {
 		return false

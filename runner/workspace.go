@@ -175,7 +175,7 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"kept", answer.Kept,
 	)
 	if answer.Found != "" {
-		return w.branch.recordFound(ctx, q.Branch, answer, w.now())
+		return w.branch.recordFound(ctx, q.Branch, answer.Found, answer.Base, w.now())
 	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
@@ -195,6 +195,12 @@ func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 		return err
 	}
 	w.branch.base = answer
+	if answer.Found != "" {
+		err := w.branch.recordFound(ctx, q.Branch, answer.Found, answer.Base, w.now())
+		if err != nil {
+			return err
+		}
+	}
 	w.branch.takePushed(ctx, answer.Pushed)
 	w.log.Info(
 		"repository fetched",

@@ -130,6 +130,8 @@ type FetchAnswer struct {
 	Files     int
 	Conflicts []string // the names of the first of them
 	Pushed    *Pushed  // others' pushes to the branch of the workspace; nil for none
+	// Found is that of CloneAnswer: the branch is there, although nothing was delivered from here.
+	Found string
 }
 
 // MaxPushed is how many commits and how many files a Pushed names at most.

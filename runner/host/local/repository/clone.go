@@ -318,6 +318,7 @@ func (m *Mirror) bringIn(
 ) (answer host.FetchAnswer, err error) {
 	answer.Base = from.Base
 	answer.Commit = from.BaseCommit
+	answer.Found = from.Found
 	if head.Commit == "" {
 		return answer, nil
 	}

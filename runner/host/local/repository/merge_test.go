@@ -2,6 +2,7 @@ package repository
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -32,7 +33,7 @@ func TestTryMerge(t *testing.T) {
 	test.Equal(t, "the same file", try().Conflicts, []string{"work"})
 	p.sh("mv remote.git away")
 	test.Equal(t, "without the remote", try().Conflicts, []string{"work"})
-	q.BaseCommit = head[:39] + "0"
+	q.BaseCommit = strings.Repeat("1", 40)
 	_, err := p.mirror().TryMerge(t.Context(), q)
 	wantFault(t, err, host.CodeRepositoryUnavailable)
 }
