@@ -49,8 +49,10 @@ func (s *teamScene) checkLog() {
 			}
 		}
 		for _, c := range claims {
-			pushed[c.new] = c.before
-			s.checkTaken(c, pushed)
+			if pushed[c.new] == 0 { // else a person has put an older claim back
+				pushed[c.new] = c.before
+				s.checkTaken(c, pushed)
+			}
 		}
 		for _, b := range branches {
 			s.checkDelivery(b, claims)
@@ -116,6 +118,9 @@ func (s *teamScene) checkTaken(c change, pushed map[string]int64) {
 
 func (s *teamScene) checkDelivery(b change, claims []change) {
 	s.pushes++
+	if !commits(s.remote.git, b.ref)[b.new] {
+		s.fault("deliveries pushed over", "%s of %s", b.new, b.ref)
+	}
 	for _, c := range claims {
 		before := s.claimIn(c.old)
 		after := s.claimIn(c.new)
@@ -147,7 +152,7 @@ func (s *teamScene) checkCommits() {
 	list := stage.Get(s.remote.run("for-each-ref", "--format=%(refname)", "refs/heads/symphony"))
 	for _, branch := range strings.Fields(list) {
 		seen := map[string]bool{}
-		for subject := range strings.Lines(stage.Get(s.remote.run("log", "--format=%s", branch))) {
+		for subject := range strings.Lines(stage.Get(s.remote.run("log", "--no-merges", "--format=%s", branch))) {
 			if seen[subject] {
 				s.fault("commits delivered twice", "%s: %s", branch, subject)
 			}

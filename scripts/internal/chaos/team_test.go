@@ -35,8 +35,8 @@ const (
 
 // teamColumns are the figures of a team that must be zero.
 var teamColumns = []string{
-	"deliveries without the claim", "claims taken too early", "issues stuck", "commits lost",
-	"commits delivered twice", "claims left", "claims of others lost", "unexpected ends",
+	"deliveries without the claim", "deliveries pushed over", "claims taken too early", "issues stuck",
+	"commits lost", "commits delivered twice", "claims left", "claims of others lost", "unexpected ends",
 }
 
 const teamWorkflow = `  terminal_states: [Done]
@@ -204,12 +204,15 @@ func (s *teamScene) teamIssues() (list []lineartest.Issue) {
 	random := s.random("issues")
 	for n := range teamIssues {
 		name := fmt.Sprintf("ABC-%d", n+1)
+		// what another machine has pushed since; an agent that was killed may have left locks of git
+		merge := fmt.Sprintf("sh find .git -name '*.lock' -delete; ! git rev-parse -q --verify origin/symphony/%s || "+
+			"git merge -q --no-edit origin/symphony/%[1]s", name)
 		text := "```agent\n"
 		for attempt := range 2 {
 			behaviour := s.expand(behaviours[random.IntN(len(behaviours))], name)
-			text += fmt.Sprintf("attempt %d:\n%s\n", attempt, behaviour)
+			text += fmt.Sprintf("attempt %d:\n%s\n%s\n", attempt, merge, behaviour)
 		}
-		text += fmt.Sprintf("attempt 2+:\n%s\n```\n", s.expand("COMMIT\nMOVE", name))
+		text += fmt.Sprintf("attempt 2+:\n%s\n%s\n```\n", merge, s.expand("COMMIT\nMOVE", name))
 		list = append(list, lineartest.Issue{
 			Identifier:  name,
 			Title:       "Issue " + name,
