@@ -31,7 +31,7 @@ type Prompt struct {
 	file     string
 	template *liquid.Template
 	problems []Warning // see Check
-	warnings []Warning // about lists without separators, and variables in single braces
+	warnings []Warning // about text that an agent gets, and that was meant otherwise
 	same     []Warning // see Same
 
 	states []comparedState

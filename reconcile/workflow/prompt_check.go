@@ -20,7 +20,7 @@ type checker struct {
 	filters  dictionary
 	vars     map[string]*shape
 	problems []Warning
-	warnings []Warning // about lists without separators, and variables in single braces
+	warnings []Warning // about text that an agent gets, and that was meant otherwise
 
 	readsIssue bool // a tag names the issue
 	states     []comparedState
@@ -157,8 +157,16 @@ func (c *checker) nodes(list []render.Node) {
 // the library does not know.
 var inlineComment = text.Pattern(`\{%-?\s*#`)
 
+// jinjaComment matches a comment of Jinja and Twig, {# … #}, or the beginning of one with a tag in it.
+var jinjaComment = text.Pattern(`\{#(?:[^{}]*#\}|-?\s)`)
+
 // text finds tags that are not closed on their line. The library treats them as text.
 func (c *checker) text(n *render.TextNode) {
+	for _, at := range jinjaComment().FindAllStringIndex(n.Source, -1) {
+		const message = "{# … #} is plain text for the agent: write {% comment %} … {% endcomment %}"
+		line := n.SourceLoc.LineNo + strings.Count(n.Source[:at[0]], "\n")
+		c.warnings = append(c.warnings, Warning{File: c.file, Line: line, Message: message})
+	}
 	for i, line := range strings.Split(n.Source, "\n") {
 		c.singleBraces(line, n.SourceLoc.LineNo+i)
 		if inlineComment().MatchString(line) {

@@ -71,6 +71,7 @@ var tagHabits = []habit{
 	{" in ", text.Pattern(`^(if|elsif|unless)\b.*\sin\s`), "write LIST contains \"x\""},
 	{",", text.Pattern(`^for\s+\w+\s*,`), "write one variable: {% for label in issue.labels %}"},
 	{"range", text.Pattern(`\brange\s*\(`), "write {% for i in (1..3) %}"},
+	{" or ", text.Pattern(`^assign\b.*\sor\s+"`), `write {% assign NAME = VALUE | default: "none" %}`},
 }
 
 const noNegation = "write {% unless x %}, or x == nil: there is no negation"
@@ -94,6 +95,8 @@ var valueHabits = []habit{
 	{"~", text.Pattern(`\s~\s`), "write one {{ … }} after the other, or the filter append"},
 	{" if ", text.Pattern(`\sif\s`), "write {% if x %} … {% else %} … {% endif %}"},
 	{"?", text.Pattern(`\s\?\s`), "write {% if x %} … {% else %} … {% endif %}"},
+	{"", text.Pattern(`\s(or|\|\||\?\?)\s`), `write {{ issue.description | default: "none" }}`},
+	{"", text.Pattern(`\s(and|&&)\s`), "write {% if x %} … {% endif %}"},
 	{"+", text.Pattern(`\w\s+\+\s`), "write one {{ … }} after the other, or the filter append or plus"},
 }
 

@@ -381,6 +381,12 @@ func TestOtherDialects(t *testing.T) {
 		"{{ attempt ? 'a' : 'b' }}":             "write {% if x %} … {% else %}",
 		"{{ issue.title + issue.url }}":         "write one {{ … }} after the other",
 		"{{ issue.title ~ issue.url }}":         "write one {{ … }} after the other",
+		"{{ issue.description or 'none' }}":     `write {{ issue.description | default: "none" }}`,
+		"{{ issue.url and issue.title }}":       "write {% if x %} … {% endif %}",
+		"{{ issue.url && issue.title }}":        "write {% if x %} … {% endif %}",
+		"{{ issue.description || 'none' }}":     `write {{ issue.description | default: "none" }}`,
+		"{{ issue.description ?? 'none' }}":     `write {{ issue.description | default: "none" }}`,
+		"{% assign a = issue.url or 'none' %}":  `write {% assign NAME = VALUE | default: "none" %}`,
 		"{{ issue.labels | join(', ') }}":       "write a colon before the arguments of a filter",
 		"{{ issue.title.upper() }}":             "write a filter",
 	} {
