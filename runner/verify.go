@@ -148,7 +148,7 @@ func (v *verifier) verifyCommit(
 	commit, branch string,
 ) (result reconcile.Verification, err error) {
 	config := v.site.Config
-	result.Command = text.Within(strings.TrimSpace(text.FirstLine(config.Verify.Command)), mostCommand)
+	result.Command = config.Verify.title()
 	v.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + result.Command })
 	v.rec.flush(ctx)
 	files := commandFiles(config.Verify.Command)
@@ -296,9 +296,26 @@ func (v *verifier) exec(
 	return v.ended(result, began, config, answer.ExitCode, cmp.Or(answer.Stdout, answer.Stderr)), nil
 }
 
-// words returns the command that runs the script.
+// title returns the command in a line, such as "go vet ./... (and 2 more lines)".
+func (v Verify) title() string {
+	lines := text.Filter(strings.Split(v.Command, "\n"), func(line string) bool { return strings.TrimSpace(line) != "" })
+	title := text.Short(text.FirstLine(v.Command), mostCommand)
+	if len(lines) > 1 {
+		title += fmt.Sprintf(" (and %s)", text.Plural(len(lines)-1, "more line"))
+	}
+	return title
+}
+
+// words returns the command that runs the script. A pipeline fails with each of its programs, and
+// several lines end at the first one that fails, as in most CI.
 func (v Verify) words() []string {
-	return []string{"bash", "-c", verifyScript, "verify", v.Command, fmt.Sprintf("%.3f", v.Timeout.Seconds())}
+	// before the command and not as bash -e, which would also end the script in BASH_ENV; on its
+	// first line, so that bash numbers the lines as the workflow does
+	command := "set -o pipefail; " + v.Command
+	if strings.Contains(strings.TrimSpace(v.Command), "\n") {
+		command = "set -e -o pipefail; " + v.Command
+	}
+	return []string{"bash", "-c", verifyScript, "verify", command, fmt.Sprintf("%.3f", v.Timeout.Seconds())}
 }
 
 // networkMissed matches what programs print in a sandbox without a network: git, curl, go, npm,

@@ -86,6 +86,9 @@ func (r *values) text(k Key, f field) (string, bool) {
 		path := r.path(f, f.node.Value)
 		return path, path != ""
 	case strings.HasPrefix(k.Type, "shell"):
+		if k.Type == typeShell && r.joinsCommands(f.node) {
+			r.warn(f, "> joins its lines to one command: write |")
+		}
 		return f.node.Value, true
 	}
 	return strings.TrimSpace(f.node.Value), true
@@ -113,6 +116,42 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 		return n, true
 	}
 	return 0, false
+}
+
+// lineGoesOn and lineContinues match lines of a shell script that belong to one command: the end of
+// the first one, and the beginning of the second one.
+var (
+	lineGoesOn    = text.Pattern(`(&&|\||[;\\{(]|\b(then|do|else))$`)
+	lineContinues = text.Pattern(`^(&&|\||[;})-])`)
+)
+
+// joinsCommands reports whether a script below > has two lines in a row that look like commands of
+// their own. YAML makes one line of them. It leaves lines that are further to the right.
+func (r *values) joinsCommands(n *yaml.Node) bool {
+	if n.Style&yaml.FoldedStyle == 0 {
+		return false
+	}
+	lines := strings.Split(string(r.src.FrontMatter), "\n")[n.Line:]
+	indent := 0
+	before := ""
+	for _, line := range lines {
+		command := strings.TrimSpace(line)
+		begins := len(line) - len(strings.TrimLeft(line, " "))
+		if indent == 0 {
+			indent = begins
+		}
+		if command != "" && begins < indent {
+			return false
+		}
+		if begins > indent {
+			command = "" // it is on a line of its own
+		}
+		if before != "" && command != "" && !lineGoesOn().MatchString(before) && !lineContinues().MatchString(command) {
+			return true
+		}
+		before = command
+	}
+	return false
 }
 
 // textHint says how to write a script that was written as a list, as other programs take it, and
