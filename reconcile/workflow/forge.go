@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -153,16 +154,17 @@ func (k ForgeKind) apiAt(host string) string {
 // name of a repository, and the path of another API.
 func (k ForgeKind) apiInstead(address string, names []string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
+	if err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") {
 		return ""
 	}
 	base := strings.TrimRight(u.Path, "/")
-	hasPages := k.has(u.Hostname()) && !strings.HasPrefix(u.Hostname(), "api.")
+	isAPI := strings.HasPrefix(u.Hostname(), "api.")
+	hasPages := k.has(u.Hostname()) && !isAPI
 	switch {
 	case k.api != nil && hasPages:
 		return k.api(u.Hostname())
-	case k.api != nil, strings.HasSuffix(base, k.apiPath):
-		return ""
+	case strings.HasSuffix(base, k.apiPath), k.api != nil && (isAPI || isLoopback(u)):
+		return "" // a server at a loopback address stands in for api.github.com
 	case hasPages:
 		return k.apiAt(u.Host)
 	}
@@ -171,6 +173,11 @@ func (k ForgeKind) apiInstead(address string, names []string) string {
 	}
 	base, _, _ = strings.Cut(base, "/api")
 	return u.Scheme + "://" + u.Host + base + k.apiPath
+}
+
+// isLoopback reports whether an address leads to this machine.
+func isLoopback(u *url.URL) bool {
+	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 }
 
 // IsElsewhere reports whether an address of git is on a host that is known to be of another kind.

@@ -62,7 +62,7 @@ func (r *values) api(f field, address, hint, key, secret string) {
 		r.invalid(f, "must be an http or https URL", hint)
 	case u.User != nil:
 		r.invalid(f, "must not contain a user or password", "write the key in "+key)
-	case secret != "" && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+	case secret != "" && u.Scheme == "http" && !isLoopback(u):
 		r.warn(f, secret+" is sent unencrypted over http")
 	}
 }
