@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,4 +255,59 @@ func TestClaimsGoneWhileOff(t *testing.T) {
 		test.OK(t, m.Settle(t.Context(), delivered(row.status)))
 		test.Equal(t, string(row.status)+": claims", len(w.remote), row.claims)
 	}
+}
+
+// All claims are listed, with whose they are and until when they hold, as far as this machine has seen.
+func TestList(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.Must(second.TakeForReview(t.Context(), []Issue{anotherIssue}))
+	w.remote["garbage"] = Entry{Key: "garbage", Object: "object", Content: "written by hand"}
+	w.now += terms.Term / 4
+	list := func(m *Member) string {
+		t.Helper()
+		var lines []string
+		for _, l := range test.Must(m.List(t.Context())) {
+			left := l.Until.Sub(m.Now())
+			lines = append(lines, fmt.Sprint(l.Claim.Identifier, " ", l.Claim.Machine, " ", l.IsOurs, " ", left))
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	// the margin is off for one's own, and the grace is added for others
+	test.Equal(t, "the first machine", list(first),
+		"  false 22m0s\nWEB-1 machine-0 true 13m0s\nWEB-2 machine-1 false 26h24m0s")
+	test.OK(t, second.Look(t.Context()))
+	w.now += terms.Term / 4
+	test.Equal(t, "the second machine, which has looked", list(second),
+		"  false 17m0s\nWEB-1 machine-0 false 12m0s\nWEB-2 machine-1 true 21h26m0s")
+	test.Equal(t, "listing stores nothing", len(w.machines[0].seen), 0)
+	second.Remote = &link{w, 1, cut}
+	test.Equal(t, "without the remote", errors.Is(test.Err(second.List(t.Context())), errLink), true)
+}
+
+// A claim is released only if it is still what the operator saw.
+func TestRelease(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	seen := w.remote[w.keyOf(theIssue)]
+	w.now += terms.Term / 2
+	_, err := first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+	test.OK(t, err)
+	test.Equal(t, "renewed since", isCode(second.Release(t.Context(), seen), CodeChanged), true)
+	test.Equal(t, "the holder", w.holder(seen.Key), nameOf(0))
+
+	test.OK(t, second.Release(t.Context(), w.remote[seen.Key]))
+	test.Equal(t, "claims", len(w.remote), 0)
+	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
+	_, err = first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+	test.OK(t, err) // half its term is left, and it has not looked
+	w.now += terms.Term / 2
+	_, err = first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+	test.Equal(t, "lost", IsLost(err), true)
 }
