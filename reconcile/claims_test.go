@@ -17,17 +17,17 @@ func TestLostClaims(t *testing.T) {
 		held(issueNo(3), HoldOperator).
 		claim(issueNo(4), func(c *Claim) { c.Delivery.Due = true }).
 		claim(issueNo(5), nil)
-	s.Claimed.Lost = map[string]string{}
+	s.Claimed.Taken = map[string]string{}
 	for i := 1; i <= 4; i++ {
-		s.Claimed.Lost[issueNo(i).ID] = "ann on buildhost works on it"
+		s.Claimed.Taken[issueNo(i).ID] = "ann on buildhost works on it"
 	}
 	p := compute(s.Snapshot)
 	equal(t, "plan", story(p.plan),
 		"stop A-1 claim_lost; release A-2 claim_lost; release A-3 claim_lost; release A-4 claim_lost")
 	var lost []string
 	for _, a := range p.plan.Actions {
-		if a.Change != nil && a.Change.Lost != "" {
-			lost = append(lost, a.Change.Lost)
+		if a.Change != nil && a.Change.ForgetWork != "" {
+			lost = append(lost, a.Change.ForgetWork)
 		}
 	}
 	equal(t, "issues that are lost", strings.Join(lost, " "), "id-1 id-2 id-3 id-4")

@@ -10,12 +10,12 @@ import (
 // process. So every rule can be tested by a row of a table, and a dry run prints the plan
 // itself.
 //
-//	clock ─► ended runs ─► commands ─► lost claims ─► other projects ─► refresh ─► caps
+//	clock ─► ended runs ─► commands ─► taken claims ─► other projects ─► refresh ─► caps
 //	      ─► deliveries ─► dispatch ─► sweep
 //
 // Each step sees the claims as the earlier steps leave them, so that the same pass may settle
 // a run and dispatch the next. Without the tracker's answer the steps are: clock, ended runs,
-// commands, lost claims, deliveries.
+// commands, taken claims, deliveries.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
 // compute is Compute, but returns the planner, which also contains the claims as the plan
@@ -45,7 +45,7 @@ func compute(s Snapshot) *planner {
 	p.clock()
 	p.ended()
 	p.commands()
-	p.lostClaims()
+	p.takenClaims()
 	if s.Tracker != nil {
 		p.otherProjects()
 		p.refresh()
@@ -99,21 +99,21 @@ func (d *draft) describeActions() {
 	}
 }
 
-// lostClaims releases the claims of issues that another machine has taken. Their workspaces stay, with
+// takenClaims releases the claims of issues that another machine has taken. Their workspaces stay, with
 // the commits that were not delivered.
-func (p *planner) lostClaims() {
+func (p *planner) takenClaims() {
 	for _, c := range p.byAge() {
-		why, isLost := p.s.Claimed.Lost[c.IssueID]
+		why, isTaken := p.s.Claimed.Taken[c.IssueID]
 		switch {
-		case !isLost:
+		case !isTaken:
 		case c.Status == Running:
 			p.stop(*c, StopClaim, nil)
 		default:
 			p.release(*c, StopClaim, why)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.s.Claimed.Lost)) {
-		p.update(&Change{Lost: id})
+	for _, id := range slices.Sorted(maps.Keys(p.s.Claimed.Taken)) {
+		p.update(&Change{ForgetWork: id})
 	}
 }
 

@@ -412,8 +412,8 @@ type IssueClaims interface {
 // for what: "ann on buildhost-2 works on it, at least until 10:40".
 type Claimed struct {
 	Elsewhere map[string]string
-	// Lost are issues that this project had, and that others have taken since.
-	Lost map[string]string
+	// Taken are issues that this project had, and that others have taken since.
+	Taken map[string]string
 }
 
 // NotTaken are issues that can't start here, by their ids.

@@ -341,16 +341,16 @@ type Change struct {
 	Abandon      string // the id of an issue whose workspaces on hosts count as abandoned
 	Watch        *Watch // the state of a pull request; nil keeps the stored state
 	Reviewed     string // the id of an issue that no longer waits for a review
-	// Lost is the id of an issue that another machine has: what was delivered for it last, and what its
-	// pull request waits for, is known there from now on.
-	Lost string
+	// ForgetWork is the id of an issue that another machine has: what was delivered for it last, and
+	// what its pull request waits for, is known there from now on.
+	ForgetWork string
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	ofIssue := c.Claim != nil || c.Delete || c.Insert != nil || c.Settle != "" ||
 		len(c.Commands) > 0 || c.Abandon != "" || c.Watch != nil || c.Reviewed != "" ||
-		c.Lost != ""
+		c.ForgetWork != ""
 	ofMachine := c.AgentBlock != nil || c.TrackerBlock != nil || c.MachineBlock != nil ||
 		c.Paused != nil || !c.Unblocked.IsZero()
 	ofHosts := len(c.RemoteBlocks) > 0 || c.HostGone != ""

@@ -159,7 +159,7 @@ func (t *tick) load(ctx context.Context) bool {
 // readClaimed reads which issues others have, as far as that is known.
 func (t *tick) readClaimed(ctx context.Context) bool {
 	s := &t.snapshot
-	s.Claimed = Claimed{Lost: map[string]string{}}
+	s.Claimed = Claimed{Taken: map[string]string{}}
 	for _, c := range t.Claims {
 		known, err := c.Known(ctx)
 		if err != nil {
@@ -167,7 +167,7 @@ func (t *tick) readClaimed(ctx context.Context) bool {
 			return false
 		}
 		s.addElsewhere(known.Elsewhere)
-		maps.Copy(s.Claimed.Lost, known.Lost)
+		maps.Copy(s.Claimed.Taken, known.Taken)
 	}
 	return true
 }

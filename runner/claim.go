@@ -78,8 +78,7 @@ func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
 func (k *claimKeeper) renew(ctx context.Context) error {
 	left, err := k.member.Renew(ctx, k.keep())
 	if team.IsLost(err) {
-		code, message := codeOf(err)
-		return runEnd{reconcile.Canceled, code, message}
+		return endOfLostClaim(err)
 	}
 	warn(k.log, "claim not renewed", err)
 	if left > 0 || err == nil {

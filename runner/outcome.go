@@ -83,11 +83,17 @@ func endOfLeaving(err error) runEnd {
 	if end, isEnd := errors.AsType[runEnd](err); isEnd {
 		return end
 	}
-	code, message := codeOf(err)
 	if team.IsLost(err) {
-		return runEnd{reconcile.Canceled, code, message}
+		return endOfLostClaim(err)
 	}
+	code, message := codeOf(err)
 	return runEnd{reconcile.Failed, code, message}
+}
+
+// endOfLostClaim is the end of a run whose issue another machine has taken.
+func endOfLostClaim(err error) runEnd {
+	code, message := codeOf(err)
+	return runEnd{reconcile.Canceled, code, message}
 }
 
 // fullDiskBytes is too little free space for any hook or agent.

@@ -146,8 +146,8 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			return err
 		}
 	}
-	if c.Lost != "" {
-		if err := forgetWork(t, c.Lost); err != nil {
+	if c.ForgetWork != "" {
+		if err := forgetWork(t, c.ForgetWork); err != nil {
 			return err
 		}
 	}

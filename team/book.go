@@ -323,10 +323,10 @@ func (b *book) checkOwn(ctx context.Context, i Issue) error {
 		return err
 	}
 	if e := b.elsewhere(i); e != nil {
-		return lost(i, e.Holder)
+		return takenBy(i, e.Holder)
 	}
 	if _, isOwn := b.own[i.ID]; !isOwn {
-		return lost(i, unknownHolder)
+		return takenBy(i, unknownHolder)
 	}
 	return nil
 }
@@ -337,7 +337,7 @@ func (b *book) mustOwn(i Issue) error {
 	if isOwn && own.LostTo == "" {
 		return nil
 	}
-	return lost(i, own.LostTo)
+	return takenBy(i, own.LostTo)
 }
 
 // cover makes sure that a claim of this machine holds for a time without another renewal.
@@ -527,13 +527,14 @@ const CodeRefused = "claims_refused"
 // unknownHolder stands for the holder of a claim that is not there any more.
 const unknownHolder = "another machine"
 
-func lost(i Issue, to string) error {
-	if to == "" {
-		to = unknownHolder
+// takenBy is the error of a step for an issue that another machine has.
+func takenBy(i Issue, holder string) error {
+	if holder == "" {
+		holder = unknownHolder
 	}
 	return reconcile.NewError(
 		CodeLost,
-		to+" has the claim of "+i.Identifier+" now",
+		holder+" has the claim of "+i.Identifier+" now",
 		"nothing is delivered from here any more; symphony claims lists who works on what",
 	)
 }

@@ -140,13 +140,13 @@ type Keep struct {
 
 // Known returns the issues that other machines have, by id, as this one saw it last, and those of them
 // that this machine had before. It makes no request.
-func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, err error) {
+func (m *Member) Known(ctx context.Context) (others, taken map[string]Elsewhere, err error) {
 	b, err := m.openAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	others = map[string]Elsewhere{}
-	lost = map[string]Elsewhere{}
+	taken = map[string]Elsewhere{}
 	for _, s := range b.seen {
 		c := m.read(s.Entry)
 		if c.Project == m.Project && m.isCurrent(s) {
@@ -155,10 +155,10 @@ func (m *Member) Known(ctx context.Context) (others, lost map[string]Elsewhere, 
 	}
 	for id, own := range b.own {
 		if own.LostTo != "" {
-			lost[id] = Elsewhere{Holder: own.LostTo, Status: Working}
+			taken[id] = Elsewhere{Holder: own.LostTo, Status: Working}
 		}
 	}
-	return others, lost, nil
+	return others, taken, nil
 }
 
 // Take claims issues before their runs start, and returns those that it did not get. It makes no
@@ -342,16 +342,15 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	return m.left(b.own[k.ID]), err
 }
 
-// Lost is the error of a step for an issue that this machine has lost; nil if no other machine has the
-// issue, as this one saw it last. It makes no request.
-func (m *Member) Lost(ctx context.Context, i Issue) error {
-	others, lostOnes, err := m.Known(ctx)
+// Check returns an error if another machine has an issue, as this one saw it last. It makes no request.
+func (m *Member) Check(ctx context.Context, i Issue) error {
+	others, taken, err := m.Known(ctx)
 	if err != nil {
 		return err
 	}
-	for _, known := range []map[string]Elsewhere{others, lostOnes} {
+	for _, known := range []map[string]Elsewhere{others, taken} {
 		if e, isElsewhere := known[i.ID]; isElsewhere {
-			return lost(i, e.Holder)
+			return takenBy(i, e.Holder)
 		}
 	}
 	return nil

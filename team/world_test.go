@@ -431,7 +431,7 @@ func (w *world) deliver(at int, a answer, i Issue) (wrong string) {
 		}
 		wrong = w.arrive(f)
 		if w.remote[c.Key].Content != c.New {
-			return "", lost(i, "")
+			return "", takenBy(i, "")
 		}
 		if a == unheard {
 			return "", errLink
@@ -485,8 +485,8 @@ func (w *world) watch(at int, a answer, i Issue) string {
 // endPass gives up what the machine has lost, and renews the claims that no worker renews.
 func (w *world) endPass(at int, a answer) string {
 	m := w.member(at, a)
-	_, lostOnes, _ := m.Known(context.Background())
-	for id := range lostOnes {
+	_, taken, _ := m.Known(context.Background())
+	for id := range taken {
 		delete(w.machines[at].working, id)
 		delete(w.machines[at].watching, id)
 	}

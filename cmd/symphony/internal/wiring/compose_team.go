@@ -223,7 +223,7 @@ func (t *TeamClaims) Confirm(ctx context.Context, i team.Issue) error {
 		}
 		t.looked = now
 	}
-	return t.member.Lost(ctx, i)
+	return t.member.Check(ctx, i)
 }
 
 // Confirmed returns a tracker whose steps that people see fail for issues that other machines have.
@@ -270,12 +270,12 @@ func (t *TeamClaims) Close(ctx context.Context) error {
 
 // Known implements reconcile.IssueClaims.
 func (t *TeamClaims) Known(ctx context.Context) (known reconcile.Claimed, err error) {
-	others, lost, err := t.member.Known(ctx)
+	others, taken, err := t.member.Known(ctx)
 	if err != nil {
 		return known, err
 	}
 	known.Elsewhere = sentences(others)
-	known.Lost = sentences(lost)
+	known.Taken = sentences(taken)
 	return known, nil
 }
 

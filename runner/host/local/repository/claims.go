@@ -54,8 +54,8 @@ func (m *Mirror) claimsOf(branch string, random io.Reader) *Claims {
 	return NewClaims(filepath.Dir(m.path), m.remote, m.env, m.inherit, branch, random)
 }
 
-// store returns how the claims are kept in the remote.
-func (c *Claims) store() claimStore {
+// layout returns how the claims are kept in the remote.
+func (c *Claims) layout() claimLayout {
 	m := New(c.dir, c.remote, c.env, c.inherit)
 	// without .git, so that In does not take it for a mirror
 	m.path = strings.TrimSuffix(m.path, ".git") + ".claims"
@@ -66,8 +66,8 @@ func (c *Claims) store() claimStore {
 	return claimBranch{claimsRepository: r, branch: c.branch, random: c.random}
 }
 
-// claimStore is a way to keep claims in a remote.
-type claimStore interface {
+// claimLayout is a way to keep claims in a remote.
+type claimLayout interface {
 	// look reads all claims.
 	look(ctx context.Context) (claimsSeen, error)
 	// change implements team.Remote. atomic asks for a push that carries out everything or nothing, as
@@ -111,7 +111,7 @@ var errClaimMoved = errors.New("stale info")
 
 // Look implements team.Remote.
 func (c *Claims) Look(ctx context.Context) ([]team.Entry, error) {
-	seen, err := c.store().look(ctx)
+	seen, err := c.layout().look(ctx)
 	return seen.entries, host.WithCode(err)
 }
 
@@ -120,7 +120,7 @@ func (c *Claims) Change(ctx context.Context, changes []team.Change) (map[string]
 	if len(changes) == 0 {
 		return map[string]team.Changed{}, nil
 	}
-	results, err := c.store().change(ctx, changes, false)
+	results, err := c.layout().change(ctx, changes, false)
 	return results, host.WithCode(err)
 }
 
@@ -143,7 +143,7 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 		_, err := c.tryChange(context.WithoutCancel(ctx), change)
 		failed = errors.Join(failed, err)
 	}()
-	seen, err := c.store().look(ctx)
+	seen, err := c.layout().look(ctx)
 	if err != nil {
 		return host.WithCode(err)
 	}
@@ -161,7 +161,7 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 
 // tryChange carries a change of Try out.
 func (c *Claims) tryChange(ctx context.Context, change team.Change) (object string, err error) {
-	results, err := c.store().change(ctx, []team.Change{change}, true)
+	results, err := c.layout().change(ctx, []team.Change{change}, true)
 	if err != nil {
 		return "", host.WithCode(err)
 	}
@@ -173,7 +173,7 @@ func (c *Claims) tryChange(ctx context.Context, change team.Change) (object stri
 }
 
 func (c *Claims) refused(why string) error {
-	return claimsRefused(c.store(), c.Address(), why, nil)
+	return claimsRefused(c.layout(), c.Address(), why, nil)
 }
 
 // Tip implements host.Claims.
@@ -187,15 +187,15 @@ func (c *Claims) Tip(ctx context.Context, branch string) (string, error) {
 func (c *Claims) Address() string { return New(c.dir, c.remote, nil, nil).Address() }
 
 // claimsRefused is the error of a remote that does not take the claims.
-func claimsRefused(s claimStore, address, why string, err error) *reconcile.Error {
+func claimsRefused(l claimLayout, address, why string, err error) *reconcile.Error {
 	hint := "let the account that symphony pushes as push there, or keep the claims on a branch " +
 		"with repository.claims: {branch: symphony-claims}"
-	if _, isBranch := s.(claimBranch); isBranch {
+	if _, isBranch := l.(claimBranch); isBranch {
 		hint = "let the account that symphony pushes as push to that branch, without a review or a check"
 	}
 	return &reconcile.Error{
 		Code:    host.CodeClaimsRefused,
-		Message: fmt.Sprintf("%s refuses the claims (%s): %s", address, s.place(), why),
+		Message: fmt.Sprintf("%s refuses the claims (%s): %s", address, l.place(), why),
 		Hint:    hint,
 		Err:     err,
 	}

@@ -17,7 +17,7 @@ import (
 // that has lost its claim delivers nothing.
 type fence struct {
 	claimPush
-	store  claimStore
+	layout claimLayout
 	change team.Change
 	random io.Reader
 	// moves counts how often the claim, or the branch of all claims, was another one than expected.
@@ -27,13 +27,13 @@ type fence struct {
 // newFence returns the fence of a push with a change of a claim. branch is where the claims are; empty
 // for references.
 func (m *Mirror) newFence(change team.Change, branch string) *fence {
-	store := m.claimsOf(branch, rand.Reader).store()
-	return &fence{store: store, change: change, random: rand.Reader}
+	layout := m.claimsOf(branch, rand.Reader).layout()
+	return &fence{layout: layout, change: change, random: rand.Reader}
 }
 
 // prepare makes the objects to push.
 func (f *fence) prepare(ctx context.Context) (err error) {
-	f.claimPush, err = f.store.prepare(ctx, f.change, nil)
+	f.claimPush, err = f.layout.prepare(ctx, f.change, nil)
 	if errors.Is(err, errClaimMoved) {
 		return f.again(ctx)
 	}
@@ -49,7 +49,7 @@ func (f *fence) again(ctx context.Context) error {
 	if f.moves > mostMoves {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
-			fmt.Sprintf("the claims (%s) changed during each of %d pushes", f.store.place(), mostMoves),
+			fmt.Sprintf("the claims (%s) changed during each of %d pushes", f.layout.place(), mostMoves),
 			"",
 		)
 	}
@@ -58,7 +58,7 @@ func (f *fence) again(ctx context.Context) error {
 			return err
 		}
 	}
-	seen, err := f.store.look(ctx)
+	seen, err := f.layout.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (f *fence) again(ctx context.Context) error {
 	default:
 		return f.lost(there)
 	}
-	f.claimPush, err = f.store.prepare(ctx, f.change, &seen)
+	f.claimPush, err = f.layout.prepare(ctx, f.change, &seen)
 	return err
 }
 

@@ -31,7 +31,7 @@ func wantHint(t *testing.T, err error, part string) {
 // claim returns a claim of the remote; it is empty if there is none.
 func (p *place) claim(key, branch string) team.Entry {
 	p.t.Helper()
-	return test.Must(p.claimsOn("a", branch).store().look(p.t.Context())).find(key)
+	return test.Must(p.claimsOn("a", branch).layout().look(p.t.Context())).find(key)
 }
 
 // put makes a reference of the remote lead to an object that a script prints the id of.
@@ -118,7 +118,7 @@ func TestGarbageOnClaimsBranch(t *testing.T) {
 
 // A person deletes all claims, or puts back older ones.
 func TestClaimsDeletedByAPerson(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		first := change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()})
@@ -191,7 +191,7 @@ func TestRemoteIsReadOnly(t *testing.T) {
 	server := httptest.NewServer(served) // git refuses a push without a user: 403
 	defer server.Close()
 	local := p.remote
-	for _, branch := range claimStores {
+	for _, branch := range claimLayouts {
 		p.remote = server.URL + "/remote.git"
 		c := p.claimsOn("http", branch)
 		test.Equal(t, "claims", look(t, c), "")
@@ -225,7 +225,7 @@ func TestRemoteIsReadOnly(t *testing.T) {
 
 // After an answer that was lost nothing is known. A look tells.
 func TestClaimsAnswerIsLost(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		test.Equal(t, "claims", look(t, c), "")
@@ -249,7 +249,7 @@ func TestClaimsAnswerIsLost(t *testing.T) {
 // that replaces it, unless another machine has taken the claim since.
 func TestFenceAnswerIsLost(t *testing.T) {
 	test.Expensive(t)
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		p.mustClone("one")
@@ -296,7 +296,7 @@ func TestFenceAnswerIsLost(t *testing.T) {
 
 // A remote without atomic pushes can't be delivered to with a claim.
 func TestRemoteIsNotAtomic(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		p.mustClone("one")
 		p.commit("one", "first")
@@ -312,7 +312,7 @@ func TestRemoteIsNotAtomic(t *testing.T) {
 
 // The language and the configuration of the operator change nothing.
 func TestClaimsWithOperatorConfiguration(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		p.sh(`git config --global color.ui always; git config --global core.abbrev 5; git config --global push.default nothing
 			git config --global push.useForceIfIncludes true; git config --global push.followTags true
@@ -337,7 +337,7 @@ func TestClaimsWithOperatorConfiguration(t *testing.T) {
 
 // A remote may name objects by SHA-256.
 func TestClaimsWithSHA256(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		p.sh(`rm -rf remote.git person; git init -q --bare -b main --object-format=sha256 remote.git
 			git init -q -b main --object-format=sha256 person; cd person; git commit -q --allow-empty -m one; git push -q ../remote.git main`)
@@ -353,7 +353,7 @@ func TestClaimsWithSHA256(t *testing.T) {
 
 // What is damaged in the repository of the claims on this machine is mended by the next look.
 func TestClaimsRepositoryDamaged(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		made := change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()})
@@ -427,7 +427,7 @@ func TestClaimsHelper(t *testing.T) {
 // A process that is killed in the middle of anything leaves nothing behind that the next one minds.
 func TestClaimsKilled(t *testing.T) {
 	test.Expensive(t)
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		for round := range 12 {

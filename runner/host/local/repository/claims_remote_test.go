@@ -27,7 +27,7 @@ func (p *place) countRequests(c *Claims) (since func() string) {
 // also a look.
 func TestManyClaims(t *testing.T) {
 	test.Expensive(t)
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		const many = 5000
 		c := p.claimsOn("a", branch)
@@ -65,7 +65,7 @@ func TestManyClaims(t *testing.T) {
 // A thousand claims are one push, and so are their ends.
 func TestThousandClaimsAtOnce(t *testing.T) {
 	test.Expensive(t)
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		const many = 1000
 		c := p.claimsOn("a", branch)
@@ -106,7 +106,7 @@ func TestThousandClaimsAtOnce(t *testing.T) {
 // A remote may be a clone that lacks history, and so may what this machine has of it. A claim needs none;
 // the work needs that of the remote.
 func TestClaimsWithoutHistory(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		p.sh(`cd person; for i in 1 2 3; do git commit -q --allow-empty -m $i; done; git push -q ../remote.git main; cd ..
 			git clone -q --bare --depth=1 file://$PWD/remote.git shallow; mv remote.git whole.git; mv shallow remote.git`)

@@ -19,14 +19,14 @@ import (
 	"github.com/symphony-cron/symphony/team"
 )
 
-// claimStores are the ways to keep claims: as references, and on a branch.
-var claimStores = map[string]string{"references": "", "branch": "symphony-claims"}
+// claimLayouts are the ways to keep claims: as references, and on a branch.
+var claimLayouts = map[string]string{"references": "", "branch": "symphony-claims"}
 
-// eachStore runs a test with each way to keep claims.
-func eachStore(t *testing.T, do func(t *testing.T, branch string)) {
+// eachLayout runs a test with each way to keep claims.
+func eachLayout(t *testing.T, do func(t *testing.T, branch string)) {
 	t.Helper()
 	t.Parallel()
-	for name, branch := range claimStores {
+	for name, branch := range claimLayouts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			do(t, branch)
@@ -74,7 +74,7 @@ func look(t *testing.T, c *Claims) string {
 }
 
 func TestClaims(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		a := p.claimsOn("a", branch)
 		b := p.claimsOn("b", branch)
@@ -121,7 +121,7 @@ func TestClaims(t *testing.T) {
 // Of several machines that claim an issue, renew a claim or take it from a dead machine at the same
 // moment, one succeeds.
 func TestClaimsAtOnce(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		old := ""
 		for round := range 3 {
@@ -194,7 +194,7 @@ func (p *place) at(branch string) string {
 
 // A delivery pushes the branch and the claim, or nothing.
 func TestFence(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		other := p.claimsOn("b", branch)
@@ -288,7 +288,7 @@ func (p *place) memberOn(machine, branch string, clock func() time.Duration) *te
 // A hook of the remote takes nine minutes, and the claim has a term of one. The machine that delivers
 // keeps it all the same.
 func TestDeliveryLongerThanItsTerm(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		var now atomic.Int64
 		clock := func() time.Duration { return time.Duration(now.Load()) }
@@ -327,7 +327,7 @@ func TestDeliveryLongerThanItsTerm(t *testing.T) {
 // Two processes of one machine write claims while the other one looks. Before, the one that looked
 // removed the objects that the other was about to write, as leftovers of a git that was killed.
 func TestTrialsAtOnce(t *testing.T) {
-	eachStore(t, func(t *testing.T, branch string) {
+	eachLayout(t, func(t *testing.T, branch string) {
 		p := newPlace(t)
 		c := p.claimsOn("a", branch)
 		test.Equal(t, "a claim", change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()}).Refused, "")

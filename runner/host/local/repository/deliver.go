@@ -500,7 +500,7 @@ func (d *delivery) deliverCommand(ctx context.Context, ref, expected string) *ex
 		return d.pushCommand(ctx, []string{"--quiet"}, branch)
 	}
 	push := d.pushCommand(ctx, []string{"--quiet", "--atomic"}, branch, d.fence.refChange)
-	return withObjects(push, d.fence.store.objects())
+	return withObjects(push, d.fence.layout.objects())
 }
 
 // remoteState asks the remote for the commit of the branch, and of the reference with the claim;
