@@ -187,6 +187,9 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 	default:
 		o.only = []string{pass.NoIssue}
 	}
+	if err := o.refuseElsewhere(ctx); err != nil {
+		return err
+	}
 	return do()
 }
 

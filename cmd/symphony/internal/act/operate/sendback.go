@@ -66,6 +66,9 @@ func (o *operation) sendBack(ctx context.Context, said string) error {
 		}
 		o.result.Effect = []string{fmt.Sprintf("%s and moved it from %s to %s", how, order.From, order.To)}
 	case !order.EndedAt.IsZero():
+		if err := o.refuseElsewhere(ctx); err != nil { // the pass has learned that
+			return err
+		}
 		return reconcile.NewError("not_sent_back", "someone has moved "+o.command.Identifier+" meanwhile", "").
 			WithHint("%s shows where it is", reconcile.CommandFor("show", o.command.Identifier))
 	}
