@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// teamIssues is how many issues the machines of a team have.
-	teamIssues = 24
 	// otherClaims is how many claims of another project are in the same remote.
 	otherClaims = 1000
 	// teamHaste is how much faster the clocks go that terms are counted with. So a term of a minute takes
@@ -32,6 +30,15 @@ const (
 	teamHaste = 4
 	teamTerm  = 15 * time.Second
 )
+
+// teamIssueCount is how many issues the machines of a team have, fewer in a short storm: they are finished
+// after it.
+func teamIssueCount() int {
+	if *seconds < 30 {
+		return 9
+	}
+	return 24
+}
 
 // teamColumns are the figures of a team that must be zero.
 var teamColumns = []string{
@@ -202,7 +209,7 @@ func (s *teamScene) teamIssues() (list []lineartest.Issue) {
 		"COMMIT\nstream 10 50ms\ncrash",
 	}
 	random := s.random("issues")
-	for n := range teamIssues {
+	for n := range teamIssueCount() {
 		name := fmt.Sprintf("ABC-%d", n+1)
 		// what another machine has pushed since; an agent that was killed may have left locks of git
 		merge := fmt.Sprintf("sh find .git -name '*.lock' -delete; ! git rev-parse -q --verify origin/symphony/%s || "+
@@ -383,12 +390,12 @@ func (s *teamScene) print(out io.Writer) {
 		total += n
 	}
 	made := 0
-	for n := range teamIssues {
+	for n := range teamIssueCount() {
 		made += len(s.made(fmt.Sprintf("ABC-%d", n+1)))
 	}
 	for _, line := range [][2]string{
 		{"seed", fmt.Sprint(*seed)},
-		{"machines, issues", fmt.Sprintf("%d, %d", len(s.machines), teamIssues)},
+		{"machines, issues", fmt.Sprintf("%d, %d", len(s.machines), teamIssueCount())},
 		{"remote, claims", fmt.Sprintf("by %s, in %s", s.way, s.place())},
 		{"commands by exit code", counts(s.exits)},
 		{"kills", fmt.Sprintf("%d: %s", total, counts(s.kills))},
