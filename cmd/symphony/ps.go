@@ -229,10 +229,11 @@ func overviewReader(
 ) (func() ([]view.Overview, error), error) {
 	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 	o := view.Options{
-		All:    c.Bool("all") || out.Selection.Needs(),
-		Ended:  c.Int("n"),
-		Search: out.Selection.Search(),
-		Issues: issues,
+		All:     c.Bool("all") || out.Selection.Needs(),
+		Ended:   c.Int("n"),
+		Search:  out.Selection.Search(),
+		Issues:  issues,
+		Current: !c.Bool("watch"),
 	}
 	if out.Projects && len(issues) > 0 {
 		return nil, exit.Usage("ps: %q beside several projects: --filter text=ABC-7 finds an issue", issues[0])

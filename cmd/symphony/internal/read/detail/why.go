@@ -85,26 +85,17 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 	}
 }
 
-// movedBack says that an issue was handed over, and is in a state again in which agents work. A
-// person may want that; but git takes back the file of an issue without a word, by a checkout or
-// a stash.
+// movedBack is view.MovedBack as the end of a sentence.
 func (r *issueReader) movedBack() string {
 	release := r.released()
-	asked := r.source == SourceTracker && r.issue != nil && r.Config != nil
-	if r.claim != nil || !asked || release == nil || !release.HandedOver() || release.To == nil {
+	if r.claim != nil || r.source != SourceTracker || r.issue == nil || release == nil {
 		return ""
 	}
-	if !r.Config.Policy.Active(r.issue.State) {
+	back := view.MovedBack(r.Config, *release, r.issue.State, r.Now)
+	if back == "" {
 		return ""
 	}
-	since := text.Duration(r.Now.Sub(release.At))
-	const happened = "; it was handed over %s ago in the state %s, and is in %s again"
-	back := fmt.Sprintf(happened, since, *release.To, r.issue.State)
-	if r.Config.Tracker.Folder != "" {
-		back += ": if nobody wants another run, git has taken its file back (checkout or stash): write status: " +
-			*release.To + " into it"
-	}
-	return back
+	return "; " + back
 }
 
 // explainRun explains the status of a claim with a run.

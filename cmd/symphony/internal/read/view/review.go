@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -24,12 +27,15 @@ type ReviewRow struct {
 	// WaitsFor is the wait of its watched pull request, such as for its checks; null if none is
 	// watched.
 	WaitsFor *reconcile.Waits `json:"waits_for"`
+	// movedBack is MovedBack of an issue that is in a state again in which agents work; empty for
+	// others, and where Options.Current is not set.
+	movedBack string
 }
 
 func (r ReviewRow) addTo(v *Overview) { v.Reviews = append(v.Reviews, r) }
 
 // addReviews adds the issues that wait for a review, the oldest first.
-func (v *Overview) addReviews(ctx context.Context, f *Facts) error {
+func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error {
 	v.Reviews = []ReviewRow{}
 	reviews, err := f.DB.Views.Reviews(ctx)
 	if err != nil {
@@ -42,6 +48,10 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts) error {
 	waits := map[string]reconcile.Waits{}
 	for _, w := range v.Watched {
 		waits[w.IssueID] = w.WaitsFor
+	}
+	states := map[string]string{}
+	if current && len(reviews) > 0 {
+		states = f.statesInFolder(ctx, reviews)
 	}
 	for _, r := range reviews {
 		if !f.wants(r.IssueID) {
@@ -65,6 +75,7 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts) error {
 			row.PullAddress = &pull.URL
 			row.PullRequest = &pull
 		}
+		row.movedBack = MovedBack(f.Config, r.Release, states[r.IssueID], f.Now)
 		wait, watched := waits[r.IssueID]
 		if watched {
 			row.WaitsFor = &wait
@@ -77,8 +88,67 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts) error {
 	return nil
 }
 
+// statesInFolder returns the states that issues of a folder have now, by their ids. It is empty for
+// other trackers, which would take a request, and for what can't be read.
+func (f *Facts) statesInFolder(ctx context.Context, reviews []state.Review) map[string]string {
+	states := map[string]string{}
+	if f.Config == nil || f.Config.Tracker.Folder == "" {
+		return states
+	}
+	tracker, err := wiring.NewTracker(f.Project, f.Config, wiring.TrackerOptions{})
+	if err != nil {
+		return states
+	}
+	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
+	found, err := tracker.ByIDs(ctx, ids)
+	if err != nil {
+		return states
+	}
+	for id, issue := range found {
+		states[id] = issue.State
+	}
+	return states
+}
+
+// MovedBack says that an issue was handed over, and is in a state again in which agents work; empty if
+// it is in another state, or its state is not known. A person may want another run; but git takes back
+// the file of an issue without a word, by a checkout or a stash.
+func MovedBack(cfg *workflow.Config, release state.Release, current string, now time.Time) string {
+	isBack := cfg != nil && current != "" && cfg.Policy.Active(current)
+	if !isBack || !release.HandedOver() || release.To == nil {
+		return ""
+	}
+	since := text.Duration(now.Sub(release.At))
+	const happened = "it was handed over %s ago in the state %s, and is in %s again"
+	back := fmt.Sprintf(happened, since, *release.To, current)
+	if cfg.Tracker.Folder != "" {
+		back += ": if nobody wants another run, git has taken its file back (checkout or stash): write status: " +
+			*release.To + " into it"
+	}
+	return back
+}
+
+// MovedText names the issues that were handed over and are in an active state again; empty for none.
+func MovedText(all []Overview) string {
+	var moved []string
+	for _, v := range all {
+		for _, r := range v.Reviews {
+			if r.movedBack != "" {
+				moved = append(moved, r.Identifier)
+			}
+		}
+	}
+	if len(moved) == 0 {
+		return ""
+	}
+	return "handed over, and in an active state again: " + strings.Join(moved, ", ") + "; symphony show ISSUE says more"
+}
+
 // text says what the review waits for, and how the checks of the pull request are.
 func (r ReviewRow) text() string {
+	if r.movedBack != "" {
+		return r.movedBack
+	}
 	if r.WaitsFor != nil {
 		return "waits for " + r.WaitsFor.Text
 	}
@@ -111,9 +181,10 @@ func ReviewsText(all []Overview) string {
 	var oldest ReviewRow
 	var age string
 	for _, v := range all {
-		n += len(v.Reviews)
-		if len(v.Reviews) > 0 && (oldest.IssueID == "" || v.Reviews[0].Since.Before(oldest.Since)) {
-			oldest = v.Reviews[0]
+		waiting := text.Filter(v.Reviews, func(r ReviewRow) bool { return r.movedBack == "" })
+		n += len(waiting)
+		if len(waiting) > 0 && (oldest.IssueID == "" || waiting[0].Since.Before(oldest.Since)) {
+			oldest = waiting[0]
 			age = text.Age(v.GeneratedAt, oldest.Since)
 		}
 	}

@@ -127,6 +127,9 @@ func newPage(w *term.Env, s selected) page {
 		}
 		fmt.Fprintln(&foot, hang(w, "", reviews+more))
 	}
+	if moved := view.MovedText(s.all); moved != "" {
+		fmt.Fprintln(&foot, hang(w, "", moved))
+	}
 	p := page{
 		head:    linesOf(head.String()),
 		more:    s.more,

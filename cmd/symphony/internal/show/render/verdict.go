@@ -55,6 +55,9 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	if reviews := view.ReviewsText(all); reviews != "" {
 		watched = append(watched, reviews)
 	}
+	if moved := view.MovedText(all); moved != "" {
+		watched = append(watched, moved)
+	}
 	for _, v := range all {
 		line := watchedText(w, v, len(all) > 1)
 		if line != "" {
