@@ -116,17 +116,21 @@ func Judge(all []Overview) Verdict {
 	}
 	levels := []Level{LevelOK, LevelNeedsPerson, LevelNotTicking}
 	out := Verdict{Level: LevelOK}
-	var reasons, brief namedReasons
+	var reasons, brief, short namedReasons
 	for _, v := range all {
 		own := v.Verdict()
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
 			out.Level = own.Level
 		}
 		reasons.add(v.Project.Name, own.Reasons)
-		brief.add(v.Project.Name, text.Map(own.Brief, firstClause))
+		brief.add(v.Project.Name, own.Brief)
+		short.add(v.Project.Name, text.Map(own.Brief, firstClause))
 	}
 	out.Reasons = reasons.lines()
 	out.Brief = brief.lines()
+	if len(short.reasons) < len(brief.reasons) {
+		out.Brief = short.lines()
+	}
 	return out
 }
 
