@@ -468,7 +468,7 @@ func (d Watcher) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) 
 		if err := d.Tracker.Move(ctx, w.IssueID, to); err != nil {
 			return err
 		}
-		crash.At("feedback.done")
+		crash.At("feedback.acted")
 	}
 	w.Ended = true
 	return nil
