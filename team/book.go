@@ -400,6 +400,8 @@ func (b *book) look(ctx context.Context) error {
 				changed = append(changed, next)
 			}
 		case !isSame:
+		case own.triedAt("") >= 0: // it was deleted from here
+			gone = append(gone, id)
 		case isThere && own.Content == "": // this machine never had it
 			gone = append(gone, id)
 		case isThere && own.isReleased(e): // a renewal takes it again
@@ -411,8 +413,6 @@ func (b *book) look(ctx context.Context) error {
 		case isThere:
 			own.LostTo = b.read(e).Holder()
 			changed = append(changed, own)
-		case own.triedAt("") >= 0: // it was deleted from here
-			gone = append(gone, id)
 		case own.Content != "" && b.left(own) == 0 && !own.waitsForReview():
 			own.LostTo = unknownHolder // another machine may have taken and ended it
 			changed = append(changed, own)

@@ -311,3 +311,13 @@ func TestRelease(t *testing.T) {
 	_, err = first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
 	test.Equal(t, "lost", IsLost(err), true)
 }
+
+// An agent begins to work on what waited for its review, and the answer to that push is lost. The claim
+// in the remote may have the shorter term already.
+func TestShorterTermWithoutAnAnswer(t *testing.T) {
+	w := newWorld(1)
+	test.Must(w.member(0, arrives).TakeForReview(t.Context(), []Issue{theIssue}))
+	left, err := w.member(0, unheard).Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+	test.Equal(t, "the answer is lost", errors.Is(err, errLink), true)
+	test.Equal(t, "left", left, terms.Term-Margin(terms.Term))
+}

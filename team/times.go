@@ -9,18 +9,24 @@ func (m *Member) holds(o Own) bool {
 }
 
 // left is how long the holder of a claim may work on without another renewal; 0 if that time is over,
-// or if the machine was booted since the last renewal.
+// or if the machine was booted since the last renewal. The remote may have any of what was tried, whose
+// term may be shorter.
 func (m *Member) left(o Own) time.Duration {
-	c, err := Parse(o.Content)
-	if err != nil || c.Status == Free {
+	left := m.leftOf(o.Content, o.Renewed)
+	for _, t := range o.Tried {
+		left = min(left, m.leftOf(t.Content, t.At))
+	}
+	return left
+}
+
+// leftOf is left for a content whose push began at a time.
+func (m *Member) leftOf(content string, began Instant) time.Duration {
+	c, err := Parse(content)
+	age, isKnown := m.Clock().Sub(began)
+	if err != nil || c.Status == Free || !isKnown {
 		return 0
 	}
-	age, isKnown := m.Clock().Sub(o.Renewed)
-	if !isKnown {
-		return 0
-	}
-	term := c.Term()
-	return max(term-Margin(term)-age, 0)
+	return max(c.Term()-Margin(c.Term())-age, 0)
 }
 
 // termOf is the term of a claim of this machine.
