@@ -508,7 +508,11 @@ func GitOutput(err error) string {
 func GitHint(output string) string {
 	switch {
 	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
-		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+		if ofGitHub().MatchString(output) {
+			return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+		}
+		return "git has no password for it: run git config --global credential.helper store, then git push by hand, " +
+			"which asks for a token in place of the password; or write an ssh address into repository.url"
 	case strings.Contains(output, "Permission denied (publickey"):
 		return "give the server the public key of this account, which ssh-keygen makes; a key with a passphrase has to be " +
 			"in an ssh-agent; or write an https address into repository.url"
@@ -524,6 +528,10 @@ func GitHint(output string) string {
 	return "the repository belongs to another account: give it to this one with chown -R, or run git config " +
 		"--global --add safe.directory " + text.ShellQuote(refused[1])
 }
+
+// ofGitHub matches the question of git for a user or password on GitHub, or on a server whose name says
+// that it is GitHub Enterprise. gh logs in nowhere else.
+var ofGitHub = text.Pattern(`could not read \w+ for 'https://[^/']*(?:github\.|\.ghe\.com)`)
 
 var dubious = text.Pattern(`detected dubious ownership in repository at '([^']+)'`)
 
