@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -143,8 +144,12 @@ func (r trackerReader) findKey(written string) trackerKey {
 func (r trackerReader) checkKey(f field, key trackerKey) {
 	usual := r.usualKeyVar()
 	missing := func(what, hint string) {
-		if !r.env.KeyOptional && r.tracker.needsKey {
+		switch {
+		case !r.tracker.needsKey:
+		case !r.env.KeyOptional:
 			r.fail(CodeMissingAPIKey, f, what, hint)
+		case r.dotEnv() != "":
+			r.warn(f, what+": "+hint)
 		}
 	}
 	switch {
@@ -205,11 +210,25 @@ func (r *values) setHint(name, short string) string {
 	if r.env.EnvFile == "" {
 		return "set " + short + ", or put it into the environment file"
 	}
-	return fmt.Sprintf(
+	hint := fmt.Sprintf(
 		"put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file",
 		name,
 		r.env.EnvFile,
 	)
+	if unread := r.dotEnv(); unread != "" {
+		hint += "; symphony does not read " + unread
+	}
+	return hint
+}
+
+// dotEnv returns the path of a file .env beside the workflow, which other programs read; empty if
+// there is none.
+func (r *values) dotEnv() string {
+	path := filepath.Join(filepath.Dir(r.src.Path), ".env")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
 }
 
 // pingURL resolves the URL of the check. A variable that is not set is no error here, because

@@ -23,7 +23,7 @@ const lookBound = 3 * time.Second
 // Unseen is a warning about work in the repository of this directory that agents do not see,
 // because it is not committed, or not pushed to the remote that they clone. It is empty if there
 // is none. The files of a tracker and WORKFLOW.md do not count, because symphony reads them as
-// they are. It asks no remote.
+// they are, and neither do files with secrets, such as .env. It asks no remote.
 func Unseen(ctx context.Context, p *Project, cfg *workflow.Config) string {
 	dir := RepositoryAbove(filepath.Dir(p.Path))
 	address := cfg.Repository.URL
@@ -46,6 +46,9 @@ func Unseen(ctx context.Context, p *Project, cfg *workflow.Config) string {
 		if own != "" && err == nil && filepath.IsLocal(inside) {
 			args = append(args, ":(top,exclude,literal)"+inside)
 		}
+	}
+	for _, name := range secretFiles {
+		args = append(args, ":(top,exclude,glob)**/"+name)
 	}
 	said, err := gitSays(ctx, p, dir, args...)
 	if err != nil {
@@ -86,6 +89,9 @@ func unknownBase(ctx context.Context, p *Project, cfg *workflow.Config) string {
 	near := text.DidYouMean(base, known, "%q")
 	return fmt.Sprintf(message, keyAt(p, cfg, "repository.base"), dir, base, near)
 }
+
+// secretFiles are the usual names of files with keys and passwords, which belong into no commit.
+var secretFiles = []string{".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*"}
 
 // aheadOf matches git's line about a branch with commits that its remote does not have.
 var aheadOf = text.Pattern(`^## (\S+)\.\.\.\S+ \[ahead (\d+)`)
