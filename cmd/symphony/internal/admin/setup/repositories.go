@@ -92,6 +92,9 @@ func (s *starter) findGitHub(ctx context.Context) error {
 func (s *starter) findServer(ctx context.Context) error {
 	title := s.kind.forge.Title
 	remote, api, _ := s.remoteOnForge(ctx)
+	if at, err := url.Parse(remote); err == nil && at.Scheme == "http" {
+		api = "http://" + at.Host + s.kind.apiPath // the server has no TLS, and perhaps a port of its own
+	}
 	if s.kind.forge.IsElsewhere(remote) {
 		api = ""
 	}

@@ -143,7 +143,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	}
 	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
 		if err := step(s, ctx); err != nil {
-			return err
+			return withFlag(err)
 		}
 	}
 	if s.clone != "" && s.answers.Example != reviewExample {
@@ -162,6 +162,18 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 			"give it another name with -o REVIEW.md, and symphony init writes the WORKFLOW.md of the others")
 	}
 	return nil
+}
+
+// withFlag returns an error that names the flag of init in place of the key of a WORKFLOW.md, which
+// does not exist yet.
+func withFlag(err error) error {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is {
+		return err
+	}
+	named := *known
+	named.Hint = strings.ReplaceAll(known.Hint, "tracker.endpoint", "--endpoint")
+	return &named
 }
 
 // check reports faults before the first question is asked.
