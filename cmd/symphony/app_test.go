@@ -64,6 +64,8 @@ func TestArrange(t *testing.T) {
 	} {
 		test.Equal(t, c.line, strings.Join(test.Must(arrange(app, strings.Fields(c.line))), " "), c.want)
 	}
+	_, err := arrange(app, strings.Fields("symphony --tracker file init --force"))
+	test.Contains(t, "the error", exit.From(err).Message, "write symphony init --tracker file --force")
 	for _, line := range []string{"symphony bogus", "symphony -w W.md", "symphony tick --state-dir"} {
 		_, err := arrange(app, strings.Fields(line))
 		test.Equal(t, line, exit.From(err).Code, "usage")

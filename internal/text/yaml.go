@@ -98,6 +98,11 @@ func explain(lines []string, line int, message string) (at int, explained string
 	case "block sequence entries are not allowed in this context":
 		return line, "a list can't begin behind a colon: remove the -, or write each item in a line of its own"
 	case "did not find expected ',' or ']'":
+		for at := line; at >= max(0, line-2); at-- {
+			if found := commentInside().FindStringSubmatch(lines[at]); found != nil {
+				return at, "a [ is not closed, because # begins a comment: write " + strconv.Quote(found[1])
+			}
+		}
 		return line, "a [ is not closed, or a comma is missing behind it"
 	case "did not find expected ',' or '}'":
 		return line, "a { is not closed, or a comma is missing behind it"
@@ -142,6 +147,8 @@ var (
 	conflictMark  = Pattern(`^(?:<{7}|={7}|>{7})(?: |$)`)
 	special       = Pattern("^\\s*(?:- +)*(?:[A-Za-z_][\\w-]*:\\s+)?([@`%*&!|>].*?)(?:\\s+#.*)?\\s*$")
 	specialInside = Pattern("[\\[{,:]\\s*([@`%*&!|>][^,\\]}]*?)\\s*(?:[,\\]}]|$)")
+	// a line such as `labels: [#agent]`, of which YAML reads only `labels: [`
+	commentInside = Pattern(`\[(?:[^\]]*\s)?(#[\w-]+)`)
 	// a line such as `kind file` or `kind:file`, of which YAML reads a text that goes on
 	colonForgotten = Pattern(`^\s*([A-Za-z_][\w-]*)(?:\s+|:)([^\s:#].*?)\s*$`)
 	equalSign      = Pattern(`^\s*([A-Za-z_][\w-]*)\s*=\s*(\S.*?)\s*$`)

@@ -38,6 +38,8 @@ func TestYAMLFault(t *testing.T) {
 		{"a:|  - Todo|  -Done|b: 1", 3, `"-Done" has no blank after its -: write - Done`},
 
 		{"a: [b]]|c: 1", 1, "a ] has nothing that it closes"},
+		{"a: [#agent]|b: 1", 1, `a [ is not closed, because # begins a comment: write "#agent"`},
+		{"a:|  - [b, #c]|d: 1", 2, `a [ is not closed, because # begins a comment: write "#c"`},
 		{"a: [b|c: 1", 1, "a [ is not closed, or a comma is missing behind it"},
 		{"a: {b: 1|c: 1", 1, "a { is not closed, or a comma is missing behind it"},
 		{"a: 1|b: \"x|c: 1", 2, "a quote is not closed"},

@@ -138,7 +138,7 @@ var otherKeys = []otherKey{
 	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "codex.command"},
 	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "agent.command"},
 	{"agent.home agent.config_dir agent.codex_home codex_home codex.codex_home codex.config_dir", "codex.home"},
-	{"codex.sandbox codex.sandbox_mode sandbox_mode", "codex.thread_sandbox"},
+	{"codex.sandbox codex.sandbox_mode sandbox_mode", "codex.turn_sandbox_policy"},
 	{"sandbox isolation sandboxed jail", "agent.sandbox"},
 	{"approval approvals approval_policy ask_for_approval approval_mode", "codex.approval_policy"},
 	{

@@ -106,6 +106,7 @@ func TestFormsOfKeys(t *testing.T) {
 		"agent.stall_timeout":       "codex.stall_timeout_ms?",
 		"agent.turn_timeout":        "codex.turn_timeout_ms?",
 		"repository.our_token":      "repository.token?",
+		"codex.sandbox":             "codex.turn_sandbox_policy?",
 		"hook":                      "hooks?",
 		"workspace.zebra":           "workspace has root, keep_removed_ms and min_free_bytes",
 		"zebra":                     "the sections are tracker, ",

@@ -451,9 +451,12 @@ func otherWords() map[string]string {
 		"merge.method: ff":            "rebase",
 		"repository.forge: bitbucket": "deliver: branch instead: symphony opens no pull requests on Bitbucket",
 		"repository.deliver: mr":      DeliverPullRequest,
-		"repository.deliver: pr":      DeliverPullRequest,
-		"repository.deliver: push":    DeliverBranch,
-		"worker.engine.kind":          anyEngine,
+
+		"repository.deliver: merge-request": DeliverPullRequest,
+		"repository.deliver: merge_request": DeliverPullRequest,
+		"repository.deliver: pr":            DeliverPullRequest,
+		"repository.deliver: push":          DeliverBranch,
+		"worker.engine.kind":                anyEngine,
 	}
 	for _, kind := range forges {
 		for _, alias := range kind.aliases {

@@ -56,7 +56,7 @@ func (r *reader) offer(name string) string {
 
 // mayHave reports whether the tracker and the engine have a key, as far as the file names their kinds.
 func (r *reader) mayHave(k Key) bool {
-	if r.tracker.name == "" {
+	if r.fields["tracker.kind"].node == nil {
 		k.Kinds = nil
 	}
 	if r.fields["worker.engine.kind"].node == nil {
