@@ -102,7 +102,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if command == nil && at > 1 && at+1 < len(args) && app.Command(args[at+1]) != nil {
 		words := slices.Concat(args[at+1:at+2], args[1:at+1], args[at+2:])
 		return nil, exit.Usage("the flags of a command come after it: write symphony %s",
-			strings.Join(text.Map(words, text.ShellWord), " "))
+			strings.Join(text.Map(words, text.ShellQuote), " "))
 	}
 	if command == nil {
 		return nil, unknownCommand(app, args[at:])
