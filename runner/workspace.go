@@ -28,7 +28,6 @@ type workspaceStep struct {
 	rec       *record
 	events    *eventLog
 	dir       string // the run's directory, for the log of the hooks
-	hasTeam   bool   // claims keep other machines from the issue
 	redactor  *agent.Redactor
 	// agentRedactor removes only the tracker's key, from the variables of hooks.
 	agentRedactor *agent.Redactor
@@ -54,7 +53,6 @@ func (j *job) newWorkspaceStep() *workspaceStep {
 		rec:           j.rec,
 		events:        j.events,
 		dir:           j.worker.Dir,
-		hasTeam:       j.worker.Team != nil,
 		redactor:      j.worker.Redactor,
 		agentRedactor: j.agentRedactor,
 		now:           j.worker.Now,
@@ -179,10 +177,8 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
-			"the work can't be delivered to it", q.Branch, answer.InTheWay)
-		if host.IsUsualBranch(q.Branch) && !w.hasTeam {
-			message += "; unless a person made it, another symphony works on this project (repository.claims)"
-		}
+			"the work can't be delivered to it; unless a person made it, another symphony works on this project "+
+			"(repository.claims)", q.Branch, answer.InTheWay)
 		w.events.note("branch_in_the_way", message, nil)
 	}
 	return nil

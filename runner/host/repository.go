@@ -164,10 +164,6 @@ func (p *Pushed) Refuses(commit string) bool { return p != nil && !p.Taken && p.
 // PushedCommit is a commit that others pushed.
 type PushedCommit struct{ Author, Subject string }
 
-// IsUsualBranch reports whether a branch has the usual name of an issue's branch, such as
-// symphony/ABC-7. Hardly anybody makes one but another symphony that works on the same project.
-func IsUsualBranch(branch string) bool { return strings.HasPrefix(branch, "symphony/") }
-
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may
 // change the workspace meanwhile.
 type DeliverRequest struct {

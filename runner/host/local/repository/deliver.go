@@ -616,7 +616,7 @@ func (d *delivery) conflict(at string) error {
 		now = "it was deleted meanwhile"
 	}
 	err := fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now)
-	if at != "" && d.last == "" && d.fence == nil && host.IsUsualBranch(d.branch) {
+	if at != "" && d.last == "" && d.fence == nil {
 		err = fmt.Errorf("%w; unless a person made it, another symphony works on this project (repository.claims)", err)
 	}
 	return d.failed(host.CodeDeliveryConflict, "", err)
