@@ -59,7 +59,13 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 			reconcile.CommandFor("tick", ""),
 		).WithCause(err)
 	}
-	if _, invalid := p.ConfigWithoutKey(); invalid != nil { // so that no pass can run
+	cfg, invalid := p.ConfigWithoutKey()
+	if invalid == nil {
+		if conflict := otherAccount(p, cfg); conflict != nil { // whose runs are in a state of its own
+			return conflict.WithCause(err)
+		}
+	}
+	if invalid != nil { // so that no pass can run
 		step = "%s says what is wrong there"
 		commands = []any{"symphony check " + text.ShellQuote(p.Path)}
 	}

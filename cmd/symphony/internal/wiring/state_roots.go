@@ -74,15 +74,31 @@ func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
 }
 
 // Conflict returns why passes refuse the project although its workflow is valid: another project
-// works in its workspace root. It is nil if none does.
+// works in its workspace root, or another account on its issues. It is nil if none does.
 func Conflict(p *Project, cfg *workflow.Config) *reconcile.Error {
+	if conflict := otherAccount(p, cfg); conflict != nil {
+		return conflict
+	}
 	if len(cfg.Policy.Hosts) > 0 {
 		return nil
 	}
-	err := claimRoot(p, cfg, paths.Real(cfg.Workspace.Root), toCheck)
+	return conflictIn(claimRoot(p, cfg, paths.Real(cfg.Workspace.Root), toCheck))
+}
+
+// otherAccount is the part of Conflict about the account.
+func otherAccount(p *Project, cfg *workflow.Config) *reconcile.Error {
+	folder := paths.Real(cfg.Tracker.Folder)
+	if cfg.Tracker.Folder == "" || !Exists(folder) {
+		return nil
+	}
+	return conflictIn(file.CheckClaim(folder, paths.Real(StateHome(p.Env)), p.Env.Now()))
+}
+
+// conflictIn returns err if it is a conflict. A pass tells any other fault.
+func conflictIn(err error) *reconcile.Error {
 	known, is := errors.AsType[*reconcile.Error](err)
 	if !is || known.Code != workspace.CodeProjectConflict {
-		return nil // a pass tells any other fault
+		return nil
 	}
 	return known
 }
@@ -125,7 +141,7 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 	}
 	account := paths.Real(StateHome(p.Env))
 	if to == toCheck {
-		return file.CheckClaim(ctx, folder, account, p.Env.Now())
+		return file.CheckClaim(folder, account, p.Env.Now())
 	}
 	return file.Claim(ctx, folder, account, p.Env.Now())
 }

@@ -175,6 +175,9 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 	if _, err := wiring.OwnerPath(ctx, o.p, o.db); err != nil {
 		return err
 	}
+	if err := o.refuseConflict(ctx); err != nil {
+		return err
+	}
 	switch {
 	case issue != "":
 		o.command.IssueID, o.command.Identifier, err = wiring.FindIssue(ctx, o.p, o.db, issue)
@@ -191,6 +194,23 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 		return err
 	}
 	return do()
+}
+
+// refuseConflict returns why passes refuse the project, if its state has never had a run. There
+// projects move would lose what the operator asks for, and a stop would miss the runs of another
+// account.
+func (o *operation) refuseConflict(ctx context.Context) error {
+	runs, err := o.db.Runs.Recent(ctx, 1)
+	if err != nil || len(runs) > 0 {
+		return err
+	}
+	cfg, invalid := o.p.ConfigWithoutKey()
+	if invalid == nil { // otherwise a pass tells it
+		if conflict := wiring.Conflict(o.p, cfg); conflict != nil {
+			return conflict
+		}
+	}
+	return nil
 }
 
 // open opens the database. Pause and hold work before the first pass, too.
