@@ -131,7 +131,7 @@ func (n *Names) Missing(name string) error {
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: n.api.Scrub(fmt.Sprintf("%s shows no issue %q of %s", n.api.Name, name, repos)),
-		Hint:    "check the number, and that the token may read the issue; a pull request is not an issue",
+		Hint:    "check the number, which may be that of a pull request, and that the token may read the issue",
 		Err:     reconcile.ErrGone,
 	}
 }

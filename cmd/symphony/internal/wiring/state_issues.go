@@ -57,7 +57,9 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 	switch len(names) {
 	case 0:
-		if cfg.Tracker.Kind != "file" { // a folder looks at its issues of any state
+		// a folder looks at its issues of any state, and one repository has each number once
+		isWhole := cfg.Tracker.Kind == "file" || len(cfg.Tracker.Repositories.Names) == 1
+		if !isWhole {
 			unknown.Hint = NumberHint
 		}
 		return nil, unknown
