@@ -129,6 +129,15 @@ func TestForeignCommands(t *testing.T) {
 	}
 }
 
+// The page of the documentation that serve -d names has a unit, whose command line is right.
+func TestServeUnit(t *testing.T) {
+	unit := between(t, document(t, "docs/web.md"), "`~/.config/systemd/user/symphony-web.service`:\n\n```ini\n", "```")
+	line := strings.Fields(between(t, unit, "ExecStart=%h/bin/", "\n"))
+	if _, err := arrange(newApp(testWorld()), line); err != nil || line[1] != "serve" {
+		t.Errorf("%v: %v", line, err)
+	}
+}
+
 // No flag of another program leads to a flag that means something else.
 func TestForeignFlags(t *testing.T) {
 	app := newApp(testWorld())

@@ -88,8 +88,7 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args, named []s
 		}
 		owners := text.Filter(elsewhere, func(p view.Named) bool { return knows(ctx, p, arg) })
 		if len(owners) > 0 {
-			owner := owners[0]
-			return fmt.Sprintf("%s is an issue of the project %s: add -w %s", arg, owner.Name, text.ShellQuote(owner.Path))
+			return ownersHint(arg, owners)
 		}
 	}
 	switch {
@@ -104,6 +103,18 @@ func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args, named []s
 	const hint = "--project all is about each of the %d projects of this account, -w FILE about one; " +
 		"symphony projects lists them"
 	return fmt.Sprintf(hint+makeOne, len(all))
+}
+
+// ownersHint names the projects that have an issue of that name.
+func ownersHint(issue string, owners []view.Named) string {
+	if len(owners) == 1 {
+		owner := owners[0]
+		return fmt.Sprintf("%s is an issue of the project %s: add -w %s", issue, owner.Name, text.ShellQuote(owner.Path))
+	}
+	names := text.Map(owners, func(owner view.Named) string {
+		return owner.Name + " (-w " + text.ShellQuote(owner.Path) + ")"
+	})
+	return issue + " is an issue of the projects " + strings.Join(names, " and ") + ": add the right -w"
 }
 
 // placesOf returns the state directories in which a command may have looked: of each file that
