@@ -554,20 +554,21 @@ func (r *reader) checkHandoff() {
 }
 
 // warnStateNames warns about names of states that are probably none: with a comment that YAML takes
-// for a part of the name, or several names.
+// for a part of the name, or several names. A name in quotes was meant as it is.
 func (r *reader) warnStateNames() {
 	for _, key := range []string{"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.merged_state"} {
 		f := r.field(key)
-		if f.node == nil {
+		isQuoted := f.node != nil && f.node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
+		if f.node == nil || isQuoted {
 			continue
 		}
 		name, comment, _ := strings.Cut(f.node.Value, "#")
 		first, _, isList := strings.Cut(f.node.Value, ",")
 		switch {
 		case comment != "" && name != "":
-			r.warn(f, fmt.Sprintf("the state %q contains #: before a comment write a blank", f.node.Value))
+			r.warn(f, fmt.Sprintf("the state %q contains #: before a comment write a blank, or quote the state", f.node.Value))
 		case isList:
-			r.warn(f, fmt.Sprintf("the state %q contains a comma: it is one state, such as %q", f.node.Value, first))
+			r.warn(f, fmt.Sprintf("the state %q contains a comma: write one state, such as %q, or quote it", f.node.Value, first))
 		}
 	}
 }

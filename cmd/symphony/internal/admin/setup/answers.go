@@ -558,7 +558,7 @@ func yamlList(items []string) (string, error) {
 	}
 	list.Style = yaml.FlowStyle
 	for _, item := range list.Content {
-		if item.Style != 0 || strings.Contains(item.Value, "\n") {
+		if item.Style != 0 || strings.ContainsAny(item.Value, "\n#") {
 			item.Style = yaml.DoubleQuotedStyle
 		}
 	}

@@ -71,7 +71,7 @@ func TestYAMLScalar(t *testing.T) {
 			t.Fatalf("%q as %s is read as %q", text, word, read["x"])
 		}
 	}
-	for _, text := range []string{"Todo", "In Progress", "", "true", "No", "on", "null", "~", "1.5", "a, b", "a]", "a: b", "a #b", "- a", " a", "a ", "&a", "*a", "\"", "'", `\`, "y", "{{ x }}", "ümlaut", "🎵"} {
+	for _, text := range []string{"Todo", "In Progress", "", "true", "No", "on", "null", "~", "1.5", "a, b", "a]", "a: b", "a #b", "a#b", "- a", " a", "a ", "&a", "*a", "\"", "'", `\`, "y", "{{ x }}", "ümlaut", "🎵"} {
 		check(t, text)
 	}
 	rapid.Check(t, func(t *rapid.T) { check(t, rapid.StringMatching(`[ -~\p{L}]{0,12}`).Draw(t, "text")) })
