@@ -96,7 +96,7 @@ func (d *deliveryStep) deliverSince(
 		Repository:   repository,
 		Branch:       branch,
 		Delivered:    last.Commit,
-		Again:        d.run.Kind == reconcile.DeliveryRun,
+		Again:        d.mayPushAgain(last),
 		Fence:        d.claim.fence(branch, timeout),
 		ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
 		Timeout:      timeout,
@@ -133,6 +133,15 @@ func (d *deliveryStep) deliverSince(
 		result.PullRequest, err = d.openPullRequest(ctx, last, env)
 	}
 	return result, answer.Commit, err
+}
+
+// mayPushAgain reports whether to look for a branch that someone deleted, if nothing is new: for an
+// operator, and at a hand-over, which names the branch. That of a pull request may have been merged.
+func (d *deliveryStep) mayPushAgain(last reconcile.Delivered) bool {
+	if d.run.Kind == reconcile.DeliveryRun {
+		return true
+	}
+	return d.rec.get().Delivery.Handover.Waits() && last.PullRequest == ""
 }
 
 // disarm takes back that the forge merges the pull request by itself: it would merge what is
