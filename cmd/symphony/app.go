@@ -741,6 +741,7 @@ var otherFlags = map[string]string{
 		"TEXT tells a running agent more",
 	"run message": "the prompt is the text of WORKFLOW.md, and the issue; symphony tell ISSUE " +
 		"TEXT tells a running agent more",
+	"run loop":   "symphony tick --loop repeats passes, which start all that may run",
 	"run all":    "symphony tick starts all that may run; --filter KEY=VALUE chooses several",
 	"run rm":     "leave it out: workspace.keep_removed_ms in WORKFLOW.md is how long a workspace stays",
 	"* f":        "leave it out",

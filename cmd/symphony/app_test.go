@@ -155,6 +155,7 @@ func TestForeignFlags(t *testing.T) {
 		"tick --max-agents":     "agent.max_concurrent_agents in WORKFLOW.md",
 		"tick --parallel":       "agent.max_concurrent_agents in WORKFLOW.md",
 		"run --dry-run":         "symphony tick --dry-run",
+		"run --loop":            "symphony tick --loop repeats passes",
 		"run --sandbox":         "agent.sandbox in WORKFLOW.md",
 		"ps --no-color":         "NO_COLOR=1",
 		"ps -l":                 "--filter label=docs",

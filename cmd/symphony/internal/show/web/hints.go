@@ -42,6 +42,12 @@ var addressOf = map[string]string{
 // lists are addresses of other services that list something, which our state has.
 var lists = []string{"agents", "claims", "issues", "projects", "requests", "runs"}
 
+// otherPlaces tells where something is that a method and an address are taken for.
+var otherPlaces = map[string]string{
+	"POST /":              "the tools of MCP are at POST /mcp",
+	"POST /api/v1/issues": "the API adds no issue: symphony issues new TITLE does",
+}
+
 // meantAddress is the method and the address that an unknown one was probably meant for, such as
 // GET /api/v1/state; empty if there is none. The end of both is alike: the beginning may differ, as
 // in /api/v2/state, and an issue in it is the same.

@@ -196,7 +196,9 @@ func (s *Server) routes() http.Handler {
 			if !ok {
 				w.Header().Set("Allow", allowed(known))
 				hint := "use " + allowed(known)
-				if meant := s.meantAddress(r); meant != "" {
+				if other := otherPlaces[r.Method+" "+r.URL.Path]; other != "" {
+					hint = other
+				} else if meant := s.meantAddress(r); meant != "" {
 					hint += "; or did you mean " + meant + "?"
 				}
 				s.fail(w, r, reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, hint))
