@@ -317,3 +317,9 @@ func TestSilentRun(t *testing.T) {
 	r.Activity = "go test ./..."
 	test.Equal(t, "it", r.doing(), "go test ./...")
 }
+
+// A state of the tracker is no status: another command lists the issues in one.
+func TestFilterByState(t *testing.T) {
+	_, err := NewSelection([]string{"state=In Progress"}, "", 0)
+	test.Contains(t, "the error", err.Error(), "symphony issues --state 'In Progress' lists the issues")
+}

@@ -38,6 +38,10 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		case !found || value == "":
 			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q%s",
 				strings.Join(FilterKeys, ", "), filter, meantFilter(filter))
+		case key == "state":
+			const message = "--filter has no key %q: symphony issues --state %s lists the issues in a state " +
+				"of the tracker (keys: %s)"
+			return s, exit.Usage(message, key, text.ShellQuote(value), strings.Join(FilterKeys, ", "))
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
