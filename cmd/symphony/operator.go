@@ -231,7 +231,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 		Action: onIssues(w, func(c *cli.Context) (command operate.Delivery, err error) {
 			command = operate.Delivery{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
 			if c.Bool("unverified") {
-				command.UnverifiedBy, err = operate.Account()
+				command.UnverifiedBy = operate.Account()
 			}
 			return command, err
 		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Delivery) error {

@@ -111,16 +111,12 @@ func (o *operation) newOrder(ctx context.Context, said string) (order reconcile.
 	if err := o.refuseSendBack(ctx, cfg, tracker, issue, visible, back); err != nil {
 		return order, err
 	}
-	account, err := Account()
-	if err != nil {
-		return order, err
-	}
 	order = reconcile.SendBack{
 		ID:         rand.Text(),
 		IssueID:    issue.ID,
 		Identifier: issue.Identifier,
 		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: account, Text: said},
+		Words:      reconcile.Words{By: Account(), Text: said},
 		From:       issue.State,
 		To:         back,
 		NoComment:  tracker.Post == nil,

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"os"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -115,27 +117,23 @@ func messageText(said string) (string, error) {
 
 // addMessage stores a message of this account for the next turn of the issue's agents.
 func (o *operation) addMessage(ctx context.Context, identifier, said string) (reconcile.Message, error) {
-	account, err := Account()
-	if err != nil {
-		return reconcile.Message{}, err
-	}
 	m := reconcile.Message{
 		ID:         rand.Text(),
 		IssueID:    o.command.IssueID,
 		Identifier: identifier,
 		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: account, Text: said},
+		Words:      reconcile.Words{By: Account(), Text: said},
 	}
 	return m, o.db.Operator.AddMessage(ctx, m)
 }
 
-// Account is the name of the operator's account.
-func Account() (string, error) {
+// Account is the name of the operator's account, or its number if the machine knows no name for it.
+func Account() string {
 	u, err := user.Current()
 	if err != nil {
-		return "", fmt.Errorf("the name of this account: %w", err)
+		return strconv.Itoa(os.Getuid())
 	}
-	return u.Username, nil
+	return u.Username
 }
 
 // mayRun returns an error if no run of an unclaimed issue can start.
