@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/team"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
@@ -45,6 +46,7 @@ type crashScenario struct {
 	accepted  bool     // the remote refuses no push
 	handsOver int      // how often more than once, besides the answers to its pull request
 	pushed    []string // the commits that a person pushes to the branch, the newest first
+	inherited []string // the commits of another machine that the agent goes on from
 	claims    string   // what repository.claims adds to the repository of the workflow, such as ", claims: true"
 	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this
 	// scenario although an earlier one reaches them, too.
@@ -463,6 +465,34 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// A machine that is not heard of any more has handed the issue over. This one watches
+		// the pull request instead, and goes on from what was pushed when the issue comes back.
+		name:      "review taken over",
+		accepted:  true,
+		claims:    ", claims: true",
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		inherited: []string{"begin"},
+		again:     []string{"pass:team.", "pass:repository.claims.", "pass:state.SaveOwnClaims."},
+		play:      reviewTakenOverPlay,
+	},
+	{
+		// Another machine has delivered commits and made its claim free. This one takes the
+		// issue and goes on from them.
+		name:      "work taken over",
+		accepted:  true,
+		claims:    ", claims: true",
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		inherited: []string{"begin"},
+		again:     []string{"pass:team.", "pass:repository.claims.", "pass:state.SaveOwnClaims."},
+		play:      workTakenOverPlay,
+	},
+	{
 		// The base moves between two runs in a workspace.
 		name:      "base moved",
 		accepted:  true,
@@ -804,6 +834,83 @@ func deliveredPlay(c *crashScene) {
 	c.arm()
 }
 
+// reviewTakenOverPlay lets this machine take over a review, and then sends the issue back.
+func reviewTakenOverPlay(c *crashScene) {
+	c.move("Human Review")
+	c.leftBehind(team.Watching)
+	c.passes("the review is taken over", func() bool {
+		// Two days go by. A look in which a pass died is due again.
+		c.query(`DELETE FROM meta WHERE key = 'team_looked' AND NOT EXISTS (SELECT 1 FROM team_seen)`)
+		c.query(`UPDATE team_seen SET age = 48 * 3600 * 1000000000`)
+		return c.number(`SELECT count(*) FROM releases WHERE in_review`) == 1
+	})
+	test.Equal(c.t, "what is in review", c.query(`SELECT identifier || ' ' || to_state FROM releases`),
+		[]string{"ABC-1 Human Review"})
+	c.isTakenOver()
+	c.move("Todo")
+	c.handedOver()
+	c.isTakenOver()
+}
+
+// workTakenOverPlay lets this machine take an issue whose claim is free.
+func workTakenOverPlay(c *crashScene) {
+	c.leftBehind(team.Free)
+	c.handedOver()
+	c.isTakenOver()
+}
+
+// leftBehind makes what another machine has left in the remote: a branch with the work of the issue, its
+// pull request, and the claim.
+func (c *crashScene) leftBehind(status team.Status) {
+	c.t.Helper()
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
+	deliveredPlay(c)
+	other := c.path("tmp", "other")
+	remote := c.path("remote")
+	c.git("clone", "-q", remote, other)
+	c.write("tmp/other/.gitattributes", "* text\n", 0o600) // the witness expects nothing but files of git
+	c.git("-C", other, "add", ".")
+	c.git("-C", other, "-c", "user.name=B", "-c", "user.email=b@example.com", "commit", "-qm", "begin")
+	c.git("-C", other, "push", "-q", "origin", "HEAD:refs/heads/symphony/ABC-1")
+	commit := c.git("-C", other, "rev-parse", "HEAD")
+	number := test.Must(c.github.AddPull(githubtest.Pull{
+		Title:  "ABC-1: Issue ABC-1",
+		Branch: "symphony/ABC-1",
+		Base:   "main",
+	}))
+	issue := test.Must(c.linear.Issue("ABC-1"))
+	claim := team.Claim{
+		Token:       "other",
+		Machine:     "other",
+		Project:     c.linear.Endpoint() + " demo",
+		IssueID:     issue.ID,
+		Identifier:  "ABC-1",
+		Status:      status,
+		TermMS:      team.MinTerm.Milliseconds(),
+		Branch:      "symphony/ABC-1",
+		Commit:      commit,
+		PullRequest: fmt.Sprintf("https://github.com/%s/pull/%d", c.github.Repository, number),
+	}
+	entry := c.git("--git-dir", remote, "-c", "user.name=B", "-c", "user.email=b@example.com",
+		"commit-tree", "main^{tree}", "-m", claim.Content())
+	c.git("--git-dir", remote, "update-ref", "refs/symphony/claims/"+team.Key(claim.Project, claim.IssueID), entry)
+	c.must(os.RemoveAll(other))
+}
+
+// isTakenOver waits until this machine watches the issue, and what it knows of the branch is what was
+// pushed there last.
+func (c *crashScene) isTakenOver() {
+	c.t.Helper()
+	remote := c.path("remote")
+	c.passes("this machine has the claim", func() bool {
+		content := c.git("--git-dir", remote, "for-each-ref", "--format=%(contents)", "refs/symphony/claims")
+		claim := test.Must(team.Parse(content))
+		tip := c.git("--git-dir", remote, "rev-parse", claim.Branch)
+		return claim.Machine != "other" && claim.Status == team.Watching && claim.Commit == tip &&
+			c.number(`SELECT count(*) FROM deliveries WHERE "commit" = '`+tip+`'`) == 1
+	})
+}
+
 // helpedPlay has a person who pushes one commit before the second run, and another one during
 // its first turn, which the agent's script does for the person.
 func helpedPlay(c *crashScene) {
@@ -1046,7 +1153,7 @@ func (c *crashScene) checkRemote() {
 	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
 	refs = c.checkClaims(remote, refs)
-	commits := append(slices.Clone(c.pushed), "work on it", "first")
+	commits := slices.Concat(c.pushed, []string{"work on it"}, c.inherited, []string{"first"})
 	test.Equal(c.t, "the commits of the branch", log, strings.Join(commits, "\n"))
 	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 "+commits[0])
 	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 ||

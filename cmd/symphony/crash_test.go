@@ -294,15 +294,11 @@ func unreachable() (points []string) {
 // signs: engine_dies and TestSignedDelivery end and repeat these steps. No comment is older than
 // two minutes, after which a pass keeps its hold: after a death there the next pass reads the
 // comment again. No after_create fails: TestDiscard removes such a workspace in steps that can be
-// repeated. None has claims: TestClaimsKilled ends these steps. None has another machine that died:
-// what it has done is stored again.
+// repeated.
 var unreached = []string{
-	"state.Inherit.before", "state.Inherit.after",
-	"state.InheritReview.before", "state.InheritReview.after",
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",
 	"repository.keep.copied", "repository.deliver.signed",
-	"repository.claims.written", "repository.claims.committed", "repository.claims.pushed",
 	"state.KeepHold.before", "state.KeepHold.after", "host.Discard.before", "host.Discard.after",
 }
 

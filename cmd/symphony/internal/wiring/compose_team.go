@@ -424,6 +424,11 @@ func (t *TeamClaims) left(ctx context.Context) ([]team.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	// one that a pass has taken is among the ended ones until the next look
+	isOwn := func(c team.Claim) bool {
+		return slices.ContainsFunc(own, func(o team.Claim) bool { return o.IssueID == c.IssueID })
+	}
+	ended = slices.DeleteFunc(ended, isOwn)
 	needed, err := t.needed(ctx)
 	if err != nil {
 		return nil, err
