@@ -356,7 +356,7 @@ func notWorkflow(w *term.Env, c *cli.Context, args []string) error {
 		meant := "--" + strings.Join(args, " ")
 		return exit.Usage("%s: unexpected argument %q, did you mean %s?", c.Command.Name, args[0], meant)
 	}
-	missing := !wiring.Exists(w.Absolute(args[0])) && filepath.Ext(args[0]) != ".md"
+	missing := !wiring.Exists(w.Absolute(args[0]))
 	isPath := isText(w, args[0]) || missing && strings.ContainsAny(args[0], "./")
 	if c.Command.Name == "diff" && isPath && !isWorkflowFile(args[0]) {
 		return exit.Usage(

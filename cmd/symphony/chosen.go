@@ -70,7 +70,14 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
-	return openAt(w, cmp.Or(path, "WORKFLOW.md"), stateDir)
+	p, err := openAt(w, cmp.Or(path, "WORKFLOW.md"), stateDir)
+	if err != nil {
+		return nil, err
+	}
+	if positional != "" && stateDir != "" && !p.OwnsState() {
+		return nil, p.SourceErr
+	}
+	return p, nil
 }
 
 // openAt opens the project of the workflow at a path.

@@ -129,6 +129,16 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 	)
 }
 
+// OwnsState reports whether a missing workflow may own its state directory: another path than the one
+// that is recorded there is probably no workflow, but a word that was meant as something else.
+func (p *Project) OwnsState() bool {
+	if !errors.Is(p.SourceErr, fs.ErrNotExist) {
+		return true
+	}
+	owner := ownerOf(p.StateDir)
+	return owner == "" || owner == p.Path
+}
+
 // OriginalPath returns the path that the state directory had at the last pass. It refuses a
 // copy whose original exists: the workers hold their locks in the original, so that a pass on
 // the copy would take them for dead.
