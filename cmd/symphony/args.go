@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
@@ -191,6 +192,11 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	}
 	words = []string{flag}
 	name, value, given := strings.Cut(flag, "=")
+	if name == "--watch" && flagOf(command, "watch") != nil {
+		if err := checkInterval(slices.Concat(strings.Fields(value), behind)); err != nil {
+			return nil, 0, err
+		}
+	}
 	if takesValue(command, flag) {
 		if len(behind) == 0 || isFlag(command, behind[0]) {
 			return nil, 0, valueMissing(command, flag)
@@ -204,6 +210,23 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 		return nil, 0, exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
 	}
 	return words, taken, nil
+}
+
+// checkInterval refuses the time that the program watch expects behind its name. An issue may have
+// only a number, too, and is then named before the flag.
+func checkInterval(behind []string) error {
+	if len(behind) == 0 {
+		return nil
+	}
+	_, err := time.ParseDuration(behind[0])
+	switch {
+	case text.IsNumber(behind[0]):
+		const message = "ps: --watch prints every second: leave out %s, or write symphony ps %[1]s --watch if it is an issue"
+		return exit.Usage(message, behind[0])
+	case err == nil:
+		return exit.Usage("ps: --watch prints every second: leave out %s", behind[0])
+	}
+	return nil
 }
 
 // isFlag reports whether a word is a flag of the command, and not a value such as -5s.
