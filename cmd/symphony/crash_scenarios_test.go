@@ -890,6 +890,8 @@ func (c *crashScene) leftBehind(status team.Status) {
 		Branch:      "symphony/ABC-1",
 		Commit:      commit,
 		PullRequest: fmt.Sprintf("https://github.com/%s/pull/%d", c.github.Repository, number),
+		Handled:     []string{"a review"},
+		Rounds:      1,
 	}
 	entry := c.git("--git-dir", remote, "-c", "user.name=B", "-c", "user.email=b@example.com",
 		"commit-tree", "main^{tree}", "-m", claim.Content())
@@ -902,6 +904,8 @@ func (c *crashScene) leftBehind(status team.Status) {
 func (c *crashScene) isTakenOver() {
 	c.t.Helper()
 	remote := c.path("remote")
+	test.Equal(c.t, "how often the pull request has brought it back",
+		c.query(`SELECT json_extract(watch, '$.rounds') FROM watches`), []string{"1"})
 	c.passes("this machine has the claim", func() bool {
 		content := c.git("--git-dir", remote, "for-each-ref", "--format=%(contents)", "refs/symphony/claims")
 		claim := test.Must(team.Parse(content))
