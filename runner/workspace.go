@@ -173,7 +173,7 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"kept", answer.Kept,
 	)
 	if answer.Found != "" {
-		return w.branch.recordFound(ctx, q.Branch, answer.Found, answer.Base, w.now())
+		return w.goOnFrom(ctx, q.Branch, answer.Found, answer.Base)
 	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
@@ -184,6 +184,16 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	return nil
 }
 
+// goOnFrom records that the work continues a branch that is there without a claim that names it. A
+// machine of the team has probably made it, and its claim was deleted; a person reads of it, who
+// knows better.
+func (w *workspaceStep) goOnFrom(ctx context.Context, branch, commit, base string) error {
+	message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this machine has not made: "+
+		"the work goes on from there, because another machine of the team may have begun it", branch, commit)
+	w.events.note("branch_found", message, nil)
+	return w.branch.recordFound(ctx, branch, commit, base, w.now())
+}
+
 func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 	answer, err := w.site.host.Fetch(ctx, q)
 	if err != nil {
@@ -192,8 +202,7 @@ func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 	}
 	w.branch.base = answer
 	if answer.Found != "" {
-		err := w.branch.recordFound(ctx, q.Branch, answer.Found, answer.Base, w.now())
-		if err != nil {
+		if err := w.goOnFrom(ctx, q.Branch, answer.Found, answer.Base); err != nil {
 			return err
 		}
 	}
