@@ -288,7 +288,10 @@ func (m *Mirror) commitOf(ctx context.Context, branch string) (string, error) {
 // contains reports whether other is in the history of a commit. It is false if the mirror
 // lacks either.
 func (m *Mirror) contains(ctx context.Context, commit, other string) (bool, error) {
-	contains, err := m.says(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit))
+	isAncestor := func() (bool, error) {
+		return m.says(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit))
+	}
+	contains, err := isAncestor()
 	if err == nil {
 		return contains, nil
 	}
@@ -298,7 +301,8 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) (bool, erro
 			return false, nil
 		}
 	}
-	return false, err
+	// Both are there now: another delivery may have brought the same commit meanwhile.
+	return isAncestor()
 }
 
 // anyContains reports whether other is in the history of any of some commits. An empty commit
