@@ -316,11 +316,9 @@ func (m *Member) Settle(ctx context.Context, keep []Keep) error {
 			ended = append(ended, own)
 		}
 	}
-	// First, because a remote may refuse deletions, and that must not end the claims that are kept.
-	if err := b.renew(ctx, due); err != nil {
-		return err
-	}
-	return b.delete(ctx, ended)
+	// A remote may refuse one of them, which must not keep it from the other.
+	renewed := b.renew(ctx, due)
+	return errors.Join(renewed, b.delete(ctx, ended))
 }
 
 // Renew renews the claim of an issue if half its term is over, and returns how long its holder may

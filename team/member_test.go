@@ -37,6 +37,38 @@ func TestRenewalBesideARefusedDeletion(t *testing.T) {
 	test.Equal(t, "the claim was renewed", w.remote[m.key(theIssue)].Object != before, true)
 }
 
+// unrenewable is a remote that refuses to replace a claim.
+type unrenewable struct{ *link }
+
+func (u unrenewable) Change(ctx context.Context, changes []Change) (map[string]Changed, error) {
+	refused := map[string]Changed{}
+	for _, c := range changes {
+		if c.New != "" {
+			refused[c.Key] = Changed{Refused: "hook declined"}
+			continue
+		}
+		results, err := u.link.Change(ctx, []Change{c})
+		if err != nil {
+			return nil, err
+		}
+		refused[c.Key] = results[c.Key]
+	}
+	return refused, nil
+}
+
+func TestDeletionBesideARefusedRenewal(t *testing.T) {
+	w := newWorld(1)
+	m := w.member(0, arrives)
+	finished := Issue{ID: "id-2", Identifier: "WEB-2"}
+	test.Must(m.Take(t.Context(), []Issue{theIssue, finished}))
+	m.Remote = unrenewable{&link{w, 0, arrives}}
+	w.now += terms.Term / 2
+	err := m.Settle(t.Context(), []Keep{{Issue: theIssue, Status: Working}})
+	test.Equal(t, "the renewal was refused", isCode(err, CodeRefused), true)
+	_, isThere := w.remote[m.key(finished)]
+	test.Equal(t, "the claim of the finished issue is there", isThere, false)
+}
+
 // Somebody has copied a claim to another reference. The issue is free as soon as its own claim is.
 func TestCopyOfAClaim(t *testing.T) {
 	w := newWorld(2)
