@@ -68,6 +68,24 @@ func (r *rivals) Settle(context.Context, *Tracked) error {
 	return nil
 }
 
+// What a pass has got is started, although the issues beside it were refused until it gave up.
+func TestTakeBesideRefusals(t *testing.T) {
+	s := newScene()
+	s.Policy.MaxConcurrent = 2
+	w := worldOf(s.Snapshot)
+	r := rivals{refuses: map[string]bool{}}
+	for i := 1; i <= 7; i++ {
+		w.issues[issueNo(i).ID] = issueNo(i)
+		r.refuses[issueNo(i).Identifier] = i != 1
+	}
+	deps := w.deps(s.Policy)
+	deps.Claims = []IssueClaims{&r}
+	report := Tick(t.Context(), deps, Options{})
+	equal(t, "applied", w.story(report), "dispatch A-1; skip A-2 claims_refused; skip A-3 claims_refused; "+
+		"skip A-4 claims_refused; skip A-5 claims_refused; skip A-6 elsewhere; skip A-7 elsewhere")
+	equal(t, "errors", len(report.Errors), 0)
+}
+
 // A pass with one slot takes issues until it has one that nobody else has.
 func TestTake(t *testing.T) {
 	has := map[string]string{"A-1": "ann has it", "A-2": "bob has it"}

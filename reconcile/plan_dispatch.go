@@ -407,6 +407,9 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	if reason == "" && issue.PullsUnread && s.begins(c) {
 		return SkipPullRequest, "", "the next pass reads whether it has an open pull request"
 	}
+	if reason == "" && s.Got != nil && !s.Got[issue.ID] {
+		return SkipElsewhere, "", "the next pass asks for its claim, after those of other issues were not to be had"
+	}
 	return reason, "", message
 }
 

@@ -363,11 +363,12 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 const takeRounds = 4
 
 // take claims the issues that a plan starts. It plans without those that it did not get, and takes what
-// the new plan starts in their place. If the remote has refused claims, and took none in their place,
-// the pass says so and starts nothing.
+// the new plan starts in their place. After the last round it starts what it has got. If the remote has
+// refused claims, and took none in their place, the pass says so and starts nothing.
 func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *planner {
 	s := &t.snapshot
 	var refused error
+	got := map[string]bool{}
 	for range takeRounds {
 		starts := planned.starts()
 		if len(starts) == 0 && refused == nil {
@@ -389,10 +390,15 @@ func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *
 			if err := not.Refused[i.ID]; err != nil {
 				refused = err
 			}
+			got[i.ID] = !not.Has(i.ID)
 		}
 		s.addElsewhere(not.Elsewhere)
 		s.addRefused(not.Refused)
 		planned = compute(*s)
+	}
+	if slices.ContainsFunc(planned.starts(), func(i Issue) bool { return got[i.ID] }) {
+		s.Got = got // the next pass goes on
+		return compute(*s)
 	}
 	if refused != nil {
 		_ = t.startNothing(refused)
