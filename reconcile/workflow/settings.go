@@ -569,7 +569,8 @@ func (r *reader) warnStateNames() {
 			const format = "the state %q contains #: before a comment write a blank, or quote the state"
 			r.warn(f, fmt.Sprintf(format, f.node.Value))
 		case isList:
-			r.warn(f, fmt.Sprintf("the state %q contains a comma: write one state, such as %q, or quote it", f.node.Value, first))
+			const format = "the state %q contains a comma: write one state, such as %q, or quote it"
+			r.warn(f, fmt.Sprintf(format, f.node.Value, first))
 		}
 	}
 }
