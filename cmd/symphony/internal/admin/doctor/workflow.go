@@ -144,6 +144,8 @@ type trackerAnswer struct {
 	// instead.
 	unnamed bool
 	issues  int
+	// malformed are the faults of files that are meant as issues, in a folder of issues.
+	malformed []string
 }
 
 const trackerBound = 30 * time.Second
@@ -170,10 +172,27 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 		return answer
 	}
 	answer.found, answer.err = tracker.Verify(ctx, wiring.TrackerNames(e.config))
+	if e.config.Tracker.Folder != "" && answer.err == nil {
+		warned := slices.Clip(answer.warnings) // reading the files again gives the same warnings
+		list, err := tracker.Candidates(ctx, e.config.Policy.ActiveStates)
+		answer.warnings = warned
+		answer.malformed = faultsOf(list)
+		answer.err = err
+	}
 	if tracker.Budget != nil {
 		answer.budget = tracker.Budget()
 	}
 	return answer
+}
+
+// faultsOf returns the faults of the issues that can't be worked on.
+func faultsOf(list []reconcile.Issue) (faults []string) {
+	for _, issue := range list {
+		if issue.Malformed != "" {
+			faults = append(faults, issue.Malformed)
+		}
+	}
+	return faults
 }
 
 // checkTracker asks the tracker whether the names in the workflow exist.
@@ -213,6 +232,12 @@ func checkTracker(_ context.Context, e *environment) []finding {
 					"their issues to another state",
 				"make the folder and its files writable for the account that symphony runs as",
 			)
+		}
+		if len(answer.malformed) > 0 && err == nil {
+			list = nil
+		}
+		for _, fault := range answer.malformed {
+			list = append(list, warn(fault, "correct the file: until then no run of its issue starts")...)
 		}
 	}
 	if until := answer.budget.LowUntil(); !until.IsZero() {

@@ -374,6 +374,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case r.Failed() != nil && !r.due().After(r.Now):
 		hint := cmp.Or(r.Failed().Hint, "symphony doctor looks for the cause")
 		return r.atPass(hint + "; the next pass tries again")
+	case f.action == reconcile.ActDispatch && r.claim != nil && r.claim.Issue.Unreadable != "":
+		return r.startOnce(reconcile.SkipMalformed, f)
 	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {
@@ -414,7 +416,11 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 	case reconcile.SkipSentBack:
 		return Next{Message: run}
 	case reconcile.SkipMalformed:
-		return r.atPass("correct it in the tracker: the next pass reads it again")
+		what := "it in the tracker"
+		if r.Config != nil && r.Config.Tracker.Folder != "" {
+			what = "the file"
+		}
+		return r.atPass("correct " + what + ": the next pass reads it again")
 	case reconcile.SkipPullRequest:
 		return Next{Message: "a pass starts it once that pull request is closed; " + run}
 	case reconcile.SkipBlocked:

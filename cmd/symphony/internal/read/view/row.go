@@ -212,6 +212,15 @@ func (v Overview) complete(list []Row) []Row {
 	return list
 }
 
+// Unreadable is the text of a row whose issue carries a record in the tracker that can't be read;
+// empty if it can.
+func (r Row) Unreadable() string {
+	if r.unreadable == "" {
+		return ""
+	}
+	return r.Text
+}
+
 // UnreadableText begins the text of a row whose issue carries a record in the tracker that
 // can't be read.
 const UnreadableText = "the tracker's record can't be read: "

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,10 +80,10 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 			string(e.Kind),
 			fmt.Sprint(e.Attempt),
 			text.Rfc3339(e.DueAt),
-			waitError(e),
+			cmp.Or(r.Unreadable(), waitError(e)),
 		}
 	case view.HeldRow:
-		return string(r.Status), []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
+		return string(r.Status), []string{e.Reason, text.Rfc3339(e.HeldAt), cmp.Or(r.Unreadable(), e.Message)}
 	case view.KeptRow:
 		return "kept", []string{text.Rfc3339(e.Since), "kept: " + e.Unsaved, e.Path}
 	case view.ReviewRow:
