@@ -292,6 +292,10 @@ func (t *TeamClaims) Take(
 	for _, i := range issues {
 		wanted = append(wanted, team.Issue{ID: i.ID, Identifier: i.Identifier})
 	}
+	own, err := t.member.Own(ctx)
+	if err != nil {
+		return not, err
+	}
 	missing, err := t.member.Take(ctx, wanted)
 	if err != nil {
 		return not, err
@@ -300,7 +304,8 @@ func (t *TeamClaims) Take(
 		if missing.Has(i.ID) {
 			continue
 		}
-		if err := t.inherit(ctx, i); err != nil {
+		isNew := !slices.ContainsFunc(own, func(c team.Claim) bool { return c.IssueID == i.ID })
+		if err := t.inherit(ctx, i, isNew); err != nil {
 			return not, err
 		}
 	}
@@ -308,11 +313,18 @@ func (t *TeamClaims) Take(
 }
 
 // inherit records what another machine has delivered for an issue that this one has taken from it, so
-// that the work goes on from there. The claim of the issue names the branch.
-func (t *TeamClaims) inherit(ctx context.Context, i team.Issue) error {
+// that the work goes on from there. The claim of the issue names the branch. If the claim is new here,
+// what this machine has delivered before is older, and forgotten.
+func (t *TeamClaims) inherit(ctx context.Context, i team.Issue, isNew bool) error {
 	claim, isHeld, err := t.member.Held(ctx, i.ID)
 	if err != nil || !isHeld || claim.Branch == "" {
 		return err
+	}
+	if isNew {
+		err := t.db.Store.Commit(ctx, t.member.Now(), reconcile.Change{ForgetWork: i.ID})
+		if err != nil {
+			return err
+		}
 	}
 	_, isKnown, err := t.db.Delivered(ctx, i.ID)
 	if err != nil || isKnown {
