@@ -132,6 +132,10 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f.LastPass != nil && f.Project.SourceErr == nil { // it is there again, perhaps at another path
+		isOver := func(e reconcile.Error) bool { return e.Code == workflow.CodeMissingFile }
+		f.LastPass.Errors = slices.DeleteFunc(f.LastPass.Errors, isOver)
+	}
 	f.rhythm, err = wiring.ReadRhythm(ctx, f.DB, f.Now)
 	if err != nil {
 		return err
