@@ -104,7 +104,8 @@ func TestIssueTakenBack(t *testing.T) {
 		return commit
 	}
 	machines := teamOf(t, remote, "left", "right")
-	left, right := machines[0], machines[1]
+	left := machines[0]
+	right := machines[1]
 	issues := []reconcile.Issue{{ID: "id-1", Identifier: "ABC-1"}}
 	take := func(by *TeamClaims) bool {
 		t.Helper()
