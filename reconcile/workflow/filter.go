@@ -139,7 +139,8 @@ func (r *reader) filterHint(key, use string) string {
 		use = known
 	}
 	near := r.suggest(key)
-	if near != "" && (use == "" || strings.HasPrefix(key, "tracker.")) {
+	isFilter := strings.HasPrefix(near, "tracker.") // merge.label is no filter, although it is near tracker.label
+	if isFilter && (use == "" || strings.HasPrefix(key, "tracker.")) {
 		use = near
 	}
 	if r.offer(use) != "" {
