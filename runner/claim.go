@@ -132,6 +132,24 @@ func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, wat
 	return k.member.Confirm(ctx, keep)
 }
 
+// takenElsewhere looks at the claims after a conflict of a delivery. It returns an error if another machine
+// has the issue, whose work is then on the branch; nil if none has it, or if the remote can't be asked.
+func (k *claimKeeper) takenElsewhere(ctx context.Context) error {
+	if k.member == nil {
+		return nil
+	}
+	if err := k.member.Look(ctx); err != nil {
+		warn(k.log, "claims not read after a conflict", err)
+		return nil
+	}
+	err := k.member.Check(ctx, k.issue)
+	if team.IsLost(err) {
+		return err
+	}
+	warn(k.log, "claims not read after a conflict", err)
+	return nil
+}
+
 // fence is the Fence of a delivery to a branch that may take as long as limit; nil without a team.
 func (k *claimKeeper) fence(
 	branch string,

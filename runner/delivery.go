@@ -368,6 +368,12 @@ func (d *deliveryStep) handOverAlone(ctx context.Context) error {
 // deliverAndHandOver delivers the commits, and hands the issue over if the agent asked for it.
 func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
 	result, head, err := d.deliver(ctx)
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeDeliveryConflict {
+		taken := d.claim.takenElsewhere(ctx)
+		if taken != nil {
+			err = taken
+		}
+	}
 	if d.othersPushed(ctx, err) {
 		d.log.Info(
 			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
