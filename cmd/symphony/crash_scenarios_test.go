@@ -609,7 +609,7 @@ var crashScenarios = []crashScenario{
 		ends:      "Backlog",
 		keeps:     true,
 		recounted: true,
-		pushed:    []string{"Merge branch 'main' into symphony/ABC-1", "first"},
+		pushed:    []string{"Merge branch 'main' into symphony/ABC-1"},
 		again:     []string{"pass:feedback.", "pass:repository.merge."},
 		play:      mergesBasePlay,
 	},
@@ -1154,7 +1154,7 @@ func (c *crashScene) checkRemote() {
 		return
 	}
 	remote := c.path("remote")
-	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
+	log := c.git("--git-dir", remote, "log", "--first-parent", "--format=%s", "symphony/ABC-1")
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
 	refs = c.checkClaims(remote, refs)
 	commits := slices.Concat(c.pushed, []string{"work on it"}, c.inherited, []string{"first"})
