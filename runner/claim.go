@@ -138,11 +138,10 @@ func (k *claimKeeper) takenElsewhere(ctx context.Context) error {
 	if k.member == nil {
 		return nil
 	}
-	if err := k.member.Look(ctx); err != nil {
-		warn(k.log, "claims not read after a conflict", err)
-		return nil
+	err := k.member.Look(ctx)
+	if err == nil {
+		err = k.member.Check(ctx, k.issue)
 	}
-	err := k.member.Check(ctx, k.issue)
 	if team.IsLost(err) {
 		return err
 	}

@@ -368,7 +368,7 @@ func (d *deliveryStep) handOverAlone(ctx context.Context) error {
 // deliverAndHandOver delivers the commits, and hands the issue over if the agent asked for it.
 func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
 	result, head, err := d.deliver(ctx)
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeDeliveryConflict {
+	if isConflict(err) {
 		taken := d.claim.takenElsewhere(ctx)
 		if taken != nil {
 			err = taken
@@ -404,12 +404,17 @@ func (d *deliveryStep) handOverIfAsked(ctx context.Context, head string) error {
 	return nil
 }
 
+// isConflict reports whether a delivery failed because the branch has commits that it would push over.
+func isConflict(err error) bool {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	return ok && known.Code == host.CodeDeliveryConflict
+}
+
 // othersPushed reports whether a delivery failed only because others pushed to the branch
 // since the agent's last turn, and an agent can merge their commits: its issue is still to be
 // worked on.
 func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
-	known, _ := errors.AsType[*reconcile.Error](err)
-	if known == nil || known.Code != host.CodeDeliveryConflict {
+	if !isConflict(err) {
 		return false
 	}
 	pushed, err := d.branch.pushedMeanwhile(ctx)

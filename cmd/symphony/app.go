@@ -551,7 +551,6 @@ func meantDuration(value string) string {
 // dashed is a flag as it is typed.
 func dashed(name string) string {
 	if len(name) == 1 || name == "it" { // -it of docker
-
 		return "-" + name
 	}
 	return "--" + name

@@ -108,7 +108,7 @@ func TestOtherWords(t *testing.T) {
 	}
 }
 
-// Each word of a row is no command of ours, and leads to one.
+// None of these words is a command of symphony. The message names the command that does the same.
 func TestForeignCommands(t *testing.T) {
 	app := newApp(testWorld())
 	for _, row := range foreignCommands {

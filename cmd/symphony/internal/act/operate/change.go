@@ -137,7 +137,7 @@ func isInReview(ctx context.Context, db *state.DB, issueID string) (bool, error)
 	return len(last) > 0 && last[0].InReview, err
 }
 
-// sendBackWith is the command by which an agent goes on with an issue that was handed over.
+// sendBackWith is the command that sends a handed-over issue back to an agent.
 func sendBackWith(name string) reconcile.CommandLine {
 	return reconcile.CommandLine{Verb: "send-back", Name: name, Rest: "TEXT"}
 }
