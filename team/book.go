@@ -96,14 +96,14 @@ func (b *book) drop(ctx context.Context, issueIDs []string) error {
 }
 
 // isUnsure reports whether only a look tells who has the claim of an issue: if the result of a push is
-// not known, the claim of this machine has ended, or that of another one.
+// not known, the claim of this machine has ended, or that of another one has or may be free by now.
 func (b *book) isUnsure(i Issue) bool {
 	own, isOwn := b.own[i.ID]
 	if isOwn {
 		return own.LostTo == "" && (len(own.Tried) > 0 || !b.holds(own))
 	}
 	seen, isSeen := b.seen[b.key(i)]
-	return isSeen && !b.isCurrent(seen)
+	return isSeen && (!b.isCurrent(seen) || b.mayBeFree(seen))
 }
 
 // elsewhere returns who has an issue instead of this machine; nil for nobody.

@@ -104,6 +104,9 @@ type Elsewhere struct {
 	// Until is when the claim ends unless its holder renews it, by the clock of this machine; zero if
 	// that is not known.
 	Until time.Time
+	// MayBeFree: the holder waited for a review when this machine looked last, a few minutes ago. If
+	// the issue is to be worked on, Take looks again.
+	MayBeFree bool
 }
 
 // String is the reason in words: "ann on buildhost-2 works on it, at least until 10:40".

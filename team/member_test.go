@@ -226,6 +226,63 @@ func TestFreeClaim(t *testing.T) {
 	test.Equal(t, "holder", not.Elsewhere[theIssue.ID].Holder, "machine-1")
 }
 
+// A machine saw that another one waits for the review of an issue. The issue is sent back, and its claim is
+// free: the machine asks the remote five minutes after its last look, not after a day.
+func TestFreeClaimOfAReview(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	isElsewhere := func() bool {
+		t.Helper()
+		others, _, err := second.Known(t.Context())
+		test.OK(t, err)
+		return !others[theIssue.ID].MayBeFree
+	}
+	test.Must(first.TakeForReview(t.Context(), []Issue{theIssue}))
+	test.OK(t, first.Settle(t.Context(), delivered(Watching)))
+	test.OK(t, second.Look(t.Context()))
+	test.OK(t, first.Settle(t.Context(), delivered(Free)))
+	w.now += 4 * time.Minute
+	test.Equal(t, "elsewhere after four minutes", isElsewhere(), true)
+	w.now += time.Minute
+	test.Equal(t, "elsewhere after five minutes", isElsewhere(), false)
+	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
+}
+
+// As long as the other machine waits for the review, one look in five minutes says so.
+func TestLooksAtAReview(t *testing.T) {
+	w := newWorld(2)
+	test.Must(w.member(0, arrives).TakeForReview(t.Context(), []Issue{theIssue}))
+	second := w.member(1, arrives)
+	looks := &counting{link: &link{w, 1, arrives}}
+	second.Remote = looks
+	test.OK(t, second.Look(t.Context()))
+	for range 20 {
+		w.now += time.Minute
+		others, _, err := second.Known(t.Context())
+		test.OK(t, err)
+		if !others[theIssue.ID].MayBeFree {
+			continue
+		}
+		not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+		test.Equal(t, "holder", not.Elsewhere[theIssue.ID].Holder, "machine-0")
+	}
+	test.Equal(t, "looks in twenty minutes", looks.n, 1+4)
+	test.Equal(t, "pushes", w.objects, 1)
+}
+
+// counting is a remote whose looks are counted.
+type counting struct {
+	*link
+	n int
+}
+
+func (c *counting) Look(ctx context.Context) ([]Entry, error) {
+	c.n++
+	return c.link.Look(ctx)
+}
+
 // The machine that has made its claim free takes it again, as any other would.
 func TestFreeClaimTakenAgain(t *testing.T) {
 	w := newWorld(2)

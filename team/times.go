@@ -147,8 +147,24 @@ func (m *Member) isCurrent(s Seen) bool {
 	return isKnown && age < m.ends(s)
 }
 
+// looksAtReview is how many looks there may be in the term of an issue that is worked on, to find out
+// whether another machine still waits for the review of an issue that this one could start.
+const looksAtReview = 4
+
+// mayBeFree reports whether another machine waited for a review when this one looked last, a few minutes
+// ago. If the issue is to be worked on again, that machine may have made its claim free since.
+func (m *Member) mayBeFree(s Seen) bool {
+	since, isKnown := m.Clock().Sub(s.Looked)
+	return m.read(s.Entry).Status == Watching && (!isKnown || since >= m.Terms.Term/looksAtReview)
+}
+
 // elsewhere describes the claim of another machine.
 func (m *Member) elsewhere(s Seen) Elsewhere {
 	c := m.read(s.Entry)
-	return Elsewhere{Holder: c.Holder(), Status: c.Status, Until: s.FirstAt.Add(m.ends(s))}
+	return Elsewhere{
+		Holder:    c.Holder(),
+		Status:    c.Status,
+		Until:     s.FirstAt.Add(m.ends(s)),
+		MayBeFree: m.mayBeFree(s),
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -268,12 +269,14 @@ func (t *TeamClaims) Close(ctx context.Context) error {
 	return t.remote.close(ctx)
 }
 
-// Known implements reconcile.IssueClaims.
+// Known implements reconcile.IssueClaims. An issue whose claim may be free by now is not among them: if
+// it could start, Take looks who has it.
 func (t *TeamClaims) Known(ctx context.Context) (known reconcile.Claimed, err error) {
 	others, taken, err := t.member.Known(ctx)
 	if err != nil {
 		return known, err
 	}
+	maps.DeleteFunc(others, func(_ string, e team.Elsewhere) bool { return e.MayBeFree })
 	known.Elsewhere = sentences(others)
 	known.Taken = sentences(taken)
 	return known, nil
@@ -625,6 +628,13 @@ func (t *TeamClaims) addWork(ctx context.Context, keep []team.Keep) error {
 		keep[i].Rounds = work.Rounds
 	}
 	return nil
+}
+
+// Elsewhere says who has issues instead of this machine, as it saw that last, by their ids. It makes no
+// request.
+func (t *TeamClaims) Elsewhere(ctx context.Context) (map[string]string, error) {
+	others, _, err := t.member.Known(ctx)
+	return sentences(others), err
 }
 
 // sentences are the reasons in words.

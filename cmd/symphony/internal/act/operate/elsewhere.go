@@ -27,8 +27,8 @@ func (o *operation) refuseElsewhere(ctx context.Context) error {
 	if err != nil || isClaimed {
 		return err
 	}
-	known, err := t.Known(ctx)
-	who := known.Elsewhere[o.command.IssueID]
+	elsewhere, err := t.Elsewhere(ctx)
+	who := elsewhere[o.command.IssueID]
 	if err != nil || who == "" {
 		return err
 	}

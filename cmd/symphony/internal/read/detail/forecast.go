@@ -170,11 +170,11 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		return s, err
 	}
 	if team != nil {
-		known, err := team.Known(ctx)
+		elsewhere, err := team.Elsewhere(ctx)
 		if err != nil {
 			return s, err
 		}
-		maps.Copy(s.Claimed.Elsewhere, known.Elsewhere)
+		maps.Copy(s.Claimed.Elsewhere, elsewhere)
 	}
 	for _, run := range r.Recorded.Runs {
 		alive := wiring.Alive(r.Project.StateDir, run.ID)
