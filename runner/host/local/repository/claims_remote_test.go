@@ -225,3 +225,36 @@ func TestCloneBeginsAtTheBranchOfATeam(t *testing.T) {
 	test.Equal(t, "commit", found.Commit, first)
 	test.Equal(t, "in the way", found.InTheWay, "")
 }
+
+// This machine has delivered to a branch, and nothing else is left of that: its claim, its workspace and
+// its record are gone. Its next work goes on from there, and is not pushed over it.
+func TestCloneFindsItsOwnBranch(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	first := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	p.sh("rm -rf one")
+	mirror := func() *Mirror {
+		return p.mirrorOf(host.Repository{URL: p.remote, Pushes: true, Team: true})
+	}
+	begin := func(name string) host.CloneAnswer {
+		t.Helper()
+		p.sh("mkdir " + name)
+		return test.Must(mirror().Clone(t.Context(), filepath.Join(p.dir, name), "work/one", ""))
+	}
+	found := begin("found")
+	test.Equal(t, "found", found.Found, first)
+	test.Equal(t, "commit", found.Commit, first)
+
+	// A workspace that began at the base is told what it lacks.
+	p.sh("git -C found checkout -q -B work/one origin/main")
+	p.commit("found", "second")
+	answer := test.Must(mirror().Fetch(t.Context(), filepath.Join(p.dir, "found"), "work/one", ""))
+	test.Equal(t, "found by the fetch", answer.Found, first)
+	test.Equal(t, "pushed", answer.Pushed.Commit, first)
+	test.Equal(t, "taken", answer.Pushed.Taken, false)
+	ours, err := mirror().attempted(t.Context(), "work/one", first)
+	test.OK(t, err)
+	test.Equal(t, "a delivery may replace it", ours, false)
+}

@@ -81,17 +81,16 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 		return err
 	}
 	answer.Commit = answer.BaseCommit
+	if delivered == "" && m.remote.Pushes && !m.remote.Team {
+		answer.InTheWay, err = m.madeByOthers(ctx, branch)
+		return err
+	}
 	if delivered == "" && m.remote.Pushes {
-		there, err := m.madeByOthers(ctx, branch)
+		answer.Found, err = m.find(ctx, branch)
 		if err != nil {
 			return err
 		}
-		if !m.remote.Team {
-			answer.InTheWay = there
-			return nil
-		}
-		answer.Found = there
-		delivered = there
+		delivered = answer.Found
 	}
 	at, err := m.continued(ctx, branch, answer.BaseCommit, delivered)
 	if err != nil || at == "" {
@@ -126,6 +125,22 @@ func (m writer) madeByOthers(ctx context.Context, branch string) (string, error)
 		return "", err
 	}
 	return at, nil
+}
+
+// find returns the commit of a branch of a team that exists on the remote although no delivery to it is
+// known; empty if there is none. Whoever has made it, the workspace may lack its commits: what this
+// machine pushed there itself, before its claim and its workspace were gone, counts as another machine's
+// from now on.
+func (m writer) find(ctx context.Context, branch string) (string, error) {
+	at, err := m.commitOf(ctx, branch)
+	if err != nil || at == "" {
+		return "", err
+	}
+	isOurs, err := m.attempted(ctx, branch, at)
+	if err != nil || !isOurs {
+		return at, err
+	}
+	return at, m.run(m.localGit(ctx, "update-ref", "-d", attempts+branch+"/"+at))
 }
 
 // checkBranch returns an error for a branch that work is never pushed to.
