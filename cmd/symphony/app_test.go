@@ -57,7 +57,6 @@ func TestArrange(t *testing.T) {
 		{"symphony logs -fn5 ABC-1", "symphony logs -f -n 5 -- ABC-1"},
 		{"symphony ps -qL3", "symphony ps -q -L 3 --"},
 		{"symphony ps -wW.md", "symphony ps --workflow W.md --"},
-		{"symphony ps -name", "symphony ps -name --"},
 		{"symphony logs -- -f", "symphony logs -- -f"},
 		{"symphony logs ABC-1 -h --bogus", "symphony logs --help"},
 		{"symphony demo-agent app-server --home X", "symphony demo-agent app-server --home X"},
@@ -65,7 +64,7 @@ func TestArrange(t *testing.T) {
 		test.Equal(t, c.line, strings.Join(test.Must(arrange(app, strings.Fields(c.line))), " "), c.want)
 	}
 	_, err := arrange(app, strings.Fields("symphony --tracker file init --force"))
-	test.Contains(t, "the error", exit.From(err).Message, "write symphony init --tracker file --force")
+	test.Contains(t, "the error", exit.From(err).Message, "come after it: symphony init --tracker file --force")
 	for _, line := range []string{"symphony bogus", "symphony -w W.md", "symphony tick --state-dir"} {
 		_, err := arrange(app, strings.Fields(line))
 		test.Equal(t, line, exit.From(err).Code, "usage")
@@ -142,7 +141,7 @@ func TestServeUnit(t *testing.T) {
 func TestForeignFlags(t *testing.T) {
 	app := newApp(testWorld())
 	for line, want := range map[string]string{
-		"init --dir":            "did you mean --path?",
+		"init --dir":            "--path DIRECTORY is the folder",
 		"init --verify":         "verify.command in WORKFLOW.md",
 		"init --base":           "repository.base in WORKFLOW.md",
 		"init --force":          "move WORKFLOW.md away",
@@ -177,6 +176,23 @@ func TestForeignFlags(t *testing.T) {
 		"hold --dry-run":        "symphony tick --dry-run",
 		"diff --staged":         "committed or not",
 		"ps --config":           "-w FILE",
+		"ps -C ../api":          "-w FILE names the workflow: symphony ps -w ../api/WORKFLOW.md",
+		"show -f W.md 1":        "symphony show 1 -w W.md",
+		"ps -R acme/web":        "-w FILE names the workflow of another folder",
+		"-C .. ps --all":        "symphony ps --all -w ../WORKFLOW.md",
+		"-f W.md logs -f 1":     "symphony logs -f 1 -w W.md",
+		"-f W.md":               "a command is missing: -w FILE names the workflow: symphony ps -w W.md",
+		"-v":                    "symphony version",
+		"--bogus":               "a command is missing",
+		"ps -p web":             "-w FILE names the workflow of one project",
+		"top -d 5":              "it follows changes by itself",
+		"top --sort age":        "its keys do that",
+		"top --zebra":           "there is only -w FILE",
+		"ps --zebra":            "--project all, -w FILE",
+		"ps --detach":           "there are --all",
+		"ps --port 80":          "(of tick, serve)",
+		"wait --all":            "one issue",
+		"trash --empty":         "symphony prune empties the trash",
 		"show --zebra":          "there are ",
 		"issues --priority":     "priority: high",
 		"report --last":         "--since 7d",
@@ -196,8 +212,8 @@ func TestForeignFlags(t *testing.T) {
 		"support --zebra":       "there are ",
 		"approve --interactive": "symphony takeover ISSUE",
 	} {
-		words := strings.Fields("symphony " + line)
-		err := unknownFlag(app.Command(words[1]), strings.TrimLeft(words[2], "-"))
+		words := inFull(strings.Fields("symphony " + line))
+		_, err := arrange(app, words)
 		e := exit.From(err)
 		test.Contains(t, line, e.Message, want)
 	}

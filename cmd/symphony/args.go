@@ -92,26 +92,30 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		return args, nil
 	}
 	at := commandAt(args)
-	first, _, _ := strings.Cut(strings.TrimLeft(args[1], "-"), "=")
-	if at < 0 && flagOf(sharedFlags(), first) != nil {
+	switch {
+	case at < 0 && flagOf(sharedFlags(), nameOf(args[1])) != nil:
 		return nil, commandMissing(app, args[1:])
-	}
-	if at < 0 || args[at] == "help" || args[at] == "h" {
+	case at < 0 && slices.Contains([]string{"help", "h"}, nameOf(args[1])):
+		return args, nil
+	case at < 0:
+		return nil, strangeAlone(args[1:])
+	case args[at] == "help" || args[at] == "h":
 		return args, nil
 	}
 	command := app.Command(args[at])
-	if command == nil && at > 1 && at+1 < len(args) && app.Command(args[at+1]) != nil {
-		words := slices.Concat(args[at+1:at+2], args[1:at+1], args[at+2:])
-		return nil, exit.Usage("the flags of a command come after it: write symphony %s",
-			strings.Join(text.Map(words, text.ShellQuote), " "))
-	}
-	if command == nil {
+	switch {
+	case command == nil && slices.ContainsFunc(args[1:at], isStrange):
+		return nil, strangeBefore(app, args[1:])
+	case command == nil && strings.HasSuffix(args[at], ".md"):
+		return nil, commandFirst(args[at:])
+	case command == nil:
 		return nil, unknownCommand(app, args[at:])
 	}
 	if command.SkipFlagParsing {
 		return args, nil
 	}
 	var flags, plain, paths []string
+	var unknown *strangeFlag // the first flag that the command does not have
 	for rest := slices.Concat(args[1:at], args[at+1:]); len(rest) > 0; {
 		word := rest[0]
 		rest = rest[1:]
@@ -125,6 +129,12 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		case len(word) > 1 && word[0] == '-':
 			if short := shortFlags(command, word); short != nil {
 				rest = append(short, rest...)
+				continue
+			}
+			if flagOf(command, nameOf(word)) == nil {
+				if unknown == nil {
+					unknown = new(newStrange(word, rest, slices.Concat(plain, flags)))
+				}
 				continue
 			}
 			flag, taken, err := readFlag(command, word, rest)
@@ -151,14 +161,29 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			at+1,
 		)
 	}
-	// before the flags of gh, which the library would refuse first
-	if command.Name == "issues" && len(plain) > 0 && plain[0] != "new" && unknownTask(plain) != "" {
+	// issues close 1 --comment done: the subcommand of gh is the mistake, and not its flag
+	isTask := command.Name == "issues" && len(plain) > 0 && plain[0] != "new" && unknownTask(plain) != ""
+	if isTask && (unknown == nil || unknown.value != plain[0]) {
 		return nil, exit.Usage("issues: unknown subcommand %q%s", plain[0], unknownTask(plain))
+	}
+	if unknown != nil {
+		return nil, unknownFlag(command, *unknown)
 	}
 	if len(paths) > 0 {
 		flags = append(flags, "--workflow", strings.Join(paths, betweenPaths))
 	}
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
+}
+
+// nameOf is the name of the flag that a word gives, without dashes and without its value.
+func nameOf(word string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return name
+}
+
+// isStrange reports whether a word in front of the command is a flag that no command takes there.
+func isStrange(word string) bool {
+	return strings.HasPrefix(word, "-") && flagOf(sharedFlags(), nameOf(word)) == nil
 }
 
 // shortFlags splits short flags that were typed as one word: -n5 is -n 5, and -fn5 is -f -n 5. It is
@@ -231,8 +256,7 @@ func checkInterval(behind []string) error {
 
 // isFlag reports whether a word is a flag of the command, and not a value such as -5s.
 func isFlag(command *cli.Command, word string) bool {
-	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	return strings.HasPrefix(word, "-") && flagOf(command, name) != nil
+	return strings.HasPrefix(word, "-") && flagOf(command, nameOf(word)) != nil
 }
 
 // valueMissing is the error for a flag without the value that it needs.
@@ -404,7 +428,7 @@ func timeMeant(c *cli.Command, value string) string {
 			return ", did you mean --" + flag + " " + value + "?"
 		}
 	}
-	instead := otherFlags[c.Name+" TIME"]
+	instead := rowOf(c, c.Name, "TIME")
 	if instead == "" {
 		return ""
 	}

@@ -84,7 +84,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
 	info, err := os.Stat(w.Absolute(path))
 	if err == nil && info.IsDir() {
-		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
+		return nil, exit.Usage("%s is a directory: name the workflow in it, %s", path, filepath.Join(path, "WORKFLOW.md"))
 	}
 	if strings.HasSuffix(path, "/") {
 		return nil, exit.Usage("%s is not a folder that exists: make it, and name the file in it: %[1]sWORKFLOW.md", path)
@@ -138,6 +138,9 @@ func openEach(w *term.Env, c *cli.Context, paths []string) (list []*wiring.Proje
 		if slices.ContainsFunc(list, sameState) {
 			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
 		}
+		if p.SourceErr != nil && !p.HasState() { // its path is probably misspelt
+			return nil, p.SourceErr
+		}
 		list = append(list, p)
 	}
 	return list, nil
@@ -180,11 +183,6 @@ func chosenProjects(w *term.Env, c *cli.Context, positional string) ([]view.Name
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range list {
-		if p.SourceErr != nil && !p.HasState() { // its path is probably misspelt
-			return nil, p.SourceErr
-		}
-	}
 	return view.Name(c.Context, list), nil
 }
 
@@ -194,7 +192,8 @@ func checkAllProjects(c *cli.Context, positional string) error {
 	name := c.Command.Name
 	switch {
 	case c.String(allProjects) != "all":
-		const message = "%s: --project takes the word all, for every project; -w FILE names another one"
+		const message = "%s: --project takes the word all, for every project; -w FILE names another one; " +
+			"symphony projects lists them"
 		return exit.Usage(message, name)
 	case positional != "":
 		return besideSeveral(c, positional)

@@ -23,6 +23,11 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	if !isKnown || flagOf(c, "workflow") == nil || c.Hidden {
 		return err
 	}
+	if failed.Code == "usage" {
+		if hint := projectHint(ctx, w, c, args, failed.Message); hint != "" {
+			return reconcile.NewError("usage", failed.Message, hint)
+		}
+	}
 	lost := failed.Code == "missing_workflow_file" && !namesWorkflow(w, args)
 	// show and send-back are about one issue, and have no flag --project.
 	flagged := failed.Code == "usage" && flagOf(c, allProjects) == nil && slices.Contains(args, "--"+allProjects)
@@ -44,6 +49,30 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	placed := *failed
 	placed.Hint = hint
 	return &placed
+}
+
+// projectHint is the command line with -w in place of a flag that names a project of the account,
+// such as -p web-shop; empty if the message is not about such a flag.
+func projectHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, message string) string {
+	at := slices.IndexFunc(args, func(arg string) bool {
+		isProject := strings.HasPrefix(arg, "-") && slices.Contains(projectFlags, nameOf(arg))
+		return isProject && strings.Contains(message, dashed(nameOf(arg)))
+	})
+	if at < 0 {
+		return ""
+	}
+	flag := newStrange(args[at], args[at+1:], args[1:at])
+	projects, err := wiring.AllProjects(w.Environment())
+	if err != nil {
+		return ""
+	}
+	named := text.Filter(view.Name(ctx, projects), func(p view.Named) bool { return p.Name == flag.value })
+	if len(named) != 1 {
+		return ""
+	}
+	others := text.Filter(flag.others, func(word string) bool { return word != c.Name })
+	words := slices.Concat([]string{"symphony", c.Name}, others, []string{"-w", named[0].Path})
+	return strings.Join(text.Map(words, text.ShellQuote), " ")
 }
 
 // namesWorkflow reports whether the command line, or the environment, names the workflow.

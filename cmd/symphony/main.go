@@ -58,8 +58,8 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	app := appFor(w, command)
 	w.JSON = wantsJSON(args)
 	err := runApp(ctx, app, args)
-	if c := app.Command(command); c != nil {
-		err = exit.ForCommand(err, command)
+	if c := commandMeant(app, args); c != nil {
+		err = exit.ForCommand(err, c.Name)
 		err = withPlace(ctx, w, c, args, err)
 	}
 	code := w.Exit(err)
@@ -68,6 +68,20 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		code = cmp.Or(code, exit.Failed)
 	}
 	return code
+}
+
+// commandMeant returns the command of a command line, also behind a flag that no command takes
+// there, and its value; nil if there is none.
+func commandMeant(app *cli.App, args []string) *cli.Command {
+	for _, word := range args[1:] {
+		if c := app.Command(word); c != nil {
+			return c
+		}
+		if word == commandOf(args) && !isStrange(args[1]) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // runApp parses a command line and runs its command.
@@ -89,10 +103,17 @@ func inFull(args []string) []string {
 	switch {
 	case len(args) > 1 && (args[1] == "--version" || args[1] == "-version"):
 		return slices.Concat(args[:1], []string{"version"}, args[2:])
-	case at >= 0 && strings.HasSuffix(args[at], ".md"):
+	case at < 0 || slices.ContainsFunc(args[1:at], isOfNoPass) || commandFirst(args[at:]) != nil:
+		return args
+	case strings.HasSuffix(args[at], ".md"):
 		return slices.Concat(args[:at], []string{"tick", "--loop"}, args[at:])
 	}
 	return args
+}
+
+// isOfNoPass reports whether a word is a flag that tick does not have.
+func isOfNoPass(word string) bool {
+	return isStrange(word) && flagOf(tickCommand(nil), nameOf(word)) == nil
 }
 
 // wantsJSON looks for --json before the command line is parsed, so that a mistake in it is

@@ -6,10 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // foreignWord says what symphony has for words that users of other programs type: commands, or
@@ -152,86 +149,6 @@ var foreignCommands = []foreignWord{
 	{"sandbox", "agent.sandbox in WORKFLOW.md chooses it, and symphony doctor tries it"},
 }
 
-// Answers that flags of several names have.
-const (
-	byFilter   = "--filter chooses issues, such as --filter status=held, --filter label=docs or --filter text=WORD"
-	byGrep     = "pipe the output into grep, which chooses lines of it"
-	byHead     = "pipe the output into head"
-	forScript  = "--json prints everything for programs, and --jq chooses values of it"
-	inFolder   = "-w FILE names the workflow of another folder"
-	inTerminal = "symphony takeover ISSUE opens an agent in this terminal"
-	keysAre    = "keys and variables are in the environment file, which symphony doctor names"
-)
-
-// foreignFlags are flags of other programs that mean the same for each command. A row whose meaning
-// begins with a flag counts only for commands that have that flag.
-var foreignFlags = []foreignWord{
-	{
-		"no-color color colour colors no-colour no-ansi plain ascii monochrome",
-		"NO_COLOR=1 before the command prints without colours",
-	},
-	{"c config config-file conf settings workflow-file", inFolder},
-	{"cwd directory chdir workdir working-directory work-tree root-dir repo r project-dir", inFolder},
-	{
-		"grep pattern match regex i search query find keyword",
-		"--filter text=WORD lists the issues with a word in their names",
-	},
-	{"grep pattern match regex i search query find keyword", byGrep},
-	{"csv yaml xml html markdown md pretty tsv json-pretty", forScript},
-	{"columns fields column field show-fields", "--json FIELD,FIELD prints these fields; --help lists them"},
-	{"sort-by sortby order order-by", "--sort KEY sorts them"},
-	{"reverse", "pipe the output into tac, which reverses it"},
-	{"count wc total number", "pipe the output into wc -l, which counts lines"},
-	{"limit max top head first take per-page page max-count max-results", "--limit N prints only the first N"},
-	{"limit max top head first take last max-count lines max-results", "--tail N prints only the last N lines"},
-	{"limit max top head first take per-page page max-count max-results", byHead},
-	{"wide no-trunc no-truncate long full full-width", "nothing is cut in a pipe: | cat"},
-	{"selector l label status", byFilter},
-	{
-		"watch follow live refresh auto-refresh",
-		"symphony top shows everything live, and symphony logs -f ISSUE follows an agent",
-	},
-	{"web browser browse", "symphony open ISSUE opens it in the browser, and symphony serve is the web page"},
-	{"debug trace vv vvv log-level loglevel", "--verbose prints more"},
-	{
-		"debug trace vv vvv log-level loglevel verbosity",
-		"symphony logs ISSUE --verbose shows everything that an agent did, and symphony tick --log-level " +
-			"debug what a pass did",
-	},
-	{
-		"namespace all-namespaces projects all-projects every-project workspace context",
-		"--project all is about every project of your account, -w FILE about one",
-	},
-	{"days weeks week this-week month months hours age last after from", "--since TIME is where it begins, such as 7d"},
-	{"days weeks week month months hours age", "--older-than TIME chooses what has not been used since then, such as 7d"},
-	{"file text-file body-file from-file input", "\"$(cat FILE)\" in place of the TEXT is what the file contains"},
-	{"quiet q short s porcelain brief summary", "it prints few lines, and its exit code says the same: leave it out"},
-	{"silent no-output", "leave it out, or send the output to /dev/null"},
-	{"token api-key apikey key password secret auth pat e env env-file set-env", keysAre},
-	{"version", "symphony version prints it"},
-	{
-		"no-input non-interactive noninteractive batch ci assume-yes y yes no-confirm no-prompt",
-		"it asks nothing: leave it out",
-	},
-	{"interactive it tty", inTerminal},
-	{
-		"language lang locale",
-		"symphony speaks English; the prompt in WORKFLOW.md may ask agents for another language",
-	},
-	{
-		"dry-run dryrun simulate what-if whatif preview plan print-only check just-print",
-		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what the agent " +
-			"would be told",
-	},
-	{"no-headers noheaders headers", "in a pipe there are no headings"},
-	{
-		"no-verify skip-verify unverified skip-tests",
-		"symphony deliver ISSUE --unverified hands over without verify.command",
-	},
-	{"timestamps t time", "each line has its time"},
-	{"name id issue number", "the ISSUE is an argument, without a flag"},
-}
-
 // issueTasks are subcommands of gh issue and of other programs.
 var issueTasks = []foreignWord{
 	{"view get describe", "show"},
@@ -309,50 +226,4 @@ func foreignArgument(command, word string) string {
 		return "it lists them without an argument"
 	}
 	return foreignArguments[command+" "+word]
-}
-
-// foreignFlag returns what a flag of another program means for a command, empty if no row says so.
-func foreignFlag(c *cli.Command, name string) string {
-	for _, row := range foreignFlags {
-		if !slices.Contains(strings.Fields(row.words), name) {
-			continue
-		}
-		flag, _, isFlag := strings.Cut(strings.TrimPrefix(row.meant, "--"), " ")
-		isFlag = isFlag && strings.HasPrefix(row.meant, "--")
-		isArgument := strings.HasPrefix(row.meant, "the ISSUE")
-		isText := strings.Contains(row.meant, "the TEXT")
-		if isText && !strings.Contains(c.UsageText, " TEXT") {
-			continue
-		}
-		if isFlag && flagOf(c, flag) == nil || isArgument && !strings.Contains(c.UsageText, "ISSUE") {
-			continue
-		}
-		return row.meant
-	}
-	return ""
-}
-
-// settingFlag returns the key of WORKFLOW.md for what a user wants of a flag, such as --max-agents of
-// tick; empty for a command that takes no such wishes, and for a word of no key.
-func settingFlag(c *cli.Command, name string) string {
-	if !slices.Contains([]string{"init", "run", "tick", "schedule", "demo", "doctor", "check"}, c.Name) {
-		return ""
-	}
-	meant := workflow.Setting(name)
-	if meant == "" || strings.Contains(meant, " ") {
-		return meant
-	}
-	return meant + " in WORKFLOW.md sets it: symphony edit opens the file"
-}
-
-// misspeltFlag returns the flag that a name misspells, or of which it is the beginning.
-func misspeltFlag(name string, known []string) string {
-	if near := text.Misspelt(name, known); near != "" {
-		return near
-	}
-	begins := text.Filter(known, func(flag string) bool { return strings.HasPrefix(flag, name) })
-	if len(name) > 2 && len(begins) == 1 {
-		return begins[0]
-	}
-	return ""
 }

@@ -622,7 +622,10 @@ func Setting(name string) string {
 		}
 	}
 	for _, k := range Keys() {
-		_, last, _ := cutLast(k.Name)
+		section, last, _ := cutLast(k.Name)
+		if !slices.Contains([]string{"agent", "codex", "polling", "repository", "verify", "workspace"}, section) {
+			continue // tracker.provider.states, merge.label and worker.engine.stop mean something else
+		}
 		isSection := strings.HasPrefix(k.Name, word+".")
 		if last == word || isSection || core != "" && coreOf(last) == core {
 			return k.Name
