@@ -258,15 +258,30 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		url + "?tools=few":         "agents, issues and lean, not \"few\"",
+		url + "?tools=few":         `agents, issues and lean, not \"few\"`,
 		url + "?tools=lean,issues": "need a workflow",
-		url + "?tool=lean":         "unknown parameter \"tool\"",
+		url + "?tool=lean":         `unknown parameter \"tool\"`,
 	} {
 		status, answer := at(address, bearer...)
 		test.Equal(t, address, status, http.StatusBadRequest)
 		test.Contains(t, address, answer, want)
 	}
+	// Who tries the address by hand learns how it is used.
 	address = url
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	for _, c := range []struct {
+		method, body, says string
+		headers            []string
+	}{
+		{"GET", "", "claude mcp add symphony ADDRESS", bearer},
+		{"POST", list, "session initialization: send initialize first", bearer},
+		{"POST", list, "send initialize again", append([]string{"Mcp-Session-Id", "ended"}, bearer...)},
+		{"POST", list, "with curl -H", append([]string{"Content-Type", "text/plain"}, bearer...)},
+		{"POST", `{"method":"tools/list"}`, "sends initialize first, as JSON-RPC 2.0", bearer},
+	} {
+		_, answer, _ := ask(c.method, c.body, c.headers...)
+		test.Contains(t, c.method+" "+c.body, answer, c.says)
+	}
 	status, answer, _ = ask("POST", `{"jsonrpc":"2.0","id":2,"method":"ping"}`, append(known, bearer...)...)
 	test.Equal(t, "the session afterwards", status, http.StatusOK)
 	test.Contains(t, "its answer", answer, `"result"`)

@@ -51,7 +51,7 @@ func NewHTTP(env *environ.Env, log io.Writer, o Options) *HTTP {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o, err := h.optionsFor(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(w, exit.From(err).Message, http.StatusBadRequest)
 		return
 	}
 	s, err := h.open(context.WithoutCancel(r.Context()), o)
@@ -71,7 +71,7 @@ func (h *HTTP) optionsFor(r *http.Request) (Options, error) {
 	o := h.options
 	for name := range r.URL.Query() {
 		if name != "tools" {
-			return o, exit.Usage("mcp: unknown parameter %q; known: tools", name)
+			return o, exit.Usage("mcp: unknown parameter %q: the address chooses only the tools, with ?tools=lean", name)
 		}
 	}
 	chosen := strings.Join(r.URL.Query()["tools"], ",")

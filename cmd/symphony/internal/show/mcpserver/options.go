@@ -53,11 +53,11 @@ func Groups() []string { return []string{GroupAgents, GroupIssues, GroupLean} }
 func ParseGroups(list []string) ([]string, error) {
 	for _, g := range list {
 		if !slices.Contains(Groups(), g) {
-			return nil, exit.Usage("mcp: --tools takes agents, issues and lean, not %q", g)
+			return nil, exit.Usage("mcp: the groups of tools are agents, issues and lean, not %q", g)
 		}
 	}
 	if slices.Contains(list, GroupLean) && slices.Contains(list, GroupAgents) {
-		return nil, exit.Usage("mcp: --tools takes either lean or agents, whose tools have the same names")
+		return nil, exit.Usage("mcp: choose either lean or agents, whose tools have the same names")
 	}
 	return list, nil
 }
@@ -70,7 +70,8 @@ func (o Options) groups() ([]string, error) {
 	case len(o.Groups) == 0:
 		return []string{GroupAgents, GroupIssues}, nil
 	case o.Project == nil && slices.Contains(o.Groups, GroupIssues):
-		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
+		return nil, exit.Usage("mcp: the tools of the group issues need a workflow: name it with -w FILE, and over HTTP start "+
+			"symphony serve for one project")
 	}
 	return o.Groups, nil
 }

@@ -125,7 +125,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	known := exit.From(err)
-	status := statusCode(known)
+	s.answerError(w, r, statusCode(known), known)
+}
+
+// answerError answers with an error and a status.
+func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int, known *reconcile.Error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}

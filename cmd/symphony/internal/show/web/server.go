@@ -282,29 +282,6 @@ func (s *Server) table() []route {
 
 func (s *Server) actions() actions { return actions{s.source, &s.access, s.commands} }
 
-// mcpPath is where hosts of MCP use agents.
-const mcpPath = "/mcp"
-
-// mcpRoutes are the methods of streamable HTTP.
-func (s *Server) mcpRoutes() []route {
-	if s.mcp == nil {
-		return nil
-	}
-	var list []route
-	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		list = append(list, route{method, mcpPath, needActing, s.serveMCP})
-	}
-	return list
-}
-
-func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) error {
-	out := http.NewResponseController(w)
-	// calls wait for agents, and streams for requests
-	_ = errors.Join(out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{}))
-	s.mcp.ServeHTTP(w, r)
-	return nil
-}
-
 // allowed returns the methods of an address as the header Allow lists them, such as "GET, HEAD,
 // POST".
 func allowed(known map[string]route) string {

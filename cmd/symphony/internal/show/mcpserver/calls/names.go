@@ -121,7 +121,7 @@ func useInstead(tool, name string, schema *jsonschema.Schema) string {
 	isPrompt := plain == "prompt" || slices.Contains(otherNames["prompt"], plain)
 	if tool == "spawn_agent" && isPrompt && schema.Properties["prompt"] == nil {
 		return "new_conversation and then send_user_turn give the agent its work, " +
-			"or symphony mcp --tools lean lets spawn_agent take the prompt"
+			"or a host of symphony mcp --tools lean, or of the address /mcp?tools=lean, gives spawn_agent the prompt"
 	}
 	if tool == "new_conversation" && isPrompt {
 		return "send_user_turn gives the agent its work, in the conversation that this opens"

@@ -97,7 +97,8 @@ func (t *Tools) instead(tool string) string {
 		tasks = issueTasks
 		switch {
 		case t.inputs["show_issue"] == nil:
-			return "the tools for issues come with symphony mcp --tools issues, in a project"
+			return "the tools for issues come with symphony mcp --tools issues, in a project, and over HTTP with " +
+				"symphony serve of one project"
 		case isAny(changingWords):
 			return "no tool changes issues in their tracker: symphony issues new TITLE adds one to a folder, " +
 				"and send_back_issue sends one back with a comment"
