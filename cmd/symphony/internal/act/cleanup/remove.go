@@ -122,14 +122,25 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	if err != nil {
 		return row, err
 	}
-	if !ours {
-		return row, reconcile.NewError(
-			codeUnknown,
-			path+" is not a project of this account",
-			"give the WORKFLOW.md or the state directory of a project that symphony projects lists",
-		)
+	if ours {
+		return row, nil
 	}
-	return row, nil
+	hint := "give the WORKFLOW.md or the state directory of a project that symphony projects lists"
+	if called := inFolder(rows, filepath.Base(path)); called != "" {
+		hint = "did you mean " + called + "?"
+	}
+	return row, reconcile.NewError(codeUnknown, path+" is not a project of this account", hint)
+}
+
+// inFolder returns the workflow of the project whose folder has a name, empty for none or several.
+func inFolder(rows []ProjectRow, name string) string {
+	inIt := text.Filter(rows, func(r ProjectRow) bool {
+		return r.WorkflowPath != "" && filepath.Base(filepath.Dir(r.WorkflowPath)) == name
+	})
+	if len(inIt) != 1 {
+		return ""
+	}
+	return inIt[0].WorkflowPath
 }
 
 // isLeft reports whether a directory, no longer listed, remains from an interrupted removal.
