@@ -111,11 +111,18 @@ func packagedTimer(ctx context.Context, p *wiring.Project) string {
 	return ""
 }
 
-// lineByHand returns the line of the crontab that names the project, empty if there is none.
+// lineByHand returns the line of the crontab that names the project, or goes to its folder; empty if
+// there is none.
 func (in installation) lineByHand(p *wiring.Project) string {
+	marks := []string{p.StateDir}
+	if p.Path != "" {
+		dir := filepath.Dir(p.Path)
+		marks = append(marks, p.Path, "cd "+dir+" ", "cd "+dir+";")
+	}
 	for line := range strings.Lines(in.crontab) {
 		line = strings.TrimSpace(line)
-		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
+		full := strings.NewReplacer("$HOME/", p.Env.Home+"/", " ~/", " "+p.Env.Home+"/").Replace(line)
+		ours := slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(full, mark) })
 		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
 			return line
 		}
@@ -324,6 +331,20 @@ type Verdict struct {
 	Problem string     // why nothing runs passes, with the next step; empty unless Dead
 }
 
+// countsAsByHand reports whether a line of somebody's own runs passes that count as run by hand.
+func (out *Status) countsAsByHand() bool {
+	return out.byHand != "" && !strings.Contains(out.byHand, "--trigger")
+}
+
+// OfYourOwn tells who may have a schedule of their own how its passes count as such, as the end of
+// a sentence; empty if no pass has run by hand.
+func (out *Status) OfYourOwn() string {
+	if out.LastPass == nil || out.LastPass.Trigger != wiring.TriggerManual {
+		return ""
+	}
+	return "; a crontab line or timer of your own needs symphony tick --trigger cron"
+}
+
 // Judge reports whether the schedule is active.
 func (out *Status) Judge(now time.Time) Verdict {
 	if out.Alive && out.FirstPass == nil {
@@ -343,15 +364,12 @@ func (out *Status) Judge(now time.Time) Verdict {
 		Dead: true,
 	}
 	switch {
-	case nothing && out.byHand != "" && !strings.Contains(out.byHand, "--trigger"):
+	case nothing && out.countsAsByHand():
 		verdict.Problem = "passes of a line in your crontab count as run by hand: " +
 			"add --trigger cron after tick with crontab -e: " + out.byHand
 	case nothing:
 		verdict.Problem = "no schedule is installed: symphony schedule install -w " +
-			text.ShellQuote(out.Project.WorkflowPath)
-		if out.LastPass != nil && out.LastPass.Trigger == wiring.TriggerManual {
-			verdict.Problem += "; a crontab line or timer of your own needs symphony tick --trigger cron"
-		}
+			text.ShellQuote(out.Project.WorkflowPath) + out.OfYourOwn()
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		verdict.Text = "not active yet: no pass has come"
 		verdict.Problem = "cron has not run a pass yet: if it does not within two minutes, symphony doctor"

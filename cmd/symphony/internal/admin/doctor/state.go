@@ -111,7 +111,10 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	}
 	which := " -w " + text.ShellQuote(e.p.Path)
 	now := e.p.Env.Now()
-	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running" + st.OfYourOwn()
+	if problem := st.Judge(now).Problem; strings.Contains(problem, "crontab -e") {
+		hint = problem
+	}
 	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
 		hint = "it is installed; see symphony schedule status" + which
 	}
