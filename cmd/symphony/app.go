@@ -522,6 +522,9 @@ func flagError(c *cli.Context, err error) error {
 		wanted = "a whole number"
 	case *cli.BoolFlag:
 		wanted = "true or false"
+		if name == "cron" { // of schedule
+			return exit.Usage("schedule: --cron=%s: %s", strings.Trim(value, `"`), noTimes)
+		}
 	}
 	return exit.Usage("%s: %s needs %s, not %s%s", c.Command.Name, dashed(name), wanted, value, meant)
 }

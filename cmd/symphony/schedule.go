@@ -35,21 +35,39 @@ func scheduleCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{Name: "cron", Usage: "use a line in your crontab, which runs a pass every minute"},
 		)...),
-		Action: onProject(
-			w,
-			[]string{strings.Join(scheduleVerbs, "|")},
-			func(c *cli.Context, p *wiring.Project, args []string) error {
-				o := schedule.Options{
-					System: c.Bool("system"),
-					Cron:   c.Bool("cron"),
-					RunAs:  c.String("run-as"),
+		Action: func(c *cli.Context) error {
+			for _, arg := range c.Args().Slice() {
+				if isCalendar(arg) {
+					return exit.Usage("schedule: unexpected argument %q: %s", arg, noTimes)
 				}
-				if err := checkSchedule(w, args[0], o); err != nil {
-					return err
-				}
-				return runSchedule(c.Context, w, p, args[0], o)
-			},
-		),
+			}
+			return onProject(w, []string{strings.Join(scheduleVerbs, "|")}, runScheduleVerb(w))(c)
+		},
+	}
+}
+
+// noTimes says what becomes of the times that cron and systemd take.
+const noTimes = "it takes no times: polling.interval_ms in WORKFLOW.md is the time between passes of a timer, and --cron " +
+	"runs one every minute; for others write a line with symphony tick --trigger cron yourself (docs/scheduling.md)"
+
+// isCalendar reports whether a word is a time of cron or systemd, such as */5 * * * * and hourly.
+func isCalendar(word string) bool {
+	isCron := len(strings.Fields(word)) >= 5 && strings.Trim(word, "0123456789*/,- ") == ""
+	names := []string{"minutely", "hourly", "daily", "nightly", "weekly", "monthly", "weekdays"}
+	return isCron || strings.HasPrefix(word, "*") || slices.Contains(names, strings.TrimPrefix(word, "@"))
+}
+
+func runScheduleVerb(w *term.Env) func(*cli.Context, *wiring.Project, []string) error {
+	return func(c *cli.Context, p *wiring.Project, args []string) error {
+		o := schedule.Options{
+			System: c.Bool("system"),
+			Cron:   c.Bool("cron"),
+			RunAs:  c.String("run-as"),
+		}
+		if err := checkSchedule(w, args[0], o); err != nil {
+			return err
+		}
+		return runSchedule(c.Context, w, p, args[0], o)
 	}
 }
 
@@ -57,6 +75,9 @@ func scheduleCommand(w *term.Env) *cli.Command {
 func checkSchedule(w *term.Env, verb string, o schedule.Options) error {
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
+		if meant := meantBy(scheduleTasks, verb); meant != "" {
+			return exit.Usage("schedule: unknown subcommand %q: %s", verb, meant)
+		}
 		return exit.Usage(
 			"schedule: unknown subcommand %q%s; there are %s",
 			verb,
@@ -111,6 +132,21 @@ func scheduleResult(w *term.Env, changes schedule.Changes, err error) error {
 	return render.ScheduleError(w, err)
 }
 
+// scheduleTasks are what users of cron and systemctl expect of schedule.
+var scheduleTasks = []foreignWord{
+	{"list ls", "symphony projects lists the schedule of each project, symphony schedule status is about this one"},
+	{"run trigger now once tick", "symphony tick runs a pass now"},
+	{"logs log journal", "journalctl --user -u NAME shows them, and symphony schedule show has the NAME of the unit"},
+	{"restart reload update reinstall", "symphony schedule install writes it again"},
+	{
+		"edit set change",
+		"symphony edit changes polling.interval_ms, the time between passes, and symphony schedule install then " +
+			"writes it again",
+	},
+	{"pause suspend", "symphony pause lets nothing new start, symphony schedule remove ends the passes"},
+	{"resume unpause continue", "symphony resume lets runs start again, symphony schedule install installs passes"},
+}
+
 // scheduleSynonyms map other tools' names of the subcommands of schedule to ours.
 var scheduleSynonyms = map[string]string{
 	"add":       "install",
@@ -120,6 +156,8 @@ var scheduleSynonyms = map[string]string{
 	"enable":    "install",
 	"off":       "remove",
 	"on":        "install",
+	"cat":       "show",
+	"preview":   "show",
 	"print":     "show",
 	"rm":        "remove",
 	"start":     "install",
