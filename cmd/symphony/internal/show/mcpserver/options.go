@@ -70,8 +70,8 @@ func (o Options) groups() ([]string, error) {
 	case len(o.Groups) == 0:
 		return []string{GroupAgents, GroupIssues}, nil
 	case o.Project == nil && slices.Contains(o.Groups, GroupIssues):
-		return nil, exit.Usage("mcp: the tools of the group issues need a workflow: name it with -w FILE, and over HTTP start " +
-			"symphony serve for one project")
+		return nil, exit.Usage("mcp: the tools of the group issues need a workflow: name it with -w FILE, and over HTTP " +
+			"start symphony serve for one project")
 	}
 	return o.Groups, nil
 }
