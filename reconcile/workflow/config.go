@@ -42,6 +42,7 @@ type Config struct {
 	Warnings     []Warning
 	NeedsKey     bool           // the tracker uses a key
 	KeyIsLiteral bool           // the file contains the tracker's key itself
+	KeyName      string         // the key of the file for it: tracker.api_key, or another name of that
 	KeyFromGh    bool           // the key is the token of gh
 	Lines        map[string]int // the lines of keys in the file FileName
 	FileName     string

@@ -139,7 +139,10 @@ func (r *reader) filterHint(key, use string) string {
 		use = known
 	}
 	near := r.suggest(key)
-	isFilter := strings.HasPrefix(near, "tracker.") // merge.label is no filter, although it is near tracker.label
+	_, word, _ := cutLast(key)
+	// merge.label and state_labels choose no issues, although they are like tracker.label and labels
+	isFilter := strings.HasPrefix(near, "tracker.") && !strings.HasSuffix(near, "_"+word) ||
+		slices.Contains(filterKeys, near)
 	if isFilter && (use == "" || strings.HasPrefix(key, "tracker.")) {
 		use = near
 	}

@@ -517,6 +517,11 @@ var otherKeys = []otherKey{
 	{"tracker.project tracker.project_id tracker.slug", "tracker.project_slug"},
 	{"tracker.project tracker.project_key tracker.jql", "tracker.provider.jql"},
 	{
+		"tracker.username tracker.user tracker.email tracker.login tracker.provider.username tracker.provider.user " +
+			"tracker.provider.login tracker.provider.account",
+		"tracker.provider.email",
+	},
+	{
 		"tracker.done_states tracker.closed_states tracker.final_states tracker.end_states " +
 			"tracker.completed_states done_states",
 		"tracker.terminal_states",

@@ -94,6 +94,7 @@ func (r trackerReader) apiKey(f field) {
 	}
 	key := r.findKey(written)
 	r.cfg.Tracker.APIKey = Secret(key.value)
+	r.cfg.KeyName = f.key
 	r.cfg.KeyFromGh = key.fromGh
 	r.cfg.KeyIsLiteral = key.variable == "" && key.value != ""
 	r.cfg.NeedsKey = r.tracker.needsKey

@@ -130,6 +130,16 @@ var programs = map[string]string{
 	"asana": "use the program examples/trackers/asana.py: write `kind: command`, and below provider " +
 		"`command: [python3, asana.py]` and `verbs: [tool, comment, move]`; project_gid and endpoint become " +
 		"ASANA_PROJECT_GID and ASANA_ENDPOINT in the environment file, api_key stays",
+	"beads": "use the program examples/trackers/beads.py: write `kind: command`, and below provider " +
+		"`command: [python3, beads.py]` and `verbs: [tool, move]`",
+	"csv": "use the program examples/trackers/csv_file.py: write `kind: command`, and below provider " +
+		"`command: [python3, csv_file.py]` and `verbs: [tool, move]`",
+}
+
+// OtherKind says how the issues of a service that is no kind of tracker, such as Asana, are worked on.
+func OtherKind(name string) string {
+	const program = "for any other tracker write a small program: kind: command, see docs/trackers.md"
+	return cmp.Or(programs[strings.ToLower(name)], program)
 }
 
 // otherServices are services without a kind whose names are spelled like a kind by chance.
@@ -176,10 +186,7 @@ func (r trackerReader) kind(f field) {
 			"write `kind: file` or another of them below `tracker:`",
 		)
 	default:
-		hint := cmp.Or(
-			programs[*kind],
-			"for any other tracker write a small program: kind: command, see docs/trackers.md",
-		)
+		hint := OtherKind(*kind)
 		if near := NearestKind(*kind, kinds); near != "" {
 			hint = "write `kind: " + near + "`"
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -108,6 +110,9 @@ func (r trackerReader) repositories(f field) {
 				return
 			}
 		}
+		if g.repo == "" && one.node != nil && one.node.Kind != yaml.ScalarNode {
+			return // reported
+		}
 		if g.repo == "" {
 			r.fail(code, f, "missing", hint)
 			return
@@ -115,6 +120,11 @@ func (r trackerReader) repositories(f field) {
 		g.Names = []string{g.repo}
 	}
 	names := map[string]string{}
+	parts := strings.FieldsFunc(g.repo, func(c rune) bool { return c == ',' || c == ' ' })
+	if len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool { return !r.tracker.names(part) }) {
+		r.invalid(f, "names several repositories", severalRepositories(parts))
+		return
+	}
 	for i, repo := range g.Names {
 		name := strings.ToLower(repo[strings.LastIndexByte(repo, '/')+1:])
 		other := names[name]
@@ -141,6 +151,11 @@ func (r trackerReader) repositories(f field) {
 		strings.Join(g.Names, ", "),
 		r.cfg.Tracker.Endpoint+" "+strings.Join(list, ","),
 	)
+}
+
+// severalRepositories says how several repositories are written.
+func severalRepositories(names []string) string {
+	return "write repos: [" + strings.Join(names, ", ") + "]"
 }
 
 // nameHint says which repository the address of one, or of one of its pages, has; empty for

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -170,8 +171,24 @@ func textHint(k Key, f field) string {
 		return "write it as a text, in one line: the program and its arguments"
 	case isTemplate:
 		return `put the value in quotes, because YAML reads {{ as a map: "{{ … }}"`
+	case k.Type == typeString && f.node.Kind == yaml.SequenceNode:
+		return listHint(k, f.node)
 	}
 	return ""
+}
+
+// listHint says what to write instead of a list, for a key that has a single value.
+func listHint(k Key, list *yaml.Node) string {
+	items := text.Map(list.Content, func(item *yaml.Node) string { return item.Value })
+	switch {
+	case len(items) == 0 || slices.Contains(items, ""):
+		return ""
+	case len(items) == 1:
+		return "write it without brackets: " + items[0]
+	case k.Name == "tracker.provider.repo":
+		return severalRepositories(items)
+	}
+	return "it takes only one, such as " + items[0]
 }
 
 // numberHint has the milliseconds of a duration such as 30s, and the bytes of a size such as
@@ -518,8 +535,8 @@ func (r *reader) warnUnused() {
 				": without this filter agents would work on every issue in an active state", "remove it")
 		case r.tracker.name != "":
 			instead := ""
-			if place := r.placeFor(k.Name); place != "" {
-				instead = "; did you mean " + place + "?"
+			if meant := cmp.Or(r.placeFor(k.Name), r.offer(k.same)); meant != "" {
+				instead = "; did you mean " + meant + "?"
 			}
 			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name+instead)
 		}
@@ -587,7 +604,8 @@ func (r *values) warnKey(key, message string) {
 func (r *reader) redact() {
 	if r.cfg.KeyIsLiteral {
 		key := r.cfg.Tracker.APIKey.Reveal()
-		hint := "set it in a variable, and write api_key: $" + r.cfg.KeyVar
+		_, name, _ := cutLast(r.cfg.KeyName)
+		hint := "set it in a variable, and write " + name + ": $" + r.cfg.KeyVar
 		r.cfg.Redacted = nil
 		if len(key) < shortestKey {
 			r.invalid(r.field("tracker.api_key"), "too short for a key", hint)

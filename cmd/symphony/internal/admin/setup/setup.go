@@ -271,7 +271,11 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 		if meant != "" {
 			meant = fmt.Sprintf(", did you mean %q?", meant)
 		}
-		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), meant)
+		message := fmt.Sprintf("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), meant)
+		if meant != "" {
+			return exit.Usage("%s", message)
+		}
+		return reconcile.NewError("usage", message, "init writes no WORKFLOW.md for others: "+workflow.OtherKind(name))
 	}
 	s.kind = kinds[i]
 	s.answers.Tracker = name
