@@ -54,6 +54,12 @@ type Issue struct {
 	// StateMeant is the active state that a person seems to have meant with State, such as To Do
 	// for To-Do. It is set only where the tracker knows that no setting names State.
 	StateMeant string `json:"-"`
+	// NotFinal says why an issue is not finished although its state sounds so, and what to do: "the
+	// workflow names no state "Merged" …". It is empty for other issues.
+	NotFinal string `json:"-"`
+	// Remarks are what the tracker noticed in the record and does not obey, each with what to
+	// write instead: "TASK-1.md:5: depends_on is not read: write dependencies".
+	Remarks []string `json:"-"`
 	// Unreadable is set in the stored record of an issue at work: why the tracker's record
 	// could not be read at the last look, such as "TASK-1.md:3: a quote is not closed".
 	// The other fields come from the last readable record.
@@ -86,6 +92,9 @@ type BlockerRef struct {
 	State      *string `json:"state"`
 	// Ended: the tracker says that work on it has ended, whatever the workflow calls terminal.
 	Ended bool `json:"ended,omitempty"`
+	// Mend is what to do about a blocker without a state, such as "write TASK-1 instead of 1"; empty
+	// if the tracker knows nothing like it.
+	Mend string `json:"-"`
 }
 
 // Assignee is the person that an issue is assigned to.

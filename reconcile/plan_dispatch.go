@@ -513,6 +513,7 @@ func (d *dispatch) mendOfBlockers(issue Issue) string {
 	if d.waitsForItself(issue) {
 		return "remove one of the dependencies of the circle"
 	}
+	var steps []string
 	for _, b := range d.s.openBlockers(issue) {
 		name := cmp.Or(b.Identifier, b.ID)
 		switch {
@@ -520,11 +521,20 @@ func (d *dispatch) mendOfBlockers(issue Issue) string {
 			continue
 		case d.s.malformed(b) != "":
 			return "correct the record of " + *name
+		case b.Mend != "":
+			steps = append(steps, b.Mend)
 		default:
-			return "create " + *name + ", or remove it from the dependencies of " + issue.Identifier
+			steps = append(steps, "create "+*name)
 		}
 	}
-	return ""
+	if len(steps) == 0 {
+		return ""
+	}
+	them := "it"
+	if len(steps) > 1 {
+		them = "them"
+	}
+	return strings.Join(steps, "; ") + ", or remove " + them + " from the dependencies of " + issue.Identifier
 }
 
 // DispatchProbe is the reason of a run that tests whether a block is over.

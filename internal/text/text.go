@@ -180,6 +180,35 @@ func DidYouMean(name string, known []string, format string) string {
 	return fmt.Sprintf(", did you mean "+format+"?", near[0])
 }
 
+// DidYouMeanIssue is DidYouMean for the identifier of an issue, see NearestIssue.
+func DidYouMeanIssue(ref string, known []string) string {
+	near := NearestIssue(ref, known)
+	if near == "" {
+		return ""
+	}
+	return ", did you mean " + near + "?"
+}
+
+// NearestIssue returns the most similar identifier of an issue: TASK-1 for TASK1, and never
+// TASK-4, because another number is another issue. It is empty if there is none.
+func NearestIssue(ref string, known []string) string {
+	digitsOf := func(id string) string { return strings.Map(onlyDigits, id) }
+	isSame := func(id string) bool { return digitsOf(id) == digitsOf(ref) }
+	near := Nearest(ref, Filter(known, isSame))
+	if len(near) == 0 {
+		return ""
+	}
+	return near[0]
+}
+
+// onlyDigits drops all other characters, for strings.Map.
+func onlyDigits(r rune) rune {
+	if r < '0' || r > '9' {
+		return -1
+	}
+	return r
+}
+
 // CompareNatural compares two texts as a person sorts them: numbers in them by value, so that
 // WEB-9 comes before WEB-10.
 func CompareNatural(a, b string) int {

@@ -59,6 +59,21 @@ func TestMisspelt(t *testing.T) {
 	}
 }
 
+func TestNearestIssue(t *testing.T) {
+	known := []string{"TASK-1", "TASK-4", "Fix-the-footer"}
+	for ref, want := range map[string]string{
+		"TASK1":          "TASK-1",
+		"TAKS-4":         "TASK-4",
+		"TASK-5":         "", // another number is another issue
+		"TASK-41":        "",
+		"Fix-teh-footer": "Fix-the-footer",
+	} {
+		test.Equal(t, ref, text.NearestIssue(ref, known), want)
+	}
+	test.Equal(t, "the question", text.DidYouMeanIssue("TASK1", known), ", did you mean TASK-1?")
+	test.Equal(t, "no question", text.DidYouMeanIssue("TASK-5", known), "")
+}
+
 func TestDidYouMean(t *testing.T) {
 	test.Equal(
 		t,

@@ -76,6 +76,7 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		isState := func(s string) bool { return reconcile.SameState(s, state) }
 		return r.fault != nil || slices.ContainsFunc(states, isState)
 	})
+	t.warnOfFinished(all)
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
 		switch {
@@ -101,10 +102,29 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 	for began := time.Now(); ; {
 		found, complete, err := t.byIDs(ids)
 		if complete || time.Since(began) > patience {
+			t.warnOfMoved(ids, found)
 			return found, err
 		}
 		if !sleep(ctx) {
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// warnOfMoved warns of issues that are gone, and in a folder below.
+func (t *tracker) warnOfMoved(ids []string, found map[string]reconcile.Issue) {
+	for _, id := range ids {
+		_, isThere := found[id]
+		if isThere {
+			continue
+		}
+		all, err := t.read()
+		if err != nil {
+			return // the caller has met the same error
+		}
+		moved := t.movedAway(all, id)
+		if moved != "" {
+			t.Warn(id + " is gone: " + moved)
 		}
 	}
 }
@@ -172,19 +192,22 @@ func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) 
 // whole returns the id that a number stands for: for 4 that is TASK-4 or TASK-004, whatever
 // its state, if no other id ends with it. Other references come back unchanged.
 func (t *tracker) whole(ref string) string {
-	number := strings.TrimPrefix(ref, "#")
-	if !text.IsNumber(number) {
+	all, err := t.read()
+	if err != nil {
 		return ref
 	}
-	all, err := t.read()
-	if err != nil || all.byID(ref) != nil || all.byFile(ref) != nil {
+	return all.whole(ref)
+}
+
+// whole is tracker.whole in a folder that was read.
+func (f *folder) whole(ref string) string {
+	number := strings.TrimPrefix(ref, "#")
+	if !text.IsNumber(number) || f.byID(ref) != nil || f.byFile(ref) != nil {
 		return ref
 	}
 	var ids []string
-	for _, r := range all.records {
-		at := strings.LastIndexByte(r.issue.Identifier, '-')
-		digits := r.issue.Identifier[at+1:]
-		if at >= 0 && text.IsNumber(digits) && text.CompareNatural(digits, number) == 0 {
+	for _, r := range f.records {
+		if r.hasNumber(number) {
 			ids = append(ids, r.issue.ID)
 		}
 	}
@@ -202,15 +225,12 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 		return issue
 	}
 	issue.StateMeant = t.stateMeant(issue.State)
+	issue.Remarks = slices.Clone(r.remarks)
+	if t.seemsFinished(issue.State) {
+		issue.NotFinal = t.notFinal(r)
+	}
 	for _, id := range r.dependencies {
-		ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
-		if b := all.byID(id); b != nil && b.fault == nil {
-			ref = reconcile.BlockerRef{
-				ID:         &b.issue.ID,
-				Identifier: &b.issue.Identifier,
-				State:      &b.issue.State,
-			}
-		}
+		ref := t.blocker(all, id)
 		if *ref.ID == issue.ID {
 			t.Warn(fmt.Sprintf("%s: dependencies: %s is its own id, and ignored: write the id of another issue", r.name, id))
 			continue
@@ -225,6 +245,36 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 		issue.Assignee = &reconcile.Assignee{ID: r.assignees[0]}
 	}
 	return issue
+}
+
+// blocker returns the issue that a dependency names, by its id or its number.
+func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
+	b := all.byID(all.whole(id))
+	if b != nil && b.fault == nil {
+		return reconcile.BlockerRef{
+			ID:         &b.issue.ID,
+			Identifier: &b.issue.Identifier,
+			State:      &b.issue.State,
+		}
+	}
+	ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
+	if b != nil {
+		ref.Mend = "correct " + b.name
+		return ref
+	}
+	ref.Mend = t.movedAway(all, id)
+	if ref.Mend != "" {
+		return ref
+	}
+	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
+	meant := text.NearestIssue(id, ids)
+	if other := all.byFile(id); other != nil {
+		meant = other.issue.ID
+	}
+	if meant != "" {
+		ref.Mend = "write " + meant + " instead of " + id
+	}
+	return ref
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
@@ -294,15 +344,25 @@ func (t *tracker) warnOfFinished(all *folder) {
 	var named []string
 	for _, r := range all.records {
 		state := reconcile.NormalizeState(r.issue.State)
-		isOther := slices.Contains(finishedWords, state) && t.known(state) == "" && !slices.Contains(named, state)
-		if !isOther || len(t.Terminal) == 0 {
+		if !t.seemsFinished(state) || slices.Contains(named, state) {
 			continue
 		}
 		named = append(named, state)
-		t.Warn(fmt.Sprintf("%s: the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
-			"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states",
-			r.name, r.issue.State, t.Terminal[0]))
+		t.Warn(r.name + ": " + t.notFinal(r))
 	}
+}
+
+// seemsFinished reports whether a state seems to be final, and no setting names it.
+func (t *tracker) seemsFinished(state string) bool {
+	isWord := slices.Contains(finishedWords, reconcile.NormalizeState(state))
+	return isWord && t.known(state) == "" && len(t.Terminal) > 0
+}
+
+// notFinal says what follows from a state that seems to be final.
+func (t *tracker) notFinal(r *record) string {
+	return fmt.Sprintf("the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
+		"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states",
+		r.issue.State, t.Terminal[0])
 }
 
 // usualReview is the state of the handover that init writes if the folder has none.

@@ -364,6 +364,76 @@ func TestFindByNumber(t *testing.T) {
 	}
 }
 
+// An issue whose file was moved into a folder below is not found, and the error says where it is; so
+// does a warning of ByIDs, and the blocker of an issue that waits for it.
+func TestMovedIntoAFolder(t *testing.T) {
+	a, dir := folder(t, map[string]string{
+		"a.md":           "---\nid: TASK-1\ntitle: One\nstatus: To Do\ndependencies: [4]\n---\n",
+		"done/TASK-4.md": issueFile("TASK-4"),
+	})
+	want := "done/TASK-4.md has it, where no issue is read: move it back into " + dir +
+		", and write status: Done if it is finished"
+	for _, name := range []string{"4", "task-4", "TASK-4.md"} {
+		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), name)))
+		test.Equal(t, name, known.Hint, want)
+	}
+	issue := test.Must(a.Find(t.Context(), "TASK-1"))
+	test.Equal(t, "the blocker", issue.BlockedBy[0].Mend, want)
+
+	var said []string
+	warned := test.Must(file.Adapter(file.Options{
+		Path:     dir,
+		Active:   states,
+		Terminal: []string{"Done"},
+		Warn:     func(text string) { said = append(said, text) },
+	}))
+	test.Equal(t, "issues found", len(test.Must(warned.ByIDs(t.Context(), []string{"TASK-4"}))), 0)
+	test.Equal(t, "warnings", strings.Join(said, "; "), "TASK-4 is gone: "+want)
+}
+
+// A dependency may be a number alone, as on the command line. For a name of no issue the record says
+// what may be meant.
+func TestDependencies(t *testing.T) {
+	for written, want := range map[string]string{
+		"TASK-4":           "TASK-4 To Do",
+		"task-4":           "TASK-4 To Do",
+		"4":                "TASK-4 To Do",
+		"TASK4":            "write TASK-4 instead of TASK4",
+		"task-4 - Four.md": "write TASK-4 instead of task-4 - Four.md",
+		"TASK-5":           "",
+		"TASK-6":           "correct TASK-6.md",
+	} {
+		a, _ := folder(t, map[string]string{
+			"a.md":             "---\nid: TASK-1\ntitle: One\nstatus: To Do\ndependencies: ['" + written + "']\n---\n",
+			"task-4 - Four.md": issueFile("TASK-4"),
+			"TASK-6.md":        "---\nid: TASK-6\n---\n",
+		})
+		b := test.Must(a.Find(t.Context(), "TASK-1")).BlockedBy[0]
+		got := b.Mend
+		if b.State != nil {
+			got = *b.ID + " " + *b.State
+		}
+		test.Equal(t, written, got, want)
+	}
+}
+
+// The record of an issue has what is not obeyed in its file, and whether its state only sounds final.
+func TestRemarks(t *testing.T) {
+	a, _ := folder(t, map[string]string{
+		"a.md": "---\nid: A\ntitle: One\nstatus: Merged\npriority: P1\ndepends_on: [B]\n---\n",
+		"b.md": issueFile("B"),
+	})
+	issue := test.Must(a.Find(t.Context(), "A"))
+	test.Equal(t, "remarks", strings.Join(issue.Remarks, "\n"),
+		`a.md:5: priority "P1" is ignored: write urgent, high, medium, low, none, or a number, of which 1 is the most urgent
+a.md:6: depends_on is not read: write dependencies`)
+	test.Equal(t, "not final", issue.NotFinal,
+		`the workflow names no state "Merged", so that the issue is not finished: its workspace stays, and issues that `+
+			`wait for it do not start; write Done, or add the state to tracker.terminal_states`)
+	other := test.Must(a.Find(t.Context(), "B"))
+	test.Equal(t, "remarks on another", fmt.Sprint(other.Remarks, other.NotFinal), "[]")
+}
+
 // A change of a folder that another process has locked ends with its context.
 func TestLockedFolder(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})

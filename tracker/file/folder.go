@@ -270,6 +270,10 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 // that may be meant.
 func (t *tracker) notFound(all *folder, ref string) error {
 	message := fmt.Sprintf("%s contains no issue %q", t.Path, ref)
+	moved := t.movedAway(all, ref)
+	if moved != "" {
+		return gone(message, moved)
+	}
 	plain := all.plainFile(ref)
 	if plain != "" {
 		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
@@ -290,7 +294,48 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	if overlooked != nil {
 		hint = strings.Join(overlooked, "; ")
 	}
-	return gone(message+text.DidYouMean(ref, ids, "%s"), hint)
+	return gone(message+text.DidYouMeanIssue(ref, ids), hint)
+}
+
+// hasNumber reports whether the id of an issue ends with a number, as TASK-4 and TASK-004 do with 4.
+func (r *record) hasNumber(number string) bool {
+	at := strings.LastIndexByte(r.issue.Identifier, '-')
+	digits := r.issue.Identifier[at+1:]
+	return at >= 0 && text.IsNumber(number) && text.IsNumber(digits) && text.CompareNatural(digits, number) == 0
+}
+
+// movedAway says in which folder below this one an issue is, given its id or file name; empty if it
+// is in none.
+func (t *tracker) movedAway(all *folder, ref string) string {
+	quiet := *t
+	quiet.Warn = func(string) {}
+	for _, e := range all.others {
+		if !e.IsDir() {
+			continue
+		}
+		inside := &folder{}
+		records, err := quiet.readDir(filepath.Join(t.Path, e.Name()), inside)
+		if err != nil { // another folder may have it
+			continue
+		}
+		isMeant := func(r *record) bool {
+			return key(r.issue.ID) == key(ref) || namesFile(filepath.Base(ref), r.name) || r.hasNumber(ref)
+		}
+		r := text.First(records, isMeant)
+		if r != nil {
+			return fmt.Sprintf("%s has it, where no issue is read: move it back into %s%s",
+				filepath.Join(e.Name(), r.name), t.Path, t.orFinish())
+		}
+	}
+	return ""
+}
+
+// orFinish is how an issue is finished, as the end of an advice to move its file back.
+func (t *tracker) orFinish() string {
+	if len(t.Terminal) == 0 {
+		return ""
+	}
+	return ", and write status: " + t.Terminal[0] + " if it is finished"
 }
 
 // contents names the issues of a folder, whatever their state. Of many it names those with a

@@ -32,6 +32,7 @@ type record struct {
 	statusSeen string // the status, also in a file that is no issue, as far as it can be read
 	// a file without an id, because it is empty or ends too early: it may belong to any issue
 	nameless bool
+	remarks  []string // about what is not read in it, with file and line
 }
 
 // span is a part of a file, in bytes.
@@ -102,7 +103,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 	if !begun {
 		return misplaced(name, content)
 	}
-	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
+	f := fields{t: t, record: r, values: map[string]*yaml.Node{}}
 	fault := f.read(content, front, closed)
 	id := f.text("id")
 	r.statusSeen = f.text("status")
@@ -392,8 +393,15 @@ var doubleQuoted = text.Pattern(`^"(?:[^"\\\n]|\\.)*"`)
 // fields are the values of the front matter.
 type fields struct {
 	t      *tracker
-	name   string
+	record *record
 	values map[string]*yaml.Node
+}
+
+// remark notes, and warns, that something in a line of the file is not obeyed.
+func (f fields) remark(node *yaml.Node, format string, args ...any) {
+	said := fmt.Sprintf("%s:%d: %s", f.record.name, node.Line+1, fmt.Sprintf(format, args...))
+	f.record.remarks = append(f.record.remarks, said)
+	f.t.Warn(said)
 }
 
 // otherNames are keys that may be used instead of Backlog.md's.
@@ -485,7 +493,7 @@ func (f fields) warnOfKeys() {
 		node := f.values[name]
 		key := meantKey(name)
 		if key != "" && key != "title" && key != "status" {
-			f.t.Warn(fmt.Sprintf("%s:%d: %s is not read: write %s", f.name, node.Line+1, name, key))
+			f.remark(node, "%s is not read: write %s", name, key)
 		}
 	}
 }
@@ -550,8 +558,8 @@ func (f fields) priority() *int {
 	n, err := strconv.Atoi(word)
 	if err != nil {
 		if node := f.get("priority"); node != nil && node.Value != "" {
-			f.t.Warn(fmt.Sprintf("%s:%d: priority %q is ignored: write urgent, high, medium, low, none, "+
-				"or a number, of which 1 is the most urgent", f.name, node.Line+1, node.Value))
+			f.remark(node, "priority %q is ignored: write urgent, high, medium, low, none, "+
+				"or a number, of which 1 is the most urgent", node.Value)
 		}
 		return nil
 	}
@@ -563,16 +571,14 @@ func (f fields) time(key string) *time.Time {
 	word := f.text(key)
 	at := text.Time(word)
 	if at == nil && word != "" {
-		f.t.Warn(fmt.Sprintf("%s:%d: %s %q is ignored: write year, month and day, such as 2026-03-01",
-			f.name, f.get(key).Line+1, key, word))
+		f.remark(f.get(key), "%s %q is ignored: write year, month and day, such as 2026-03-01", key, word)
 	}
 	return at
 }
 
 // ignored warns about a value that is no list.
 func (f fields) ignored(key string, node *yaml.Node) {
-	const message = "%s:%d: %s cannot be read and is ignored: write a list, such as [a, b]"
-	f.t.Warn(fmt.Sprintf(message, f.name, node.Line+1, key))
+	f.remark(node, "%s cannot be read and is ignored: write a list, such as [a, b]", key)
 }
 
 // bare returns a user name without the @ before it.

@@ -64,10 +64,10 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,
-			Line: cfg.Lines["tracker.api_key"],
-			Key:  "tracker.api_key",
-			Message: fmt.Sprintf("everyone who can read the file sees the key: write api_key: $%s, and put %[1]s=… into %s",
-				cmp.Or(cfg.KeyVar, "TRACKER_KEY"), p.EnvPath()),
+			Line: cfg.Lines[cfg.KeyName],
+			Key:  cfg.KeyName,
+			Message: fmt.Sprintf("everyone who can read the file sees the key: write %s: $%s, and put %[2]s=… into %s",
+				cfg.KeyName[strings.LastIndexByte(cfg.KeyName, '.')+1:], cmp.Or(cfg.KeyVar, "TRACKER_KEY"), p.EnvPath()),
 		}
 		out.Warnings = append(out.Warnings, warning.String())
 	}
@@ -273,6 +273,13 @@ func folderWarnings(ctx context.Context, p *Project, cfg *workflow.Config) (list
 		case issue.StateMeant != "":
 			warn(fmt.Sprintf("no pass starts %s: the workflow names no state %q; did you mean %q?",
 				issue.Identifier, issue.State, issue.StateMeant))
+		}
+		for _, b := range issue.BlockedBy {
+			if b.State == nil && b.Identifier != nil {
+				mend := cmp.Or(b.Mend, "create "+*b.Identifier)
+				warn(fmt.Sprintf("no pass starts %s: it waits for %s (unknown to the tracker): "+
+					"%s, or remove it from the dependencies", issue.Identifier, *b.Identifier, mend))
+			}
 		}
 	}
 	return list

@@ -219,7 +219,7 @@ func unknownIssue(ctx context.Context, db *state.DB, ref, why, further string) e
 	}
 	return reconcile.NewError(
 		"issue_not_found",
-		ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"),
+		ref+" is not known here: "+why+text.DidYouMeanIssue(ref, names),
 		"",
 	).WithHint("%s lists the known issues%s", reconcile.CommandLine{Verb: "ps", Rest: "--all"}, further)
 }

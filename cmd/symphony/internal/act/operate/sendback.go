@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -146,8 +147,14 @@ func (o *operation) refuseSendBack(
 	reason, _ := policy.StopReason(there, visible)
 	switch {
 	case !visible:
-		return refuse("the tracker no longer returns %s", name).
-			WithHint("%s shows what is known of it", show)
+		gone := refuse("the tracker no longer returns %s", name)
+		_, err := tracker.Find(ctx, o.command.IssueID)
+		why, known := errors.AsType[*reconcile.Error](err)
+		if known && why.Hint != "" {
+			gone.Hint = why.Hint
+			return gone
+		}
+		return gone.WithHint("%s shows what is known of it", show)
 	case back == "":
 		return refuse("no active state is known to which %s could go", name).
 			WithHint("set tracker.active_states in WORKFLOW.md")

@@ -43,6 +43,9 @@ func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error)
 	if err != nil {
 		return Result{}, err
 	}
+	for _, remark := range issue.Remarks {
+		p.Env.Warn(remark)
+	}
 	r := Result{Verb: VerbRun}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
 		Trigger:     wiring.TriggerManual,
@@ -191,6 +194,9 @@ func skippedError(s reconcile.Skip) error {
 		return reconcile.NewError("not_started", s.Identifier+": "+s.Message, s.Mend)
 	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
 		message = s.Identifier + ": " + s.Message
+		if s.Mend != "" {
+			return reconcile.NewError("not_started", message, s.Mend)
+		}
 	}
 	return reconcile.NewError("not_started", message, "").
 		WithHint("%s shows when it starts", reconcile.CommandFor("show", s.Identifier))

@@ -292,6 +292,9 @@ func (g waitingGroup) text() string {
 		starts := g.number("; it starts when one is free", "; they start when one is free")
 		return waits + ": " + g.Message + starts
 	case reconcile.SkipBlockedBy:
+		if g.Mend != "" && len(g.names) == 1 {
+			return waits + " for " + g.Subject + ": " + g.Mend
+		}
 		return waits + " for " + g.Subject
 	case reconcile.SkipBlocked:
 		return waits + " until the fault is over: " + g.Message

@@ -114,7 +114,11 @@ func (r *issueReader) unseen(policy reconcile.Policy) forecast {
 		return forecast{reason: "terminal", message: "its state is " + state, next: never}
 	case !policy.Active(state) && r.issue.StateMeant == "":
 		next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
-		return forecast{reason: "not_active", message: "its state is " + state, next: next}
+		message := "its state is " + state
+		if r.issue.NotFinal != "" {
+			message += ": " + r.issue.NotFinal
+		}
+		return forecast{reason: "not_active", message: message, next: next}
 	}
 	return forecast{}
 }

@@ -84,6 +84,8 @@ type Issue struct {
 	Log         []eventlog.Line  `json:"log"`
 	LogDir      *string          `json:"log_dir"`
 	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
+	// Remarks are what the tracker noticed in the issue and does not obey, each with what to write.
+	Remarks []string `json:"remarks"`
 	// Commands are an operator's commands about the issue that wait for a pass.
 	Commands []string        `json:"pending_commands"`
 	Schedule bool            `json:"schedule_active"`
@@ -200,6 +202,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 		Commands:     []string{},
 		Log:          []eventlog.Line{},
 		Timeline:     []Moment{},
+		Remarks:      []string{},
 		KeptHere:     []host.Kept{},
 	}
 	if err := r.open(ctx, o); err != nil {
@@ -544,7 +547,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		return nil
 	}
 	if err != nil {
-		isGone := exit.From(err).Code == "issue_not_found"
+		isGone := exit.From(err).Code == codeIssueNotFound
 		if isGone && r.DB != nil && !text.IsNumber(r.identifier) {
 			return wiring.NotInTracker(ctx, r.DB, r.identifier)
 		}
@@ -563,6 +566,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	if r.claim == nil {
 		r.issue = issue
 		r.source = SourceTracker
+		v.Remarks = append(v.Remarks, issue.Remarks...)
 	}
 	return nil
 }

@@ -203,6 +203,9 @@ func (r *issueReader) isReleased(f forecast) bool {
 	return f.next != "" || slices.Contains(outside, f.reason)
 }
 
+// codeIssueNotFound is the code of an issue that the tracker does not have.
+const codeIssueNotFound = "issue_not_found"
+
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	release := r.released()
 	v.Status = reconcile.StatusHandedOver
@@ -223,6 +226,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state
+		if r.issue != nil && r.issue.NotFinal != "" {
+			v.Why.Message += ": " + r.issue.NotFinal
+		}
 	}
 	v.Next.Message = "nothing to do"
 	if release.InReview {
@@ -232,7 +238,10 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Next.Message = "passes watch its " + v.pullWords().Name +
 			", and bring the issue back if that needs work"
 	}
+	isGone := v.TrackerErr != nil && v.TrackerErr.Code == codeIssueNotFound
 	switch {
+	case isGone && v.TrackerErr.Hint != "":
+		v.Next.Message = v.TrackerErr.Hint
 	case f.reason == "terminal" && release.InReview: // no pass has seen it since it was moved
 		v.Next.Message = "nothing to do: within ten minutes a pass moves its workspace to the trash"
 	case f.reason == "not_active" && r.Config != nil:

@@ -27,9 +27,16 @@ type ReviewRow struct {
 	// WaitsFor is the wait of its watched pull request, such as for its checks; null if none is
 	// watched.
 	WaitsFor *reconcile.Waits `json:"waits_for"`
-	// movedBack is MovedBack of an issue that is in a state again in which agents work; empty for
-	// others, and where Options.Current is not set.
-	movedBack string
+	// turn is what has happened to the issue since, in a folder; the zero value where that is nothing,
+	// and where Options.Current is not set.
+	turn turn
+}
+
+// turn is what has happened to an issue that was handed over, before a pass has looked at it.
+type turn struct {
+	text string // such as "its state is now Done"
+	// what a person may have to correct, such as "in an active state again"; empty for nothing
+	amiss string
 }
 
 func (r ReviewRow) addTo(v *Overview) { v.Reviews = append(v.Reviews, r) }
@@ -49,9 +56,9 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error
 	for _, w := range v.Watched {
 		waits[w.IssueID] = w.WaitsFor
 	}
-	states := map[string]string{}
+	var now map[string]reconcile.Issue
 	if current && len(reviews) > 0 {
-		states = f.statesInFolder(ctx, reviews)
+		now = f.inFolder(ctx, reviews)
 	}
 	for _, r := range reviews {
 		if !f.wants(r.IssueID) {
@@ -75,7 +82,9 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error
 			row.PullAddress = &pull.URL
 			row.PullRequest = &pull
 		}
-		row.movedBack = MovedBack(f.Config, r.Release, states[r.IssueID], f.Now)
+		if now != nil {
+			row.turn = f.turnOf(r, now)
+		}
 		wait, watched := waits[r.IssueID]
 		if watched {
 			row.WaitsFor = &wait
@@ -88,26 +97,44 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error
 	return nil
 }
 
-// statesInFolder returns the states that issues of a folder have now, by their ids. It is empty for
-// other trackers, which would take a request, and for what can't be read.
-func (f *Facts) statesInFolder(ctx context.Context, reviews []state.Review) map[string]string {
-	states := map[string]string{}
+// inFolder returns the issues as a folder has them now, by their ids. It is nil for other
+// trackers, which would take a request, and for a folder that can't be read.
+func (f *Facts) inFolder(ctx context.Context, reviews []state.Review) map[string]reconcile.Issue {
 	if f.Config == nil || f.Config.Tracker.Folder == "" {
-		return states
+		return nil
 	}
 	tracker, err := wiring.NewTracker(f.Project, f.Config, wiring.TrackerOptions{})
 	if err != nil {
-		return states
+		return nil
 	}
 	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
 	found, err := tracker.ByIDs(ctx, ids)
 	if err != nil {
-		return states
+		return nil
 	}
-	for id, issue := range found {
-		states[id] = issue.State
+	return found
+}
+
+// turnOf returns what has happened to an issue of a folder since it was handed over.
+func (f *Facts) turnOf(r state.Review, now map[string]reconcile.Issue) turn {
+	issue, isThere := now[r.IssueID]
+	back := MovedBack(f.Config, r.Release, issue.State, f.Now)
+	switch {
+	case !isThere:
+		return turn{
+			text:  "its file is gone from the folder: symphony show " + r.Identifier + " says more",
+			amiss: "no longer in the folder",
+		}
+	case issue.Malformed != "":
+		return turn{text: UnreadableText + issue.Malformed, amiss: "with a file that can't be read"}
+	case back != "":
+		return turn{text: back, amiss: "in an active state again"}
+	case issue.NotFinal != "":
+		return turn{text: issue.NotFinal, amiss: "in a state that WORKFLOW.md does not name"}
+	case f.Config.Policy.Terminal(issue.State):
+		return turn{text: "its state is now " + issue.State}
 	}
-	return states
+	return turn{}
 }
 
 // MovedBack says that an issue was handed over, and is in a state again in which agents work; empty if
@@ -128,26 +155,33 @@ func MovedBack(cfg *workflow.Config, release state.Release, current string, now 
 	return back
 }
 
-// MovedText names the issues that were handed over and are in an active state again; empty for none.
-func MovedText(all []Overview) string {
-	var moved []string
+// AmissText names the issues that were handed over and are not as they were then, with what a person
+// may have to correct: "handed over, and in an active state again: WEB-1"; empty for none.
+func AmissText(all []Overview) string {
+	var kinds []string
+	names := map[string][]string{}
 	for _, v := range all {
 		for _, r := range v.Reviews {
-			if r.movedBack != "" {
-				moved = append(moved, r.Identifier)
+			if r.turn.amiss == "" {
+				continue
 			}
+			if names[r.turn.amiss] == nil {
+				kinds = append(kinds, r.turn.amiss)
+			}
+			names[r.turn.amiss] = append(names[r.turn.amiss], r.Identifier)
 		}
 	}
-	if len(moved) == 0 {
+	if len(kinds) == 0 {
 		return ""
 	}
-	return "handed over, and in an active state again: " + strings.Join(moved, ", ") + "; symphony show ISSUE says more"
+	each := func(kind string) string { return kind + ": " + strings.Join(names[kind], ", ") }
+	return "handed over, and " + strings.Join(text.Map(kinds, each), "; ") + "; symphony show ISSUE says more"
 }
 
 // text says what the review waits for, and how the checks of the pull request are.
 func (r ReviewRow) text() string {
-	if r.movedBack != "" {
-		return r.movedBack
+	if r.turn.text != "" {
+		return r.turn.text
 	}
 	if r.WaitsFor != nil {
 		return "waits for " + r.WaitsFor.Text
@@ -181,7 +215,7 @@ func ReviewsText(all []Overview) string {
 	var oldest ReviewRow
 	var age string
 	for _, v := range all {
-		waiting := text.Filter(v.Reviews, func(r ReviewRow) bool { return r.movedBack == "" })
+		waiting := text.Filter(v.Reviews, func(r ReviewRow) bool { return r.turn.text == "" })
 		n += len(waiting)
 		if len(waiting) > 0 && (oldest.IssueID == "" || waiting[0].Since.Before(oldest.Since)) {
 			oldest = waiting[0]

@@ -200,6 +200,13 @@ func printNext(w *term.Env, v detail.Issue) {
 	if e := v.TrackerErr; e != nil {
 		printField(w, "tracker", e.Code+": "+e.Message)
 	}
+	for i, remark := range v.Remarks {
+		name := "remark"
+		if i > 0 {
+			name = more(w, name)
+		}
+		printField(w, name, remark)
+	}
 }
 
 // PrintUnfinished prints why an issue goes on although a run of it has succeeded, and what

@@ -127,8 +127,8 @@ func newPage(w *term.Env, s selected) page {
 		}
 		fmt.Fprintln(&foot, hang(w, "", reviews+more))
 	}
-	if moved := view.MovedText(s.all); moved != "" {
-		fmt.Fprintln(&foot, hang(w, "", moved))
+	if amiss := view.AmissText(s.all); amiss != "" {
+		fmt.Fprintln(&foot, hang(w, "", amiss))
 	}
 	p := page{
 		head:    linesOf(head.String()),

@@ -55,8 +55,8 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	if reviews := view.ReviewsText(all); reviews != "" {
 		watched = append(watched, reviews)
 	}
-	if moved := view.MovedText(all); moved != "" {
-		watched = append(watched, moved)
+	if amiss := view.AmissText(all); amiss != "" {
+		watched = append(watched, amiss)
 	}
 	for _, v := range all {
 		line := watchedText(w, v, len(all) > 1)
