@@ -103,7 +103,7 @@ func psCommand(w *term.Env) *cli.Command {
 				return err
 			}
 			if c.IsSet("filter") && w.Piped() && !w.JSON {
-				noteNoMatch(c, w, out.Selection, all)
+				noteNoMatch(w, out, all)
 			}
 			printTeam(w, all)
 			selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit")
@@ -148,16 +148,20 @@ func printTeam(w *term.Env, all []view.Overview) {
 }
 
 // noteNoMatch says that a filter keeps no issue. On a terminal the page does.
-func noteNoMatch(c *cli.Context, w *term.Env, selection view.Selection, all []view.Overview) {
-	_, rows, _ := selection.Select(all)
-	if len(rows) > 0 {
-		return
+func noteNoMatch(w *term.Env, out render.OverviewOptions, all []view.Overview) {
+	_, rows, _ := out.Selection.Select(all)
+	if len(rows) == 0 {
+		fmt.Fprintln(w.Stderr, "symphony: "+out.NoMatch)
 	}
+}
+
+// noMatch says that a filter keeps no issue, and what it has not looked at.
+func noMatch(all bool) string {
 	line := "no issue matches the filter"
-	if !c.Bool("all") {
-		line += "; --all also looks at issues that were not started, and at ended runs"
+	if all {
+		return line
 	}
-	fmt.Fprintln(w.Stderr, "symphony: "+line)
+	return line + "; --all also looks at issues that were not started, and at ended runs"
 }
 
 // withJSONFields adds the fields of --json to the error of an unknown issue, which may be meant as one.
@@ -217,6 +221,9 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 		Pager:    !c.Bool("no-pager") && !c.Bool("watch"),
 	}
 	o.Selection, err = view.NewSelection(c.StringSlice("filter"), c.String("sort"), c.Int("limit"))
+	if c.IsSet("filter") {
+		o.NoMatch = noMatch(c.Bool("all") || o.Selection.Needs())
+	}
 	return o, err
 }
 

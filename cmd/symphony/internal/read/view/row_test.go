@@ -318,6 +318,24 @@ func TestSilentRun(t *testing.T) {
 	test.Equal(t, "it", r.doing(), "go test ./...")
 }
 
+// What filters of other programs can do, and ours cannot, is said with what works in its place.
+func TestForeignFilters(t *testing.T) {
+	for filters, want := range map[string]string{
+		"status!=held":               "a filter can't exclude",
+		"!label=docs":                "a filter can't exclude",
+		"status=!held":               "a filter can't exclude",
+		"status==held":               `did you mean "status=held"?`,
+		"status=held,running":        "--filter status=held --filter status=running",
+		"label=a,b":                  "--filter label=a --filter label=b",
+		"status=held and label=docs": "--filter status=held --filter label=docs",
+		"title=footer":               `did you mean "text=footer"?`,
+		"status=open":                "symphony issues --state open",
+	} {
+		_, err := NewSelection(strings.Split(filters, ","), "", 0)
+		test.Contains(t, filters, err.Error(), want)
+	}
+}
+
 // A state of the tracker is no status: another command lists the issues in one.
 func TestFilterByState(t *testing.T) {
 	_, err := NewSelection([]string{"state=In Progress"}, "", 0)

@@ -32,16 +32,31 @@ var (
 // match; of several filters with the same key, any match is enough.
 func NewSelection(filters []string, order string, limit int) (Selection, error) {
 	s := Selection{filters: map[string][]string{}, limit: limit}
-	for _, filter := range filters {
+	for i, filter := range filters {
 		key, value, found := strings.Cut(filter, "=")
 		switch {
+		case excludes(filter):
+			return s, exit.Usage("--filter %s: a filter can't exclude: name the others, as in --filter status=running "+
+				"--filter status=waiting; filters with the same key mean \"or\"", text.ShellQuote(filter))
+		case !found && i > 0: // the library splits a value at its commas
+			before, _, _ := strings.Cut(filters[i-1], "=")
+			return s, exit.Usage("--filter takes one value: --filter %s --filter %s, where the same key means \"or\"",
+				text.ShellQuote(filters[i-1]), text.ShellQuote(before+"="+filter))
 		case !found || value == "":
 			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q%s",
 				strings.Join(FilterKeys, ", "), filter, meantFilter(filter))
+		case strings.HasPrefix(value, "="):
+			return s, exit.Usage("--filter needs KEY=VALUE, did you mean %q?", key+value)
+		case another(value) != "":
+			return s, exit.Usage("--filter takes one value, and is repeated for another: --filter %s --filter %s",
+				text.ShellQuote(strings.TrimSuffix(filter, another(value))), text.ShellQuote(lastWord(value)))
 		case key == "state":
 			const message = "--filter has no key %q: symphony issues --state %s lists the issues in a state " +
 				"of the tracker (keys: %s)"
 			return s, exit.Usage(message, key, text.ShellQuote(value), strings.Join(FilterKeys, ", "))
+		case keySynonyms[key] != "":
+			return s, exit.Usage("--filter has no key %q, did you mean %q? (keys: %s)",
+				key, keySynonyms[key]+"="+value, strings.Join(FilterKeys, ", "))
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
@@ -54,6 +69,46 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		return s, unknownWord("--sort has no key %q%s (keys: %s)", s.sort, SortKeys)
 	}
 	return s, nil
+}
+
+// excludes reports whether a filter is meant to leave issues out, as in status!=held of kubectl.
+func excludes(filter string) bool {
+	key, value, _ := strings.Cut(filter, "=")
+	return strings.HasPrefix(key, "!") || strings.HasPrefix(key, "-") || strings.HasSuffix(key, "!") ||
+		strings.HasPrefix(key, "not ") || strings.HasPrefix(value, "!")
+}
+
+// another returns the end of a value that is a filter itself, as " and label=docs"; empty if it is
+// none.
+func another(value string) string {
+	key, _, found := strings.Cut(lastWord(value), "=")
+	if !found || !slices.Contains(FilterKeys, key) {
+		return ""
+	}
+	first, _, _ := strings.Cut(value, " ")
+	return strings.TrimPrefix(value, first)
+}
+
+// lastWord is the last word of a text.
+func lastWord(words string) string {
+	parts := strings.Fields(words)
+	if len(parts) == 0 {
+		return ""
+	}
+	return parts[len(parts)-1]
+}
+
+// keySynonyms map words for a key of filters to ours.
+var keySynonyms = map[string]string{
+	"id":         "text",
+	"identifier": "text",
+	"issue":      "text",
+	"labels":     "label",
+	"name":       "text",
+	"repo":       "project",
+	"search":     "text",
+	"tag":        "label",
+	"title":      "text",
 }
 
 // meantFilter is `, did you mean "status=held"?` for status:held, or for a status alone; empty for
@@ -88,6 +143,11 @@ var statusSynonyms = map[string]Status{
 func unknownStatus(word string) error {
 	names := text.Map(Statuses, func(s Status) string { return string(s) })
 	meant, isSynonym := statusSynonyms[strings.ToLower(word)]
+	near := text.DidYouMean(word, names, "%q")
+	if !isSynonym && near == "" {
+		return exit.Usage("unknown status %q (statuses: %s); symphony issues --state %s lists the issues in a state of "+
+			"the tracker", word, strings.Join(names, ", "), text.ShellQuote(word))
+	}
 	if !isSynonym {
 		return unknownWord("unknown status %q%s (statuses: %s)", word, names)
 	}

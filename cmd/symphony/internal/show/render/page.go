@@ -20,12 +20,14 @@ type OverviewOptions struct {
 	Projects  bool // of all projects
 	Quiet     bool // the identifiers alone
 	Pager     bool // a page that is longer than the screen goes through the pager
+	// NoMatch is what stands in place of the rows if a filter keeps none of them.
+	NoMatch string
 }
 
 // Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything
 // else on stderr, with --json as JSON.
 func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o OverviewOptions) error {
-	s := selected{all: all, projects: o.Projects}
+	s := selected{all: all, projects: o.Projects, noMatch: o.NoMatch}
 	s.confined, s.rows, s.more = o.Selection.Select(all)
 	switch {
 	case w.JSON && o.Projects:
@@ -67,6 +69,7 @@ type selected struct {
 	rows     []view.Row
 	more     int  // rows that the limit of the selection cut
 	projects bool // the rows name their projects
+	noMatch  string
 }
 
 // screenLines is how many lines of the screen a page takes. A line that is longer than the
@@ -139,13 +142,12 @@ func newPage(w *term.Env, s selected) page {
 	if len(s.rows) > 0 && len(p.head) > 0 {
 		p.head = append(p.head, "")
 	}
-	known := slices.ContainsFunc(s.all, func(v view.Overview) bool { return len(v.Rows) > 0 })
 	switch {
 	case len(s.rows) > 0:
 		p.rows = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
 		p.advice = adviceLines(w, s)
-	case known && !w.Piped():
-		p.rows = []string{"no issue matches the filter"}
+	case s.noMatch != "" && !w.Piped():
+		p.rows = []string{s.noMatch}
 	}
 	return p
 }

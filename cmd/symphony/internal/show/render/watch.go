@@ -54,7 +54,7 @@ func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
 	width, height := w.Size()
 	screen := *w
 	screen.Width = width
-	s := selected{all: all, projects: o.Projects}
+	s := selected{all: all, projects: o.Projects, noMatch: o.NoMatch}
 	s.confined, s.rows, s.more = o.Selection.Select(all)
 	lines := newPage(&screen, s).fit(height - 1)
 	for i := range lines {
