@@ -35,6 +35,9 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 		return err
 	}
 	hint := allHint(c, failed.Code, args)
+	if hint == "" && failed.Code == "issue_not_found" {
+		hint = titleHint(ctx, w, c, args)
+	}
 	if hint == "" {
 		named := args
 		if failed.Code == "issue_not_found" { // the others of the command line are in their place
@@ -96,6 +99,41 @@ func allHint(c *cli.Command, code string, args []string) string {
 		return "--filter chooses several issues, such as --filter status=held"
 	}
 	return ""
+}
+
+// titleHint helps a user who names an issue by its title, or writes a task in place of an issue, as
+// for codex exec; empty if no argument is a text.
+func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) string {
+	words := text.Filter(args[1:], func(arg string) bool {
+		return arg != c.Name && !strings.HasPrefix(arg, "-") && !strings.HasSuffix(arg, ".md")
+	})
+	title := strings.Join(words, " ")
+	if !strings.Contains(title, " ") || slices.ContainsFunc(words, issueShaped) || takesText(c) {
+		return ""
+	}
+	path := wiring.FindWorkflow(w.Environment())
+	if at := slices.IndexFunc(args, func(arg string) bool { return arg == "-w" || arg == "--workflow" }); at > 0 {
+		path = args[at+1]
+	}
+	cfg, tracker, err := openTracker(wiring.NewProject(w.Environment(), path, ""))
+	if err != nil {
+		return ""
+	}
+	states := slices.Concat(cfg.Policy.ActiveStates, handoffStates(cfg))
+	states = text.Filter(states, func(state string) bool { return state != "" })
+	issues, err := tracker.Candidates(ctx, states)
+	if err != nil {
+		return ""
+	}
+	titled := text.First(issues, func(i reconcile.Issue) bool { return strings.EqualFold(i.Title, title) })
+	switch {
+	case titled.Identifier != "":
+		return "that is the title of " + titled.Identifier + ": symphony " + c.Name + " " + titled.Identifier
+	case tracker.Create != nil:
+		return "an issue is named by its identifier: symphony issues new " + text.ShellQuote(title) +
+			" makes one with that title"
+	}
+	return "an issue is named by its identifier: symphony issues lists them; make a new one in the tracker"
 }
 
 // makeOne tells a user without a WORKFLOW.md how to make one.

@@ -240,7 +240,7 @@ func settingFlag(c *cli.Command, name string) string {
 // beginning.
 func misspeltFlag(c *cli.Command, name string) string {
 	known := text.Filter(longFlags(c), func(flag string) bool { return len(flag) > 1 })
-	if near := text.Misspelt(name, known); near != "" {
+	if near := text.Misspelt(name, known); near != "" && len(name) > 1 {
 		return near
 	}
 	begins := text.Filter(known, func(flag string) bool { return strings.HasPrefix(flag, name) })
@@ -459,7 +459,11 @@ var otherFlags = []otherFlag{
 	{"report", "week weekly", lastSeven},
 	{"report", "today daily", "--since today is the day so far"},
 	{"report", "issue", "symphony show ISSUE is about one issue"},
-	{"report", "label group-by groupby", "--by issue, label or day sums it up by that"},
+	{
+		"report", "label l status text search grep selector",
+		"--by label sums it up by labels; --list --filter label=docs lists the issues with one",
+	},
+	{"report", "group-by groupby", "--by issue, label or day sums it up by that"},
 	{"claims", "force", "--release ISSUE ends the claim of another machine"},
 	{"status", "watch w interval", "it prints once: symphony top shows everything live"},
 	{"export", "output o file", "--otlp FILE writes into a file"},
@@ -469,7 +473,7 @@ var otherFlags = []otherFlag{
 		"serve", "background d daemon detach install service",
 		"it runs in the foreground until Ctrl-C: docs/web.md has a unit of systemd that keeps it running",
 	},
-	{"serve", "open browser", "open the address that it prints in your browser"},
+	{"serve", "open browser web", "open the address that it prints in your browser"},
 	{"serve", "ssl tls https cert", "put a proxy with TLS before it, as docs/web.md shows"},
 	{
 		"serve", "auth token password api-key",
@@ -534,6 +538,7 @@ var otherFlags = []otherFlag{
 	{"hold", "TIME", "a hold has no end by itself: symphony retry ISSUE ends it"},
 	{"hold", "all", "symphony pause keeps every issue from starting, and symphony resume ends that"},
 	{"hold", "reason message m comment", "a hold has no reason: tell why in a comment on the issue"},
+	{"retry run", "host node machine", "worker.ssh_hosts in WORKFLOW.md names the machines; symphony chooses one"},
 	{"retry", "TIME", "the issue may run at once: let cron or at run the command later"},
 	{"retry", "new clean reset from-scratch no-cache", "--fresh lets the next run begin a new conversation"},
 	{"send-back", "state", "it moves the issue back by itself, to a state in which agents work"},
@@ -543,7 +548,10 @@ var otherFlags = []otherFlag{
 	{"wait logs", "background d detach", "& behind the command lets the shell run it in the background"},
 	{"takeover", "i it interactive tty", "leave it out: it opens the agent in this terminal"},
 	{"takeover", "print", "symphony show ISSUE names the workspace, and the command that opens its agent"},
-	{"deliver", "pr merge", "repository.deliver: pull-request in WORKFLOW.md opens pull requests; you merge them"},
+	{
+		"deliver", "pr merge squash",
+		"it only pushes: repository.deliver in WORKFLOW.md opens pull requests, and merge.when merges them",
+	},
 
 	// clean up
 	{"prune", "all a", "without ISSUE it is about all finished issues"},

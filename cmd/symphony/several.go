@@ -128,6 +128,9 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
+		if c.IsSet(allProjects) && c.String(allProjects) != "all" {
+			return checkAllProjects(c, workflow)
+		}
 		several := takesSeveral(w, c)
 		w.Verbose = c.Bool("verbose")
 		noun := "ISSUE"
