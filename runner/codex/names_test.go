@@ -9,11 +9,18 @@ import (
 )
 
 // mostNames bounds the files of the program that name codex, besides its packages. An agent is
-// a row and a session, so a file that has to do with agents asks the agent.Kind.
-const mostNames = 29
+// a row and a session, so a file that has to do with agents asks the agent.Kind. The tables of
+// words, flags and keys of other programs name codex in what they advise, and do not count.
+const mostNames = 27
 
 func TestFilesThatNameCodex(t *testing.T) {
-	found := test.FilesWith(t, filepath.Join("..", ".."), "codex", []string{"runner/codex/"}, nil)
+	uncounted := []string{
+		"runner/codex/",
+		"cmd/symphony/other_flags.go",
+		"cmd/symphony/other_words.go",
+		"reconcile/workflow/other_keys.go",
+	}
+	found := test.FilesWith(t, filepath.Join("..", ".."), "codex", uncounted, nil)
 	if len(found) > mostNames {
 		t.Errorf("%d files name codex, at most %d may:\n%s", len(found), mostNames, strings.Join(found, "\n"))
 	}
