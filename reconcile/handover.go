@@ -333,6 +333,10 @@ type Delivered struct {
 	// Workflow are the paths in the repository of those files that decide what symphony runs
 	// for the project and that the commit changes: "ops/WORKFLOW.md, bin/tracker".
 	Workflow string `json:"-"`
+	// Origin is who had begun the branch, if this machine went on from there: "ann on
+	// buildhost-2", whose claim said so, or the author of a commit, such as
+	// "Ann <ann@example.com>". Empty if this machine has begun it.
+	Origin string `json:"origin"`
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
 	// RecordDelivered that only the address changed.
 	PullID string `json:"-"`

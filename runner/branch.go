@@ -67,7 +67,9 @@ func (b *issueBranch) name(ctx context.Context) (name string, last reconcile.Del
 // here: the next delivery continues it.
 func (b *issueBranch) recordFound(
 	ctx context.Context,
-	branch, commit, base string,
+	branch string,
+	found host.FoundBranch,
+	base string,
 	now time.Time,
 ) error {
 	if b.journal == nil {
@@ -76,9 +78,10 @@ func (b *issueBranch) recordFound(
 	return b.journal.RecordDelivered(ctx, b.issueID, reconcile.Delivered{
 		URL:    b.site.Config.Repository.URL,
 		Branch: branch,
-		Commit: commit,
+		Commit: found.Commit,
 		Base:   base,
 		At:     now,
+		Origin: found.Origin,
 	})
 }
 

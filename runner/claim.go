@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -147,6 +148,36 @@ func (k *claimKeeper) takenElsewhere(ctx context.Context) error {
 	}
 	warn(k.log, "claims not read after a conflict", err)
 	return nil
+}
+
+// mayContinue looks at the claims before the work goes on from a branch that this machine knows nothing
+// of. It returns an error if the branch belongs to another issue.
+func (k *claimKeeper) mayContinue(ctx context.Context, branch string) error {
+	if k.member == nil {
+		return nil
+	}
+	if err := k.member.Look(ctx); err != nil {
+		return err
+	}
+	return k.checkBranch(ctx, branch)
+}
+
+// checkBranch returns an error if the claim of another issue says that commits were delivered to a branch,
+// as this machine saw it last: two projects that share a remote may have the same identifiers.
+func (k *claimKeeper) checkBranch(ctx context.Context, branch string) error {
+	if k.member == nil {
+		return nil
+	}
+	other, isOthers, err := k.member.OtherIssueOn(ctx, branch, k.issue)
+	if err != nil || !isOthers {
+		return err
+	}
+	return reconcile.NewError(
+		host.CodeInvalidBranch,
+		fmt.Sprintf("the branch %s belongs to %s in another project (%s), which %s has",
+			branch, other.Identifier, other.Project, other.Holder()),
+		"let repository.branch begin with a name of this project, such as web/{{ issue.identifier }}",
+	)
 }
 
 // fence is the Fence of a delivery to a branch that may take as long as limit; nil without a team.

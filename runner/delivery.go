@@ -123,6 +123,7 @@ func (d *deliveryStep) deliverSince(
 			At:     d.now(),
 			// such as "ops/WORKFLOW.md, bin/tracker"
 			Workflow: strings.Join(answer.Obeyed, ", "),
+			Origin:   last.Origin,
 		}
 		err := d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
@@ -369,7 +370,7 @@ func (d *deliveryStep) handOverAlone(ctx context.Context) error {
 func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
 	result, head, err := d.deliver(ctx)
 	if isConflict(err) {
-		taken := d.claim.takenElsewhere(ctx)
+		taken := d.takenElsewhere(ctx)
 		if taken != nil {
 			err = taken
 		}
@@ -389,6 +390,19 @@ func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
 		return err
 	}
 	return d.handOverIfAsked(ctx, head)
+}
+
+// takenElsewhere returns why a delivery conflicts, if a claim in the remote says it: another machine has
+// the issue, or the branch belongs to another issue. Otherwise it returns nil.
+func (d *deliveryStep) takenElsewhere(ctx context.Context) error {
+	if err := d.claim.takenElsewhere(ctx); err != nil {
+		return err
+	}
+	branch, last, err := d.branch.name(ctx)
+	if err != nil || last.Commit != "" {
+		return nil //nolint:nilerr // the conflict is what people read
+	}
+	return d.claim.checkBranch(ctx, branch)
 }
 
 // handOverIfAsked hands the issue over if the agent asked for it, and records that the delivery

@@ -23,6 +23,7 @@ type workspaceStep struct {
 	site      *site
 	shell     *shell
 	branch    *issueBranch
+	claim     *claimKeeper
 	processes *processes
 	journal   RunJournal
 	rec       *record
@@ -48,6 +49,7 @@ func (j *job) newWorkspaceStep() *workspaceStep {
 		site:          j.site,
 		shell:         j.shell,
 		branch:        j.branch,
+		claim:         j.claim,
 		processes:     j.processes,
 		journal:       j.worker.Journal,
 		rec:           j.rec,
@@ -172,8 +174,8 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 		"commit", answer.Commit,
 		"kept", answer.Kept,
 	)
-	if answer.Found != "" {
-		return w.goOnFrom(ctx, q.Branch, answer.Found, answer.Base)
+	if answer.Found != nil {
+		return w.goOnFrom(ctx, q.Branch, *answer.Found, answer.Base)
 	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
@@ -184,14 +186,21 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	return nil
 }
 
-// goOnFrom records that the work continues a branch that is there without a claim that names it. A
-// machine of the team has probably made it, and its claim was deleted; a person reads of it, who
-// knows better.
-func (w *workspaceStep) goOnFrom(ctx context.Context, branch, commit, base string) error {
-	message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this machine has not made: "+
-		"the work goes on from there, because another machine of the team may have begun it", branch, commit)
+// goOnFrom records that the work continues a branch that is there without a claim of the issue that names
+// it. A machine of the team has probably made it, and its claim was deleted; a person reads of it, who
+// knows better. If the claim of another issue names the branch, that is an error.
+func (w *workspaceStep) goOnFrom(ctx context.Context, branch string, found host.FoundBranch, base string) error {
+	if err := w.claim.mayContinue(ctx, branch); err != nil {
+		return err
+	}
+	why := "this machine has pushed it before"
+	if found.Origin != "" {
+		why = "another machine of the team may have made it; its last commit is by " + found.Origin
+	}
+	message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which no claim names: the work goes on "+
+		"from there, because %s", branch, found.Commit, why)
 	w.events.note("branch_found", message, nil)
-	return w.branch.recordFound(ctx, branch, commit, base, w.now())
+	return w.branch.recordFound(ctx, branch, found, base, w.now())
 }
 
 func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
@@ -201,8 +210,8 @@ func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 		return err
 	}
 	w.branch.base = answer
-	if answer.Found != "" {
-		if err := w.goOnFrom(ctx, q.Branch, answer.Found, answer.Base); err != nil {
+	if answer.Found != nil {
+		if err := w.goOnFrom(ctx, q.Branch, *answer.Found, answer.Base); err != nil {
 			return err
 		}
 	}

@@ -500,10 +500,10 @@ func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (recon
 		ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }
 
-const deliveredColumns = `url, branch, "commit", base, at, pull_request, workflow`
+const deliveredColumns = `url, branch, "commit", base, at, pull_request, workflow, origin`
 
 func deliveredFields(d *reconcile.Delivered) []any {
-	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest, &d.Workflow}
+	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest, &d.Workflow, &d.Origin}
 }
 
 // Delivered returns the last push for an issue; false if there was none.
@@ -522,7 +522,7 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 			ON CONFLICT (issue_id) DO UPDATE SET
 				url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
 				base = excluded.base, at = excluded.at, pull_request = excluded.pull_request,
-				workflow = excluded.workflow`, values...)
+				workflow = excluded.workflow, origin = excluded.origin`, values...)
 		if err != nil || d.PullID == "" {
 			return err
 		}

@@ -357,6 +357,29 @@ func (m *Member) Check(ctx context.Context, i Issue) error {
 	return nil
 }
 
+// OtherIssueOn returns the claim of another issue that says that commits were delivered to a branch, as
+// this machine saw it last; false if there is none. It makes no request.
+func (m *Member) OtherIssueOn(ctx context.Context, branch string, i Issue) (Claim, bool, error) {
+	b, err := m.openAll(ctx)
+	if err != nil {
+		return Claim{}, false, err
+	}
+	key := m.key(i)
+	for _, s := range b.seen {
+		c, err := s.Claim()
+		if err == nil && s.Key != key && c.Branch == branch {
+			return c, true, nil
+		}
+	}
+	for _, own := range b.own {
+		c, err := Parse(own.Content)
+		if err == nil && own.LostTo == "" && own.Key != key && c.Branch == branch {
+			return c, true, nil
+		}
+	}
+	return Claim{}, false, nil
+}
+
 // Confirm makes sure that this machine has the claim of an issue, before it changes something that
 // people see: by a renewal if the claim has to say something new, otherwise by a look. The code of the
 // error is CodeLost if another machine has it.

@@ -283,6 +283,28 @@ func (c *counting) Look(ctx context.Context) ([]Entry, error) {
 	return c.link.Look(ctx)
 }
 
+// A claim names the branch to which its machine delivered. An issue of another project must not be
+// delivered there.
+func TestBranchOfAnotherIssue(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	second := w.member(1, arrives)
+	second.Project = "https://tracker.example ops"
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	isOthers := func(m *Member, branch string) bool {
+		t.Helper()
+		test.OK(t, m.Look(t.Context()))
+		_, isOthers, err := m.OtherIssueOn(t.Context(), branch, theIssue)
+		test.OK(t, err)
+		return isOthers
+	}
+	test.Equal(t, "before the first delivery", isOthers(second, "symphony/WEB-1"), false)
+	test.OK(t, first.Settle(t.Context(), delivered(Watching)))
+	test.Equal(t, "afterwards", isOthers(second, "symphony/WEB-1"), true)
+	test.Equal(t, "another branch", isOthers(second, "symphony/WEB-2"), false)
+	test.Equal(t, "for the issue itself", isOthers(first, "symphony/WEB-1"), false)
+}
+
 // The machine that has made its claim free takes it again, as any other would.
 func TestFreeClaimTakenAgain(t *testing.T) {
 	w := newWorld(2)

@@ -104,8 +104,17 @@ type CloneAnswer struct {
 	// InTheWay is the commit of the branch on the remote, if someone else has made the branch
 	// before the first delivery, which will fail; empty if not.
 	InTheWay string
-	// Found is the commit of the branch, if the clone begins there because of Repository.Team.
-	Found string
+	// Found is the branch of a team that exists although no delivery to it is known: the clone begins
+	// there. Nil for none.
+	Found *FoundBranch
+}
+
+// FoundBranch is a branch of a team that exists although no delivery to it is known.
+type FoundBranch struct {
+	Commit string
+	// Origin is the author of its last commit, such as "Ann <ann@example.com>"; empty if this
+	// machine has pushed it.
+	Origin string
 }
 
 // KeepRequest names the issue whose commits Run.Keep keeps.
@@ -130,8 +139,8 @@ type FetchAnswer struct {
 	Files     int
 	Conflicts []string // the names of the first of them
 	Pushed    *Pushed  // others' pushes to the branch of the workspace; nil for none
-	// Found is that of CloneAnswer: the branch is there, although nothing was delivered from here.
-	Found string
+	// Found is the same as that of CloneAnswer.
+	Found *FoundBranch
 }
 
 // MaxPushed is how many commits and how many files a Pushed names at most.

@@ -111,7 +111,8 @@ CREATE TABLE deliveries (
   base     TEXT    NOT NULL,
   at       INTEGER NOT NULL,
   pull_request TEXT NOT NULL, -- its address; empty if there is none
-  workflow TEXT    NOT NULL  -- the path of the project's WORKFLOW.md if the commit changes it, or empty
+  workflow TEXT    NOT NULL, -- the path of the project's WORKFLOW.md if the commit changes it, or empty
+  origin   TEXT    NOT NULL DEFAULT '' -- who had begun the branch; empty if this machine has
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE issue_totals (
   issue_id   TEXT    NOT NULL PRIMARY KEY,

@@ -352,6 +352,7 @@ func (t *TeamClaims) workIn(c team.Claim) state.Work {
 			Base:        t.remote.config.Repository.Base,
 			At:          t.member.Now(),
 			PullRequest: c.PullRequest,
+			Origin:      c.Holder(),
 		},
 		Handled: c.Handled,
 		Rounds:  c.Rounds,

@@ -221,7 +221,7 @@ func TestCloneBeginsAtTheBranchOfATeam(t *testing.T) {
 	test.Equal(t, "commit", alone.Commit, alone.BaseCommit)
 	remote.Team = true
 	found := begin("found")
-	test.Equal(t, "found", found.Found, first)
+	test.Equal(t, "found", *found.Found, host.FoundBranch{Commit: first, Origin: "a <a@example.org>"})
 	test.Equal(t, "commit", found.Commit, first)
 	test.Equal(t, "in the way", found.InTheWay, "")
 }
@@ -244,14 +244,14 @@ func TestCloneFindsItsOwnBranch(t *testing.T) {
 		return test.Must(mirror().Clone(t.Context(), filepath.Join(p.dir, name), "work/one", ""))
 	}
 	found := begin("found")
-	test.Equal(t, "found", found.Found, first)
+	test.Equal(t, "found", *found.Found, host.FoundBranch{Commit: first})
 	test.Equal(t, "commit", found.Commit, first)
 
 	// A workspace that began at the base is told what it lacks.
 	p.sh("git -C found checkout -q -B work/one origin/main")
 	p.commit("found", "second")
 	answer := test.Must(mirror().Fetch(t.Context(), filepath.Join(p.dir, "found"), "work/one", ""))
-	test.Equal(t, "found by the fetch", answer.Found, first)
+	test.Equal(t, "found by the fetch", answer.Found.Commit, first)
 	test.Equal(t, "pushed", answer.Pushed.Commit, first)
 	test.Equal(t, "taken", answer.Pushed.Taken, false)
 	ours, err := mirror().attempted(t.Context(), "work/one", first)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -87,10 +88,10 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 	}
 	if delivered == "" && m.remote.Pushes {
 		answer.Found, err = m.find(ctx, branch)
-		if err != nil {
+		if err != nil || answer.Found == nil {
 			return err
 		}
-		delivered = answer.Found
+		delivered = answer.Found.Commit
 	}
 	at, err := m.continued(ctx, branch, answer.BaseCommit, delivered)
 	if err != nil || at == "" {
@@ -127,20 +128,26 @@ func (m writer) madeByOthers(ctx context.Context, branch string) (string, error)
 	return at, nil
 }
 
-// find returns the commit of a branch of a team that exists on the remote although no delivery to it is
-// known; empty if there is none. Whoever has made it, the workspace may lack its commits: what this
+// find returns a branch of a team that exists on the remote although no delivery to it is known; nil if
+// there is none. Whoever has made it, the workspace may lack its commits: what this
 // machine pushed there itself, before its claim and its workspace were gone, counts as another machine's
 // from now on.
-func (m writer) find(ctx context.Context, branch string) (string, error) {
+func (m writer) find(ctx context.Context, branch string) (*host.FoundBranch, error) {
 	at, err := m.commitOf(ctx, branch)
 	if err != nil || at == "" {
-		return "", err
+		return nil, err
 	}
+	found := &host.FoundBranch{Commit: at}
 	isOurs, err := m.attempted(ctx, branch, at)
-	if err != nil || !isOurs {
-		return at, err
+	if err != nil {
+		return nil, err
 	}
-	return at, m.run(m.localGit(ctx, "update-ref", "-d", attempts+branch+"/"+at))
+	if isOurs {
+		return found, m.run(m.localGit(ctx, "update-ref", "-d", attempts+branch+"/"+at))
+	}
+	author, err := m.output(m.localGit(ctx, "log", "-1", "--format=%an <%ae>", at, "--"))
+	found.Origin = text.Visible(text.Short(author, 200))
+	return found, err
 }
 
 // checkBranch returns an error for a branch that work is never pushed to.

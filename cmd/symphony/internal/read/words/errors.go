@@ -205,7 +205,7 @@ var runErrors = []RunError{
 	{
 		"invalid_branch",
 		"correct `repository.branch`: its result for this issue is not a branch name, or is the base, or " +
-			"the remote has branches below it",
+			"the remote has branches below it, or an issue of another project is delivered to it",
 	},
 	{
 		"branch_in_the_way",

@@ -247,6 +247,9 @@ func printResults(w *term.Env, v detail.Issue) {
 	d := v.Delivered
 	if d != nil {
 		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
+		if d.Origin != "" {
+			printField(w, "branch", "begun by "+d.Origin+"; this machine went on from there")
+		}
 	}
 	if v.Verification != nil {
 		printVerification(w, now, v.Verification)
