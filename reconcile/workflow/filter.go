@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,9 +19,20 @@ var filterWords = map[string]string{
 	"tags":      "tracker.required_labels",
 	"state":     "tracker.active_states",
 	"states":    "tracker.active_states",
+	"status":    "tracker.active_states",
 	"statuses":  "tracker.active_states",
 	"assignee":  "tracker.assignee",
 	"assignees": "tracker.assignee",
+	"assigned":  "tracker.assignee",
+	"author":    "",
+	"authors":   "",
+	"creator":   "",
+	"reporter":  "",
+	"column":    "tracker.active_states",
+	"columns":   "tracker.active_states",
+	"sprint":    "",
+	"iteration": "",
+	"board":     "",
 	"team":      "tracker.team",
 	"teams":     "tracker.team",
 	"filter":    "",
@@ -51,6 +63,9 @@ var choosingSections = []string{"orchestrator", "scheduler", "symphony", "agent"
 // narrowingWords are the words of keys below the key of a filter, such as labels.include.
 var narrowingWords = []string{"include", "exclude", "filter", "filters", "required", "ignore"}
 
+// negations are words of keys that leave issues out, such as skip_labels.
+var negations = strings.Fields("exclude excluded excludes ignore ignored skip skipped without except blocked not no")
+
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
 var filterKeys = []string{
 	"tracker.project_slug", "tracker.team", "tracker.provider.jql", "tracker.active_states", "tracker.required_labels",
@@ -80,7 +95,7 @@ func (r *reader) refuseFilter(f field) bool {
 		r.invalid(
 			f,
 			"is no key of symphony: without this filter agents would work on every issue in an active state",
-			r.filterHint(f.key, use),
+			r.filterHint(f, use),
 		)
 		return true
 	}
@@ -133,37 +148,61 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 
 // filterHint is what to do about a key that chooses issues in another program. use is the key
 // of symphony that does the same, empty for none.
-func (r *reader) filterHint(key, use string) string {
-	known := r.firstOffered(otherKeysFor(plainKey(key)))
+func (r *reader) filterHint(f field, use string) string {
+	known := r.firstOffered(otherKeysFor(plainKey(f.key)))
 	if strings.HasPrefix(known, "tracker.") {
 		use = known
 	}
-	near := r.suggest(key)
-	_, word, _ := cutLast(key)
-	// merge.label and state_labels choose no issues, although they are like tracker.label and labels
-	isFilter := strings.HasPrefix(near, "tracker.") && !strings.HasSuffix(near, "_"+word) ||
-		slices.Contains(filterKeys, near)
-	if isFilter && (use == "" || strings.HasPrefix(key, "tracker.")) {
-		use = near
+	section, word, _ := cutLast(f.key)
+	of := func(name string) bool {
+		above, _, _ := cutLast(name)
+		return above == section && r.offer(name) == name
 	}
-	if r.offer(use) != "" {
-		return "use " + use + ", or remove it"
+	words := text.Map(text.Filter(r.names, of), func(name string) string { return name[len(section)+1:] })
+	if near := text.Misspelt(plainKey(word), words); near != "" { // tracker.terminal_state
+		use = section + "." + near
+	}
+	switch {
+	case strings.HasPrefix(known, "handoff."): // tracker.review_state
+		return "write " + known + " instead, in its own section"
+	case hasWord(f.key, negations):
+		return "no key leaves issues out: remove it, give those that agents may work on a label, and name that in " +
+			"tracker.required_labels"
+	case r.offer(use) != "":
+		return "write " + use + asFilter(f.node, use) + " instead"
 	}
 	keys := text.Filter(filterKeys, func(key string) bool { return r.offer(key) != "" })
 	last := len(keys) - 1
 	return "remove it: symphony chooses issues by " + strings.Join(keys[:last], ", ") + " and " + keys[last]
 }
 
+// asFilter is a value as it is written behind a key that chooses issues, with a colon; empty for a map.
+func asFilter(value *yaml.Node, key string) string {
+	var items []string
+	switch {
+	case value == nil || value.Kind == yaml.MappingNode:
+		return ""
+	case value.Kind == yaml.ScalarNode:
+		items = []string{value.Value}
+	default:
+		items = text.Map(value.Content, func(item *yaml.Node) string { return item.Value })
+	}
+	list := strings.Join(items, ", ")
+	if slices.Contains([]string{"tracker.active_states", "tracker.terminal_states", "tracker.required_labels"}, key) {
+		list = "[" + list + "]"
+	}
+	return ": " + list
+}
+
 // filterOf reports whether a key contains a word of a filter, such as labels in pickup_labels,
 // and which key of symphony does the same.
 func filterOf(key string) (use string, is bool) {
 	for _, word := range wordsOf(key) {
-		use, is = filterWords[word]
-		if is {
-			return use, true
-		}
+		does, known := filterWords[word]
+		is = is || known
+		use = cmp.Or(use, does)
 	}
-	return "", false
+	return use, is
 }
 
 // hasWord reports whether any of the words of a key is in a list.

@@ -36,7 +36,8 @@ const (
 	inText  = "the prompt is the text below the front matter, and the agent also reads AGENTS.md of the repository"
 	asksFor = "agent.on_approval: ask lets an agent ask you for what its sandbox forbids; docs/security.md says what " +
 		"it may do"
-	inCodex = "settings of codex itself belong into the config.toml of codex.home, or behind codex.command"
+	inCodex = "settings of the agent itself belong into its own files, such as config.toml in codex.home, or behind " +
+		"the command that starts it"
 	noBoxes = "symphony starts no containers by itself: agent.sandbox: bwrap confines agents, and with " +
 		"worker.engine.kind: command each of them runs in a container; docs/hosts.md shows it"
 	failing = "a failed run is tried again; after agent.max_failures the issue is held, and hooks.on_attention tells you"
@@ -67,8 +68,7 @@ var otherKeys = []otherKey{
 	{
 		"hours schedule schedules cron crontab working_hours work_hours business_hours office_hours " +
 			"quiet_hours active_hours night nights at_night window time_window maintenance_window weekend " +
-			"weekends days weekdays timezone time_zone tz start_time end_time start_at stop_at from until " +
-			"not_before",
+			"weekends days weekdays timezone time_zone tz start_time end_time start_at stop_at not_before",
 		noHours,
 	},
 	{
@@ -94,7 +94,7 @@ var otherKeys = []otherKey{
 	{
 		"budget daily_budget budget_usd cost costs max_cost cost_limit spend spending spend_limit " +
 			"max_spend usd dollars money max_usd price_limit budget_per_night budget_per_month " +
-			"monthly_budget",
+			"monthly_budget agent.max_tokens_per_day agent.tokens_per_day daily_tokens",
 		"agent.budget_per_day",
 	},
 	{
@@ -107,7 +107,12 @@ var otherKeys = []otherKey{
 			"max_loops",
 		"agent.max_turns",
 	},
-	{"verify.retries verify.attempts verify.tries", "verify.rounds"},
+	{"verify.retries verify.retry verify.attempts verify.max_attempts verify.max_retries verify.tries", "verify.rounds"},
+	{
+		"verify.on_failure verify.on_error verify.allow_failure verify.required verify.blocking verify.fail",
+		"if it fails, the agent gets its output and goes on, as often as verify.rounds says; nothing is handed over " +
+			"before it succeeds",
+	},
 	{"feedback.retries feedback.attempts", "feedback.rounds"},
 	{
 		"retries retry attempts max_attempts max_retries retry_limit retry_count tries max_tries " +
@@ -140,16 +145,20 @@ var otherKeys = []otherKey{
 	{"agent.home agent.config_dir agent.codex_home codex_home codex.codex_home codex.config_dir", "codex.home"},
 	{"codex.sandbox codex.sandbox_mode sandbox_mode", "codex.turn_sandbox_policy"},
 	{"sandbox isolation sandboxed jail", "agent.sandbox"},
+	{
+		"read_only readonly agent.review agent.reviewer reviews_only no_write",
+		"symphony init --example review -o REVIEW.md writes a workflow whose agents review and can change nothing",
+	},
 	{"approval approvals approval_policy ask_for_approval approval_mode", "codex.approval_policy"},
 	{
 		"approval approvals approval_policy ask_for_approval approval_mode permissions permission " +
-			"permission_mode yolo full_auto auto_approve dangerously_skip_permissions " +
+			"permission_mode agent.mode mode yolo full_auto auto_approve dangerously_skip_permissions " +
 			"dangerously_bypass_approvals_and_sandbox skip_permissions allow_list allowed_commands " +
 			"denied_commands disallowed_tools allowed_tools tools",
 		asksFor,
 	},
 	{
-		"profile codex.config codex.config_file codex.args codex.flags codex.options codex.settings " +
+		"profile agent.config config agent.config_file codex.config codex.config_file codex.args codex.flags codex.options codex.settings " +
 			"temperature top_p seed context_window verbosity personality web_search search_tool",
 		inCodex,
 	},
@@ -187,13 +196,31 @@ var otherKeys = []otherKey{
 	{"answer_timeout agent.wait_for_answer agent.question_timeout", "agent.answer_timeout_ms"},
 	{"resume agent.continue agent.session resume_session continue_session keep_context", "agent.resume_thread"},
 	{"pricing rates price model_prices", "agent.prices"},
-	{"fallback_model fallbacks failover", "agent.fallback"},
+	{"fallback_model fallbacks failover fallback_agent fallback_agents fallback_kind secondary", "agent.fallback"},
 	{"agent.labels agent.label_models per_label overrides model_by_label", "agent.by_label"},
+	{
+		"tracker.username tracker.user tracker.email tracker.mail tracker.login tracker.account",
+		"tracker.provider.email",
+	},
+	{
+		"tracker.username tracker.user tracker.login tracker.email tracker.mail tracker.account tracker.auth " +
+			"tracker.credentials",
+		"tracker.api_key alone says who symphony is in the tracker",
+	},
+	{
+		"tracker.timeout tracker.timeout_ms tracker.retries tracker.retry",
+		"nothing is to be set: what the tracker does not answer, a later pass asks again",
+	},
 	{
 		"agent.token agent.api_key agent.auth agent.login agent.key_file codex.token codex.api_key " +
 			"codex.auth codex.login api_keys openai_api_key anthropic_api_key credentials auth login " +
 			"username password",
 		noAuth,
+	},
+	{
+		"token access_token api_token",
+		"the key of the tracker is tracker.api_key, the token that opens pull requests repository.token; both name " +
+			"a variable of the environment file",
 	},
 	{
 		"secrets secret secret_env env_secrets pass_secrets",
@@ -214,7 +241,7 @@ var otherKeys = []otherKey{
 	},
 	{
 		"verify.dir verify.cwd verify.directory verify.working_directory verify.workdir verify.path " +
-			"working_directory",
+			"verify.root working_directory",
 		"it runs in the root of a checkout: begin the command with cd DIR &&",
 	},
 	{"verify.enabled verify.enable verify.active verify.when verify.on", "verify.command alone switches it on"},
@@ -249,6 +276,11 @@ var otherKeys = []otherKey{
 		"hooks.pre_remove hooks.cleanup hooks.teardown hooks.on_remove hooks.before_delete " +
 			"hooks.after_remove hooks.post_remove hooks.destroy teardown",
 		"hooks.before_remove",
+	},
+	{
+		"hooks.after_handoff hooks.on_handoff hooks.post_handoff hooks.on_question hooks.on_hold hooks.on_done " +
+			"hooks.on_failure hooks.on_success hooks.notify",
+		"hooks.on_attention",
 	},
 	{
 		"hooks.after_merge hooks.on_merge hooks.post_merge",
@@ -337,6 +369,12 @@ var otherKeys = []otherKey{
 	},
 
 	// the repository and its results
+	{"repository.default_branch", "repository.base"},
+	{"repository.api_url repository.endpoint repository.base_url repository.forge_url", "repository.api"},
+	{
+		"merge.checks merge.ci merge.require_checks merge.required_checks merge.status_checks merge.tests",
+		"merge.when: green merges once the checks of the forge are green",
+	},
 	{
 		"base_branch default_branch main_branch target_branch target trunk main base ref source_branch " +
 			"checkout repository.default repository.main repository.branch_from merge.base merge.target " +
@@ -383,7 +421,7 @@ var otherKeys = []otherKey{
 		"symphony opens no drafts: a pull request is opened with the work of an agent in it",
 	},
 	{
-		"repository.title repository.body repository.description pr_title pr_body pr_template " +
+		"repository.title repository.body repository.template repository.description pr_title pr_body pr_template " +
 			"pull_request_template title body pull_request_title",
 		"a pull request has the title of its issue, and the text that the agent wrote when it handed " +
 			"over",
@@ -394,8 +432,7 @@ var otherKeys = []otherKey{
 		"agents write the messages of their commits: say in the prompt how",
 	},
 	{
-		"author git_author git_user committer repository.user repository.username commit_author " +
-			"author_name user",
+		"repository.author git_author git_user committer repository.user commit_author author_name",
 		"repository.git_name",
 	},
 	{"author_email git_author_email user_email repository.email repository.mail", "repository.git_email"},
@@ -406,7 +443,7 @@ var otherKeys = []otherKey{
 	},
 	{"lfs git_lfs", "files of Git LFS need no key, only git-lfs"},
 	{
-		"ssh_key deploy_key private_key repository.key repository.password repository.credentials " +
+		"ssh_key deploy_key private_key repository.key repository.username repository.password repository.credentials " +
 			"repository.ssh repository.auth",
 		gitAuth,
 	},
@@ -460,7 +497,7 @@ var otherKeys = []otherKey{
 
 	// the states of issues
 	{
-		"handoff.review_state handoff.success_state handoff.done_state handoff.to handoff.target " +
+		"tracker.review_state tracker.handoff_state tracker.human_review_state handoff.review_state handoff.success_state handoff.done_state handoff.to handoff.target " +
 			"handoff.status handoff.next_state handoff.done handoff.review review_state done_state " +
 			"success_state human_review_state handoff.column handoff.state_name",
 		"handoff.state",
@@ -517,13 +554,9 @@ var otherKeys = []otherKey{
 	{"tracker.project tracker.project_id tracker.slug", "tracker.project_slug"},
 	{"tracker.project tracker.project_key tracker.jql", "tracker.provider.jql"},
 	{
-		"tracker.username tracker.user tracker.email tracker.login tracker.provider.username tracker.provider.user " +
-			"tracker.provider.login tracker.provider.account",
-		"tracker.provider.email",
-	},
-	{
 		"tracker.done_states tracker.closed_states tracker.final_states tracker.end_states " +
-			"tracker.completed_states done_states",
+			"tracker.completed_states tracker.done_state tracker.closed_state tracker.final_state " +
+			"tracker.end_state tracker.done tracker.closed done_states",
 		"tracker.terminal_states",
 	},
 	{"tracker.admins tracker.users tracker.owners tracker.allowed_users tracker.maintainers", "tracker.operators"},
@@ -531,6 +564,15 @@ var otherKeys = []otherKey{
 	{"tracker.readonly tracker.read_only tracker.write tracker.scope", "tracker.tool_scope"},
 
 	// where files are, and who looks
+	{
+		"workspace.copy workspace.files workspace.include workspace.link workspace.links workspace.symlinks copy_files " +
+			"files_to_copy copy_env",
+		"hooks.after_create is a script that runs once in each new workspace: let it copy what git does not have",
+	},
+	{
+		"workspace.size workspace.max_size workspace.quota workspace.limit workspace.max",
+		"nothing limits the size of a workspace; workspace.min_free_bytes lets no run start while the disk has less free",
+	},
 	{
 		"workdir workspace_dir work_dir workspaces worktree worktrees worktree_dir workspace_root " +
 			"working_dir cwd root workspace.dir workspace.path workspace.directory workspace.base " +
@@ -568,6 +610,10 @@ var otherKeys = []otherKey{
 		"otel opentelemetry telemetry tracing traces exporter otlp_endpoint otlp",
 		"symphony export sends finished runs to a collector",
 	},
+	{
+		"monitor.port monitor.host monitor.listen monitor.address monitor.endpoint",
+		"symphony serve has metrics at /metrics, at server.port; monitor.metrics_file is a file with them",
+	},
 	{"metrics prometheus monitor.metrics monitor.prometheus monitor.file", "monitor.metrics_file"},
 	{
 		"healthcheck healthchecks heartbeat heartbeat_url dead_mans_switch monitor.url monitor.ping " +
@@ -585,6 +631,10 @@ var otherKeys = []otherKey{
 		"symphony serve prints its token when it starts; --token-file gives it one that stays",
 	},
 	{
+		"server.path server.base_path server.base_url server.prefix server.root_path server.url",
+		"symphony serve has its pages at the root of its address: give it a host name or a port of its own",
+	},
+	{
 		"server.tls server.https server.cert server.key server.ssl tls ssl https cert domain",
 		"symphony serve speaks plain HTTP: put a proxy with TLS before it, as docs/web.md shows",
 	},
@@ -597,8 +647,21 @@ var otherKeys = []otherKey{
 			"kubernetes k8s namespace pod services vm",
 		noBoxes,
 	},
+	{
+		"worker.user worker.port worker.key worker.identity_file worker.ssh_key worker.ssh_user worker.ssh_port",
+		"worker.ssh_hosts has user@host:port, or a name in ~/.ssh/config, which also has the key",
+	},
+	{
+		"worker.engine.command worker.engine.cmd worker.engine.run",
+		"worker.engine.start, connect, status and stop are four commands: docs/hosts.md shows them",
+	},
+	{
+		"worker.engine.partition worker.engine.queue worker.engine.account worker.engine.time worker.engine.memory " +
+			"worker.engine.cpus worker.engine.options",
+		"worker.engine.args",
+	},
 	{"machine machines ssh nodes node runner runners runs_on hosts servers ssh_host", "worker.ssh_hosts"},
-	{"claims claim leader_election lock team_mode multi_machine distributed shared ha", "repository.claims"},
+	{"claims claim leader_election lock team_mode multi_machine distributed ha", "repository.claims"},
 	{
 		"proxy http_proxy https_proxy no_proxy",
 		"symphony obeys the variables HTTPS_PROXY and NO_PROXY of its environment",
@@ -621,7 +684,7 @@ var otherKeys = []otherKey{
 func Setting(name string) string {
 	word := plainKey(name)
 	core := coreOf(word)
-	for _, known := range []string{word, core, core + "s"} {
+	for _, known := range []string{word, core + "s", core} {
 		if meant := otherKeysFor(known); len(meant) > 0 {
 			return meant[0]
 		}

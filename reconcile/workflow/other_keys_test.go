@@ -57,7 +57,9 @@ func TestOtherKeys(t *testing.T) {
 			got := hintAbout(t, linearFront, key)
 			known := slices.ContainsFunc(otherKeysFor(word), func(meant string) bool {
 				return strings.HasSuffix(got, "; "+meant) || strings.HasSuffix(got, "did you mean "+meant+"?") ||
-					strings.HasSuffix(got, "use "+meant+", or remove it")
+					strings.Contains(got, "write "+meant+": zebra instead") ||
+					strings.Contains(got, "write "+meant+": [zebra] instead") ||
+					strings.Contains(got, "write "+meant+" instead")
 			})
 			if !known {
 				t.Errorf("%s: the message is %q, want %q", key, got, otherKeysFor(word))
@@ -71,6 +73,7 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 	github := "tracker:\n  kind: github\n"
 	gitlab := "tracker:\n  kind: gitlab\n"
 	linear := "tracker:\n  kind: linear\n"
+	jira := "tracker:\n  kind: jira\n"
 	file := "tracker: {kind: file, provider: {path: issues}}\n"
 	for _, c := range []struct{ front, key, want string }{
 		{file, "issues_dir", "tracker.provider.path"},
@@ -80,6 +83,13 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{linear, "tracker.token", "tracker.api_key"},
 		{linear, "tracker.base_url", "tracker.endpoint"},
 		{linear, "tracker.admins", "tracker.operators"},
+		{github, "tracker.label", "write tracker.required_labels: [zebra] instead"},
+		{github, "tracker.provider.labels", "write tracker.required_labels: [zebra] instead"},
+		{github, "tracker.done_state", "write tracker.terminal_states: [zebra] instead"},
+		{github, "tracker.provider.host", "tracker.endpoint"},
+		{github, "tracker.author", "symphony chooses issues by"},
+		{github, "tracker.email", "tracker.api_key alone"},
+		{jira, "tracker.username", "tracker.provider.email"},
 	} {
 		test.Contains(t, c.key, hintAbout(t, c.front, c.key), c.want)
 	}
@@ -147,12 +157,23 @@ func TestFormsOfKeys(t *testing.T) {
 		"merge_when":                "merge.when?",
 		"handoff_state":             "handoff.state?",
 		"worker_engine_kind":        "worker.engine.kind?",
-		"tracker_active_states":     "use tracker.active_states",
+		"tracker_active_states":     "write tracker.active_states: [zebra] instead",
 		"tracker_token":             "tracker.api_key?",
 		"feedback_max_rounds":       "feedback.rounds?",
 		"server_port":               "server.port?",
 		"monitor_url":               "monitor.ping_url?",
 		"polling_zebra":             "polling?",
+		"feedback.label":            "feedback has state",
+		"workspace.state":           "workspace has root",
+		"repository.default_branch": "repository.base?",
+		"repository.api_url":        "repository.api?",
+		"hooks.after_handoff":       "hooks.on_attention?",
+		"codex.max_tokens":          "agent.max_tokens?",
+		"agent.max_tokens_per_day":  "agent.budget_per_day?",
+		"monitor.state":             "monitor has ping_url and metrics_file",
+		"token":                     "the key of the tracker is tracker.api_key",
+		"tracker_include_labels":    "write tracker.required_labels: [zebra] instead",
+		"tracker_skip_labels":       "no key leaves issues out",
 	} {
 		test.Contains(t, fmt.Sprintf("the message about %s", key), hintAbout(t, linearFront, key), want)
 	}

@@ -124,7 +124,9 @@ func (r *reader) ofSection(key string) string {
 	if !strings.Contains(key, ".") {
 		return ""
 	}
-	return r.firstOffered(otherKeysFor(plainKey(key)))
+	key = plainKey(key)
+	short := strings.Replace(key, "tracker.provider.", "tracker.", 1)
+	return cmp.Or(r.firstOffered(otherKeysFor(key)), r.firstOffered(otherKeysFor(short)))
 }
 
 // ofBlock returns the key, or the sentence, for a key at the top that begins with the name of its
@@ -164,7 +166,7 @@ func (r *reader) ofCore(core string) string {
 	if core == "" {
 		return ""
 	}
-	return cmp.Or(r.firstOffered(otherKeysFor(core)), r.firstOffered(otherKeysFor(core+"s")))
+	return cmp.Or(r.firstOffered(otherKeysFor(core+"s")), r.firstOffered(otherKeysFor(core)))
 }
 
 // firstOffered returns the first sentence, or key that has an effect with the file.
@@ -361,8 +363,15 @@ func (r *reader) suggestTopLevel(word string) string {
 	return r.withCore(word, func(section string) bool { return section != "" })
 }
 
+// ofEverySection are last words of keys that mean something else in each section: merge.label and
+// agent.by_label have nothing to do with each other.
+var ofEverySection = strings.Fields("api base checks command conflicts connect count endpoint file files home host " +
+	"id key kind label labels method name path repo repos reviews root rounds start state states status stop token " +
+	"tokens url when")
+
 // suggestIn returns the key of the same section, such as "agent.", that a word misspells or of which
-// it is a part, or else the first key of another section with the same last word.
+// it is a part, or else the first key of another section with the same last word, if that word can
+// mean nothing else.
 func (r *reader) suggestIn(section, word string) string {
 	word = plainKey(word)
 	var here []string
@@ -375,6 +384,9 @@ func (r *reader) suggestIn(section, word string) string {
 	near := cmp.Or(text.Misspelt(word, here), partOf(word, here))
 	if near != "" {
 		return r.offer(section + near)
+	}
+	if slices.Contains(ofEverySection, word) {
+		return ""
 	}
 	return r.withCore(word, func(of string) bool { return of+"." != section })
 }
