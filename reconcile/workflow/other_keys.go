@@ -158,8 +158,8 @@ var otherKeys = []otherKey{
 		asksFor,
 	},
 	{
-		"profile agent.config config agent.config_file codex.config codex.config_file codex.args codex.flags codex.options codex.settings " +
-			"temperature top_p seed context_window verbosity personality web_search search_tool",
+		"profile agent.config config agent.config_file codex.config codex.config_file codex.args codex.flags " +
+			"codex.options codex.settings temperature top_p seed context_window verbosity personality web_search search_tool",
 		inCodex,
 	},
 	{
@@ -497,7 +497,8 @@ var otherKeys = []otherKey{
 
 	// the states of issues
 	{
-		"tracker.review_state tracker.handoff_state tracker.human_review_state handoff.review_state handoff.success_state handoff.done_state handoff.to handoff.target " +
+		"tracker.review_state tracker.handoff_state tracker.human_review_state handoff.review_state " +
+			"handoff.success_state handoff.done_state handoff.to handoff.target " +
 			"handoff.status handoff.next_state handoff.done handoff.review review_state done_state " +
 			"success_state human_review_state handoff.column handoff.state_name",
 		"handoff.state",

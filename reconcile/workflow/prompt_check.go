@@ -119,7 +119,7 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 	case near != "":
 		message += "; did you mean " + prefix + near + "?"
 	case what == "variable" && prefix == "":
-		message += "; there are only issue, attempt and what the prompt assigns"
+		message += "; there are only issue, attempt and what the prompt assigns; " + putRaw
 	case prefix == "issue.":
 		fields := text.Filter(known, func(field string) bool { return field != "size" && field != "dispatchable" })
 		message += "; an issue has " + strings.Join(fields, ", ")

@@ -100,12 +100,15 @@ var valueHabits = []habit{
 	{"+", text.Pattern(`\w\s+\+\s`), "write one {{ … }} after the other, or the filter append or plus"},
 }
 
+const colonBefore = `write a colon before the arguments of a filter: {{ issue.labels | join: ", " }}`
+
 // everyHabits are in both.
 var everyHabits = []habit{
+	{"|", text.Pattern(`\|\s*\w+\s+["'\d]`), colonBefore},
 	{
 		"(",
 		text.Pattern(`\|\s*\w+\s*\(`),
-		`write a colon before the arguments of a filter: {{ issue.labels | join: ", " }}`,
+		colonBefore,
 	},
 	{
 		"(",
@@ -133,13 +136,19 @@ func otherDialect(token parser.Token) string {
 		habits = slices.Concat(tagHabits, everyHabits)
 	}
 	args = strings.Join(strings.Fields(args), " ")
-	for _, h := range habits {
-		if strings.Contains(args, h.sign) && h.pattern().MatchString(args) {
-			return h.instead
-		}
+	isHabit := func(h habit) bool { return strings.Contains(args, h.sign) && h.pattern().MatchString(args) }
+	instead := text.First(habits, isHabit).instead
+	if instead != "" && !namesIssue().MatchString(args) {
+		instead += "; or " + putRaw
 	}
-	return ""
+	return instead
 }
+
+// namesIssue matches what is about the issue of a prompt, and so no example in another language.
+var namesIssue = text.Pattern(`\b(issue|attempt|label|title|description)\b`)
+
+// putRaw says how text is no template.
+const putRaw = "put {% raw %} … {% endraw %} around text that the agent is to read as it is"
 
 // otherTag returns what to write for a tag of another template language; empty for a tag of
 // Liquid, and for a tag that resembles none.

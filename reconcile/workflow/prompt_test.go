@@ -190,7 +190,7 @@ func TestRender(t *testing.T) {
 			name:     "variable of another program",
 			issue:    full,
 			template: "{{ workspace.path }}",
-			fails:    "unknown variable workspace; there are only issue, attempt and what the prompt assigns",
+			fails:    "unknown variable workspace; there are only issue, attempt and what the prompt assigns; " + putRaw,
 		},
 		{
 			name:     "unknown field",
@@ -388,6 +388,11 @@ func TestOtherDialects(t *testing.T) {
 		"{{ issue.description ?? 'none' }}":     `write {{ issue.description | default: "none" }}`,
 		"{% assign a = issue.url or 'none' %}":  `write {% assign NAME = VALUE | default: "none" %}`,
 		"{{ issue.labels | join(', ') }}":       "write a colon before the arguments of a filter",
+		"{{ issue.labels | join ', ' }}":        "write a colon before the arguments of a filter",
+		"{{ issue.description | default 'x' }}": "write a colon before the arguments of a filter",
+		"{{ issue.title | truncate 20 }}":       "write a colon before the arguments of a filter",
+		"{{ .Values.image }}":                   "; or put {% raw %} … {% endraw %} around text",
+		"{{ range .Items }}":                    "; or put {% raw %} … {% endraw %} around text",
 		"{{ issue.title.upper() }}":             "write a filter",
 	} {
 		_, err := ParsePrompt(body, "WORKFLOW.md", 1)
