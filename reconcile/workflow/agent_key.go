@@ -37,7 +37,7 @@ func (r *reader) agentKey(f field) {
 	own.Key = Secret(strings.TrimSpace(value))
 	switch {
 	case strings.ContainsFunc(own.Key.Reveal(), blank):
-		r.invalid(f, "the key contains blanks or control characters", "copy it again")
+		r.noKey(f, name, "a blank or a control character", "copy it again")
 	case own.Key == "" && !r.env.KeyOptional:
 		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	}

@@ -304,11 +304,7 @@ func (r *reader) repositoryToken(f field) {
 	repository.TokenVar = name
 	switch {
 	case strings.ContainsFunc(repository.Token.Reveal(), blank):
-		r.invalid(
-			f,
-			"the token contains blanks or control characters",
-			"copy it again from "+repository.ForgeKind().Title+"'s settings",
-		)
+		r.noKey(f, name, "a blank or a control character", "copy it again from "+repository.ForgeKind().Title+"'s settings")
 	case repository.Token == "" && !r.env.KeyOptional:
 		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	}

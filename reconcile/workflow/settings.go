@@ -163,13 +163,11 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 			"write $"+cmp.Or(usual, "NAME")+", or the key itself",
 		)
 	case strings.ContainsFunc(key.value, blank):
-		r.invalid(
-			f,
-			"the key contains blanks or control characters",
-			"copy it again from the tracker's settings",
-		)
+		r.noKey(f, key.variable, "a blank or a control character", "copy it again from the tracker's settings")
+	case strings.ContainsAny(key.value, "<>"):
+		r.noKey(f, key.variable, "< or >, as the place of a key in an example", "write the key itself")
 	case strings.ContainsAny(key.value, "\"'"):
-		r.invalid(f, "the key contains a quote", "leave the quotes out: what sets the variable takes them for a part of it")
+		r.noKey(f, key.variable, "a quote", "leave the quotes out: what sets the variable takes them for a part of it")
 	case key.value != "":
 	case key.variable == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
@@ -203,6 +201,23 @@ func (c *Config) withhold(names ...string) {
 	all := append(c.SecretVars, names...)
 	slices.Sort(all)
 	c.SecretVars = slices.Compact(all)
+}
+
+// noKey reports that a key contains what no key does. name is the variable from which it comes,
+// empty for a key in WORKFLOW.md.
+func (r *values) noKey(f field, name, contains, hint string) {
+	if name == "" || name == LiteralKeyVar {
+		r.invalid(f, "the key contains "+contains, hint)
+		return
+	}
+	place := ""
+	if r.env.Place != nil {
+		place = r.env.Place(name)
+	}
+	if place != "" {
+		hint = "write " + name + "=… into " + place + ", with nothing but the key behind ="
+	}
+	r.invalid(f, "the variable "+name+" contains "+contains, hint)
 }
 
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }

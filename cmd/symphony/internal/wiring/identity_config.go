@@ -79,6 +79,7 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 		Temp:    cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"),
 		UID:     os.Getuid(),
 		EnvFile: p.EnvPath(),
+		Place:   p.placeOf,
 		GhToken: p.GhToken,
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {

@@ -101,6 +101,24 @@ func (p *Project) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
+// placeOf returns the environment file from which a variable comes; empty if the process has it, or
+// if it is not set.
+func (p *Project) placeOf(name string) string {
+	_, isSet := p.Env.Lookup(name)
+	fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
+	_, isOwn := p.OwnEnv[name]
+	_, isShared := p.SharedEnv[name]
+	switch {
+	case isSet && !fromFile:
+		return ""
+	case isOwn:
+		return p.EnvPath()
+	case isShared:
+		return p.SharedEnvPath()
+	}
+	return ""
+}
+
 // Environ is the environment of hooks and agents: the variables of the process and of the
 // environment files, each name once.
 func (p *Project) Environ() []string {
