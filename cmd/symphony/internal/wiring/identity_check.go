@@ -55,6 +55,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
+	for _, advice := range RootAdvice(p, cfg) {
+		out.Warnings = append(out.Warnings, keyAt(p, cfg, "workspace.root")+": "+advice.Message+": "+advice.Hint)
+	}
 	if unseen := Unseen(ctx, p, cfg); unseen != "" {
 		out.Warnings = append(out.Warnings, unseen)
 	}
@@ -116,8 +119,11 @@ func (p *Project) parseForCheck() (*workflow.Config, error) {
 	return p.parseWithoutKey(p.Source)
 }
 
-// keyAt is where the workflow has a key, as messages begin.
+// keyAt is where the workflow has a key, as messages begin. A key that it leaves out has no line.
 func keyAt(p *Project, cfg *workflow.Config, key string) string {
+	if cfg.Lines[key] == 0 {
+		return p.Path + ": " + key
+	}
 	return fmt.Sprintf("%s:%d: %s", p.Path, cfg.Lines[key], key)
 }
 

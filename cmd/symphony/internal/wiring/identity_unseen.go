@@ -22,7 +22,7 @@ const lookBound = 3 * time.Second
 
 // Unseen is a warning about work in the repository of this directory that agents do not see,
 // because it is not committed, or not pushed to the remote that they clone. It is empty if there
-// is none. The files of a tracker and WORKFLOW.md do not count, because symphony reads them as
+// is none. The files of a tracker, WORKFLOW.md and the workspaces do not count, because symphony reads them as
 // they are, and neither do files with secrets, such as .env. It asks no remote.
 func Unseen(ctx context.Context, p *Project, cfg *workflow.Config) string {
 	dir := RepositoryAbove(filepath.Dir(p.Path))
@@ -41,7 +41,8 @@ func Unseen(ctx context.Context, p *Project, cfg *workflow.Config) string {
 	}
 	args := []string{"--no-optional-locks", "-c", "core.quotePath=false", "status", "--porcelain", "--branch", "--", ":/"}
 	folder := cfg.Tracker.Folder // perhaps a link
-	for _, own := range []string{p.Path, folder, paths.Real(folder)} {
+	root := cfg.Workspace.Root
+	for _, own := range []string{p.Path, folder, paths.Real(folder), root, paths.Real(root)} {
 		inside, err := filepath.Rel(dir, own)
 		if own != "" && err == nil && filepath.IsLocal(inside) {
 			args = append(args, ":(top,exclude,literal)"+inside)

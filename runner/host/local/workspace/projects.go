@@ -167,6 +167,17 @@ func (p Projects) Of(stateDir string) map[string]string {
 	return claims
 }
 
+// Others maps the projects of other state directories to these directories.
+func (p Projects) Others(stateDir string) map[string]string {
+	others := map[string]string{}
+	for _, c := range p.all() {
+		if !paths.SameDir(c.StateDir, stateDir) {
+			others[c.Project] = c.StateDir
+		}
+	}
+	return others
+}
+
 // all returns all claims by their files, without claims that can't be read.
 func (p Projects) all() map[string]projectClaim {
 	claims := map[string]projectClaim{}

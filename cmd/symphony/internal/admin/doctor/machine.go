@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -63,13 +62,8 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		low := reconcile.SkipDiskLow + ": " + words.DiskLow(root, free, least)
 		list = append(list, fail(low, "free space there; until then no run starts")...)
 	}
-	top := wiring.RepositoryAbove(root)
-	if top != "" {
-		list = append(list, warn(
-			root+" is in the git repository "+top+": there its files look untracked, "+
-				"and what an agent runs may take that repository for its own",
-			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top),
-		)...)
+	for _, advice := range wiring.RootAdvice(e.p, e.config) {
+		list = append(list, warn(advice.Message, advice.Hint)...)
 	}
 	temporary := wiring.TemporaryAbove(root, e.p.Env)
 	if temporary != "" {
