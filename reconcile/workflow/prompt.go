@@ -35,6 +35,9 @@ type Prompt struct {
 	same     []Warning // see Same
 
 	states []comparedState
+
+	// NamesHandOver: it names the tool hand_over, with which agents hand their issues over.
+	NamesHandOver bool
 }
 
 // ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
@@ -77,6 +80,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
 	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings, states: c.states}
+	p.NamesHandOver = strings.Contains(body, "hand_over")
 	if !c.readsIssue && len(c.problems) == 0 && len(c.warnings) == 0 {
 		p.same = []Warning{{File: file, Line: firstLine, Message: sameText}}
 	}

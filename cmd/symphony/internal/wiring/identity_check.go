@@ -55,7 +55,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
-	for _, advice := range RootAdvice(p, cfg) {
+	for _, advice := range RootAdvice(p, cfg, false) {
 		out.Warnings = append(out.Warnings, keyAt(p, cfg, "workspace.root")+": "+advice.Message+": "+advice.Hint)
 	}
 	if unseen := Unseen(ctx, p, cfg); unseen != "" {
@@ -96,7 +96,11 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
 		out.Errors = append(out.Errors, promptFaults(cfg)...)
 		if cfg.Prompt != nil {
-			out.Warnings = append(out.Warnings, text.Map(cfg.Prompt.Same(), workflow.Warning.String)...)
+			same := cfg.Prompt.Same()
+			out.Warnings = append(out.Warnings, text.Map(same, workflow.Warning.String)...)
+			if len(same) == 0 && cfg.Handoff.State != "" && !cfg.Prompt.NamesHandOver {
+				out.Warnings = append(out.Warnings, keyAt(p, cfg, "handoff.state")+": "+untold)
+			}
 		}
 	}
 	if err != nil {
@@ -118,6 +122,10 @@ func (p *Project) parseForCheck() (*workflow.Config, error) {
 	}
 	return p.parseWithoutKey(p.Source)
 }
+
+// untold is the warning about a prompt without the tool that hands issues over.
+const untold = "the prompt does not name the tool hand_over, without which no issue gets there: write that the agent " +
+	"calls hand_over {\"summary\": \"what you did\"} when the work is done and committed"
 
 // keyAt is where the workflow has a key, as messages begin. A key that it leaves out has no line.
 func keyAt(p *Project, cfg *workflow.Config, key string) string {

@@ -14,13 +14,15 @@ import (
 type Advice struct{ Message, Hint string }
 
 // RootAdvice is about a workspace root in a git repository, and about one that another project
-// has, whose issues may have the same names.
-func RootAdvice(p *Project, cfg *workflow.Config) (list []Advice) {
+// has, whose issues may have the same names. A repository around the home directory counts only
+// for doctor: those who keep their settings in one know it.
+func RootAdvice(p *Project, cfg *workflow.Config, forDoctor bool) (list []Advice) {
 	if len(cfg.Policy.Hosts) > 0 { // workspaces are elsewhere
 		return nil
 	}
 	root := paths.Real(cfg.Workspace.Root)
-	if top := RepositoryAbove(root); top != "" {
+	top := RepositoryAbove(root)
+	if top != "" && (forDoctor || !paths.Inside(top, paths.Real(p.Env.Home))) {
 		list = append(list, Advice{
 			root + " is in the git repository " + top + ": there its files look untracked, " +
 				"and what an agent runs may take that repository for its own",

@@ -331,7 +331,22 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if wait.Fails || !known {
 		message += last
 	}
+	if c.Kind == reconcile.Continuation {
+		message += r.notHandedOver()
+	}
 	return Why{string(c.Kind), message}
+}
+
+// notHandedOver is the end of a sentence about an issue that is still active after a run that
+// succeeded; empty if agents move their issues themselves.
+func (r *issueReader) notHandedOver() string {
+	if r.Config == nil || r.Config.Handoff.State == "" {
+		return ""
+	}
+	if r.Config.Prompt != nil && !r.Config.Prompt.NamesHandOver {
+		return ": its agent has not called hand_over, which the prompt does not name"
+	}
+	return ": its agent has not called hand_over"
 }
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
