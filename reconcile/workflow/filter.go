@@ -169,7 +169,7 @@ func (r *reader) filterHint(f field, use string) string {
 		return "no key leaves issues out: remove it, give those that agents may work on a label, and name that in " +
 			"tracker.required_labels"
 	case r.offer(use) != "":
-		return "write " + use + asFilter(f.node, use) + " instead"
+		return "write " + use + r.asFilter(f.node, use) + " instead"
 	}
 	keys := text.Filter(filterKeys, func(key string) bool { return r.offer(key) != "" })
 	last := len(keys) - 1
@@ -177,7 +177,7 @@ func (r *reader) filterHint(f field, use string) string {
 }
 
 // asFilter is a value as it is written behind a key that chooses issues, with a colon; empty for a map.
-func asFilter(value *yaml.Node, key string) string {
+func (r *reader) asFilter(value *yaml.Node, key string) string {
 	var items []string
 	switch {
 	case value == nil || value.Kind == yaml.MappingNode:
@@ -188,7 +188,8 @@ func asFilter(value *yaml.Node, key string) string {
 		items = text.Map(value.Content, func(item *yaml.Node) string { return item.Value })
 	}
 	list := strings.Join(items, ", ")
-	if slices.Contains([]string{"tracker.active_states", "tracker.terminal_states", "tracker.required_labels"}, key) {
+	isList := func(k Key) bool { return k.Name == key && strings.HasPrefix(k.Type, "list") }
+	if slices.ContainsFunc(r.keys, isList) {
 		list = "[" + list + "]"
 	}
 	return ": " + list
