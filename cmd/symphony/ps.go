@@ -236,11 +236,11 @@ func overviewReader(
 ) (func() ([]view.Overview, error), error) {
 	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 	o := view.Options{
-		All:     c.Bool("all") || out.Selection.Needs(),
-		Ended:   c.Int("n"),
-		Search:  out.Selection.Search(),
-		Issues:  issues,
-		Current: !c.Bool("watch"),
+		All:    c.Bool("all") || out.Selection.Needs(),
+		Ended:  c.Int("n"),
+		Search: out.Selection.Search(),
+		Issues: issues,
+		Folder: new(view.FolderCache),
 	}
 	if out.Projects && len(issues) > 0 {
 		return nil, exit.Usage("ps: %q beside several projects: --filter text=ABC-7 finds an issue", issues[0])

@@ -54,7 +54,7 @@ func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
 		return nil, err
 	}
 	if namesSeveral(c) {
-		return view.ReadEach(c.Context, projects, view.Options{Current: true})
+		return view.ReadEach(c.Context, projects, view.Options{Folder: new(view.FolderCache)})
 	}
 	v, err := view.ReadUnstarted(c.Context, projects[0].Project)
 	return []view.Overview{v}, err

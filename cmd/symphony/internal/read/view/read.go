@@ -19,14 +19,15 @@ type Options struct {
 	Alerts bool // nothing but the schedule, the block and the requests
 	Health bool // the health, also without All
 	Team   bool // the claims of other machines
-	// Current also reads the files of a folder's issues that wait for a review: one may have
-	// moved since the last pass. Readers that stay do not read them each second.
-	Current bool
-	Ended   int               // how many ended runs; 0: the usual number
-	Search  state.Search      // which ended runs
-	Issues  []string          // identifiers or ids to confine the rows to; empty for all
-	Name    string            // of the project; empty for the name of its folder
-	Cache   *state.ClaimCache // of claims, for readers that stay; nil for none
+	// Folder also reads the files of a folder's issues that wait for a review: one may have moved
+	// since the last pass. Readers that stay keep it, and read them every ten seconds. nil does not
+	// read them.
+	Folder *FolderCache
+	Ended  int               // how many ended runs; 0: the usual number
+	Search state.Search      // which ended runs
+	Issues []string          // identifiers or ids to confine the rows to; empty for all
+	Name   string            // of the project; empty for the name of its folder
+	Cache  *state.ClaimCache // of claims, for readers that stay; nil for none
 }
 
 // Read reads the overview of a project.
@@ -96,7 +97,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	if err := v.addWatched(ctx, &f); err != nil {
 		return v, err
 	}
-	if err := v.addReviews(ctx, &f, o.Current); err != nil {
+	if err := v.addReviews(ctx, &f, o.Folder); err != nil {
 		return v, err
 	}
 	if o.Team && f.Config != nil {

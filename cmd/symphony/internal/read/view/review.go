@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -28,7 +29,7 @@ type ReviewRow struct {
 	// watched.
 	WaitsFor *reconcile.Waits `json:"waits_for"`
 	// turn is what has happened to the issue since, in a folder; the zero value where that is nothing,
-	// and where Options.Current is not set.
+	// and where Options.Folder is not set.
 	turn turn
 }
 
@@ -42,7 +43,7 @@ type turn struct {
 func (r ReviewRow) addTo(v *Overview) { v.Reviews = append(v.Reviews, r) }
 
 // addReviews adds the issues that wait for a review, the oldest first.
-func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error {
+func (v *Overview) addReviews(ctx context.Context, f *Facts, folder *FolderCache) error {
 	v.Reviews = []ReviewRow{}
 	reviews, err := f.DB.Views.Reviews(ctx)
 	if err != nil {
@@ -57,8 +58,8 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error
 		waits[w.IssueID] = w.WaitsFor
 	}
 	var now map[string]reconcile.Issue
-	if current && len(reviews) > 0 {
-		now = f.inFolder(ctx, reviews)
+	if folder != nil && len(reviews) > 0 {
+		now = folder.read(ctx, f, reviews)
 	}
 	for _, r := range reviews {
 		if !f.wants(r.IssueID) {
@@ -97,9 +98,44 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, current bool) error
 	return nil
 }
 
+// FolderCache keeps the issues that readers have read from the folders of projects. The zero value
+// is empty. It is safe for concurrent use.
+type FolderCache struct {
+	mu sync.Mutex
+	of map[string]folderReading // by state directory
+}
+
+// folderReading are the issues with these ids that a folder had at a time.
+type folderReading struct {
+	at     time.Time
+	ids    []string
+	issues map[string]reconcile.Issue
+}
+
+// folderLasts is how long a reading counts as current.
+const folderLasts = 10 * time.Second
+
+// read returns the issues that wait for a review as their folder has them now, or had them a few
+// seconds ago; nil for other trackers.
+func (c *FolderCache) read(ctx context.Context, f *Facts, reviews []state.Review) map[string]reconcile.Issue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	dir := f.Project.StateDir
+	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
+	last := c.of[dir]
+	if f.Now.Sub(last.at) < folderLasts && slices.Equal(last.ids, ids) {
+		return last.issues
+	}
+	if c.of == nil {
+		c.of = map[string]folderReading{}
+	}
+	c.of[dir] = folderReading{f.Now, ids, f.inFolder(ctx, ids)}
+	return c.of[dir].issues
+}
+
 // inFolder returns the issues as a folder has them now, by their ids. It is nil for other
 // trackers, which would take a request, and for a folder that can't be read.
-func (f *Facts) inFolder(ctx context.Context, reviews []state.Review) map[string]reconcile.Issue {
+func (f *Facts) inFolder(ctx context.Context, ids []string) map[string]reconcile.Issue {
 	if f.Config == nil || f.Config.Tracker.Folder == "" {
 		return nil
 	}
@@ -107,7 +143,6 @@ func (f *Facts) inFolder(ctx context.Context, reviews []state.Review) map[string
 	if err != nil {
 		return nil
 	}
-	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
 	found, err := tracker.ByIDs(ctx, ids)
 	if err != nil {
 		return nil

@@ -62,7 +62,7 @@ func NewJudgement(all []Overview) Judgement {
 
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
 func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
-	v, err := Read(ctx, p, Options{Current: true})
+	v, err := Read(ctx, p, Options{Folder: new(FolderCache)})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
 		f := Facts{Project: p, Now: p.Env.Now().UTC()}
 		if err := f.readAlerts(ctx); err != nil {

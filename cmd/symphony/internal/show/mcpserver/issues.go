@@ -95,6 +95,7 @@ func (i issueTools) list(ctx context.Context, in listIssuesIn) (view.Overview, e
 		All:    in.All,
 		Ended:  wiring.PastRuns,
 		Issues: in.Issues,
+		Folder: new(view.FolderCache),
 	})
 	if err != nil && exit.From(err).Code == "no_state" {
 		return view.ReadUnstarted(ctx, p)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -61,7 +62,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source:    source{w, o.Places, new(state.ClaimCache)},
+		source:    source{w, o.Places, new(state.ClaimCache), new(view.FolderCache)},
 		mcp:       o.MCP,
 		access:    newAccess(listener.Addr(), o),
 		token:     o.Token,

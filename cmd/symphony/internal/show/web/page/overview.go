@@ -403,6 +403,9 @@ func activityOf(all []view.Overview, joined view.Joined) string {
 	if reviews := view.ReviewsText(all); reviews != "" {
 		goes = append(goes, reviews)
 	}
+	if amiss := view.AmissText(all); amiss != "" {
+		goes = append(goes, amiss)
+	}
 	return strings.Join(goes, ", ")
 }
 
