@@ -391,6 +391,35 @@ func TestMovedIntoAFolder(t *testing.T) {
 	test.Equal(t, "warnings", strings.Join(said, "; "), "TASK-4 is gone: "+want)
 }
 
+// A file without front matter is named by the id, or its number, with which its name begins.
+func TestFindWithoutFrontMatterByNumber(t *testing.T) {
+	a, _ := folder(t, map[string]string{"task-1 - Mend.md": "Mend the door.\n", "b.md": issueFile("TASK-2")})
+	for _, name := range []string{"1", "TASK-1", "task-1 - Mend"} {
+		err := test.Err(a.Find(t.Context(), name))
+		test.Equal(t, name, strings.HasSuffix(err.Error(), ": task-1 - Mend.md is none, because it has no front matter"), true)
+	}
+	a, _ = folder(t, map[string]string{"README.md": "Issues.\n", "mend.md": "Mend the door.\n"})
+	err := test.Err(a.Find(t.Context(), "7"))
+	test.Equal(t, "the only file", strings.HasSuffix(err.Error(), ": mend.md is none, because it has no front matter"), true)
+}
+
+// A key about something that is read elsewhere says where.
+func TestKeysElsewhere(t *testing.T) {
+	for front, want := range map[string]string{
+		"model: gpt-5.5":         "a.md:5: model is not read: agent.by_label in WORKFLOW.md chooses",
+		"hold: true":             "a.md:5: hold is not read: symphony hold ISSUE keeps agents from it",
+		"base_branch: v2":        "a.md:5: base_branch is not read: it is the same for all issues: repository.base",
+		"done: true":             "a.md:5: done is not read: the status says whether it is finished",
+		"acceptanceCriteria: []": "a.md:5: acceptanceCriteria is not read: agents get what is below the front matter",
+		"milestone: v1":          "",
+		"uid: 12":                "",
+	} {
+		a, _ := folder(t, map[string]string{"a.md": "---\nid: A\ntitle: One\nstatus: To Do\n" + front + "\n---\n"})
+		said := strings.Join(test.Must(a.Find(t.Context(), "A")).Remarks, "\n")
+		test.Equal(t, front+": "+said, strings.HasPrefix(said, want) && (said == "") == (want == ""), true)
+	}
+}
+
 // A dependency may be a number alone, as on the command line. For a name of no issue the record says
 // what may be meant.
 func TestDependencies(t *testing.T) {

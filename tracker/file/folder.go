@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -229,6 +230,15 @@ func namesFile(ref, name string) bool {
 	return strings.EqualFold(ref, name) || strings.EqualFold(ref, strings.TrimSuffix(name, ".md"))
 }
 
+// onlyPlain returns the name of a file without front matter, if the folder has no issue beside such
+// files; empty otherwise.
+func (f *folder) onlyPlain() string {
+	if len(f.records) > 0 {
+		return ""
+	}
+	return text.First(f.plain, func(name string) bool { return !strings.EqualFold(name, "README.md") })
+}
+
 // The reason for which a file without front matter is no issue, and what to do.
 const (
 	noFrontMatter = ", because it has no front matter"
@@ -238,7 +248,11 @@ const (
 // plainFile returns the name of a file without front matter, given its name with or without
 // the extension .md, in any case; empty if there is none.
 func (f *folder) plainFile(ref string) string {
-	return text.First(f.plain, func(name string) bool { return namesFile(ref, name) })
+	return text.First(f.plain, func(name string) bool {
+		id, _, _ := strings.Cut(strings.TrimSuffix(name, ".md"), " ") // of task-1 - Title.md
+		meant := record{issue: identity(id)}
+		return namesFile(ref, name) || key(id) == key(ref) || meant.hasNumber(ref)
+	})
 }
 
 // nameless returns a record without an id: its file may belong to any missing issue. Nil if
@@ -274,7 +288,7 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	if moved != "" {
 		return gone(message, moved)
 	}
-	plain := all.plainFile(ref)
+	plain := cmp.Or(all.plainFile(ref), all.onlyPlain())
 	if plain != "" {
 		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
 	}

@@ -436,6 +436,27 @@ var foreignKeys = map[string][]string{
 	"the text below the front matter": {"body", "description"},
 }
 
+// elsewhere are keys of other programs about things that symphony reads in another place, or does
+// not have, in small letters, each with what to do instead.
+var elsewhere = map[string][]string{
+	"agent.by_label in WORKFLOW.md chooses another agent, model or effort for issues with a label": {
+		"model", "agent", "effort", "reasoningeffort", "llm", "agentmodel", "maxturns",
+	},
+	"it is the same for all issues: repository.base in WORKFLOW.md":              {"base", "basebranch", "targetbranch"},
+	"it is the same for all issues: repository.branch in WORKFLOW.md names them": {"branch", "branchname"},
+	"it is the same for all issues: repository.url in WORKFLOW.md":               {"repo", "repository", "giturl"},
+	"it is the same for all issues: agent.max_tokens in WORKFLOW.md":             {"maxtokens", "budget", "tokenlimit"},
+	"symphony hold ISSUE keeps agents from it, and so does a status that is in no list of WORKFLOW.md": {
+		"hold", "held", "onhold", "skip", "paused", "disabled", "draft", "wip", "ready", "startdate", "notbefore", "scheduled",
+		"startat",
+	},
+	"the status says whether it is finished":              {"done", "completed", "closed", "finished", "isdone"},
+	"write dependencies into the issues that wait for it": {"blocks", "blocking"},
+	"agents get what is below the front matter: write it there": {
+		"acceptancecriteria", "acceptance", "criteria", "notes", "instructions", "prompt", "context", "details", "steps",
+	},
+}
+
 // meanings are the words for keys, in small letters alone, and what is meant with each; nothing
 // with the other keys of Backlog.md.
 var meanings = sync.OnceValue(func() map[string]string {
@@ -492,8 +513,20 @@ func (f fields) warnOfKeys() {
 	for _, name := range f.names() {
 		node := f.values[name]
 		key := meantKey(name)
-		if key != "" && key != "title" && key != "status" {
+		switch {
+		case key != "" && key != "title" && key != "status":
 			f.remark(node, "%s is not read: write %s", name, key)
+		case key == "" && !isRead(name) && !slices.Contains(keysOfBacklog, name):
+			f.remarkElsewhere(name, node)
+		}
+	}
+}
+
+// remarkElsewhere warns of a key that is about something that is read elsewhere.
+func (f fields) remarkElsewhere(name string, node *yaml.Node) {
+	for advice, words := range elsewhere {
+		if slices.Contains(words, letters(name)) {
+			f.remark(node, "%s is not read: %s", name, advice)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package view
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -95,22 +97,25 @@ func (v Overview) Verdict() Verdict {
 		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
 	counts := map[Status]int{}
-	unreadable := 0
+	var unreadable, skipped []string
 	for _, r := range v.Rows {
 		counts[r.Status]++
-		if r.unreadable != "" {
-			unreadable++
+		entry, isSkipped := r.Entry.(SkippedRow)
+		switch {
+		case r.unreadable != "":
+			unreadable = append(unreadable, r.Identifier)
+		case isSkipped && entry.Reason == reconcile.SkipMalformed:
+			skipped = append(skipped, r.Identifier)
 		}
 	}
-	if unreadable > 0 {
-		out.add(LevelNeedsPerson, text.Plural(unreadable, "unreadable record"), "")
-	}
+	out.addUnreadable(LevelNeedsPerson, unreadable)
 	for _, s := range StuckStatuses {
 		if counts[s] > 0 {
 			out.add(LevelNeedsPerson, s.Counted(counts[s]), "")
 		}
 	}
 	v.addStops(&out, LevelOK)
+	out.addUnreadable(LevelOK, skipped)
 	if b := v.Budget; b != nil && b.Reached {
 		out.add(LevelOK, nothingStarts, ": "+*b.Message)
 	}
@@ -129,6 +134,20 @@ func (v *Verdict) add(level Level, brief, more string) {
 	if !slices.Contains(v.Brief, brief) {
 		v.Brief = append(v.Brief, brief)
 	}
+}
+
+// addUnreadable names the issues whose records the tracker can't read, if there are any.
+func (v *Verdict) addUnreadable(level Level, names []string) {
+	const most = 3
+	n := len(names)
+	if n == 0 {
+		return
+	}
+	more := ": " + strings.Join(names[:min(n, most)], ", ")
+	if n > most {
+		more += fmt.Sprintf(" and %d more", n-most)
+	}
+	v.add(level, text.Plural(n, "unreadable record"), more)
 }
 
 // notTicking is why nothing runs passes; empty if something does.
