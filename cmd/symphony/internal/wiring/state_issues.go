@@ -51,6 +51,10 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if !ok || unknown.Code != "issue_not_found" || !text.IsNumber(number) {
 		return nil, err
 	}
+	if name := issueOfPull(ctx, p, number); name != "" {
+		unknown.Hint = number + " is the number of the pull request of " + name + ": write " + name + " instead"
+		return nil, unknown
+	}
 	names, err := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
 	if err != nil {
 		return nil, err
@@ -68,6 +72,21 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	default:
 		return nil, NumberOfSeveral(number, names)
 	}
+}
+
+// issueOfPull returns the identifier of the issue whose pull request has a number; empty if none is
+// known here.
+func issueOfPull(ctx context.Context, p *Project, number string) string {
+	if !p.HasState() {
+		return ""
+	}
+	db, err := OpenForReading(ctx, p)
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	name, _ := db.Views.IssueOfPull(ctx, number) // without it the number is unknown
+	return name
 }
 
 // FetchCandidates asks the tracker for the issues in active states.
