@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -109,7 +110,10 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 // of Unix. It fails if the text is empty or too long.
 func messageText(said string) (string, error) {
 	said = strings.TrimSpace(strings.ReplaceAll(said, "\r\n", "\n"))
-	if said == "" || len(said) > reconcile.MaxMessage {
+	if said == "" {
+		return "", errors.New("the TEXT is empty")
+	}
+	if len(said) > reconcile.MaxMessage {
 		return "", fmt.Errorf("TEXT has %d bytes, and must have from 1 to %d", len(said), reconcile.MaxMessage)
 	}
 	return said, nil

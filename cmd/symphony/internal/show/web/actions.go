@@ -593,7 +593,10 @@ func badJSON(err error) error {
 
 // unknownName refuses a parameter or a field that a request can't have.
 func unknownName(kind, name string, known []string) error {
-	if len(known) == 0 {
+	switch {
+	case kind == "field" && name == "project":
+		return badRequest("unknown field \"project\": the address chooses it, with ?project=NAME")
+	case len(known) == 0:
 		return badRequest(fmt.Sprintf("unknown %s %q: this request has none", kind, name))
 	}
 	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",

@@ -258,6 +258,7 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/ABC-1/tell?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\"; known: texts, text"`},
 		{"/api/v1/ABC-1/tell?project=web", "message=a", "", 400, `unknown field \"message\"; known: text"`},
 		{"/api/v1/pause?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\": this request has none`},
+		{"/api/v1/pause", "project=web", "", 400, `unknown field \"project\": the address chooses it, with ?project=NAME`},
 		{severalPath, `{"verb":"hold","targets":["ABC-1"]}`, "", 400, "a target must be an object with the name"},
 		{
 			severalPath,

@@ -42,10 +42,52 @@ var addressOf = map[string]string{
 // lists are addresses of other services that list something, which our state has.
 var lists = []string{"agents", "claims", "issues", "projects", "requests", "runs"}
 
+// Answers that several addresses have.
+const (
+	noRun = "POST /api/v1/refresh runs a pass, which starts what is ready; symphony run ISSUE starts one issue at once"
+	inAPI = "GET /api/v1/openapi.json describes the addresses, and docs/api.md has examples"
+	alive = "did you mean GET /healthz?"
+)
+
 // otherPlaces tells where something is that a method and an address are taken for.
 var otherPlaces = map[string]string{
 	"POST /":              "the tools of MCP are at POST /mcp",
 	"POST /api/v1/issues": "the API adds no issue: symphony issues new TITLE does",
+	"POST /api/v1/run":    noRun,
+	"POST /api/v1/runs":   noRun,
+	"POST /api/v1/start":  noRun,
+	"GET /api":            inAPI,
+	"GET /api/v1":         inAPI,
+	"GET /docs":           inAPI,
+	"GET /graphql":        inAPI,
+	"GET /swagger":        inAPI,
+	"GET /live":           alive,
+	"GET /livez":          alive,
+	"GET /ping":           alive,
+	"GET /ready":          alive,
+	"GET /readyz":         alive,
+}
+
+// elsewhere tells where something is that a request looks for where it is not, empty if that is not
+// known.
+func (s *Server) elsewhere(r *http.Request) string {
+	parts := partsOf(r)
+	last := parts[len(parts)-1]
+	isAPI := strings.HasPrefix(r.URL.Path, "/api/v1/")
+	isKnown := slices.ContainsFunc(s.table(), func(known route) bool { return known.path == r.URL.Path })
+	asked := r.Method + " " + cmp.Or(strings.TrimSuffix(r.URL.Path, "/"), "/")
+	changes := slices.Contains([]string{http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method)
+	switch {
+	case otherPlaces[asked] != "":
+		return otherPlaces[asked]
+	case isOfIssue(parts) && slices.Contains([]string{"run", "start", "runs", "dispatch"}, last):
+		return noRun
+	case isAPI && changes && !isKnown && len(parts) == projectParts && !slices.Contains(lists, last):
+		return "an issue is changed in its tracker; about the work on it there are " + strings.Join(s.issueAddresses(), ", ")
+	case isAPI && len(parts) == 4 && parts[2] == "projects":
+		return "did you mean GET /api/v1/state?project=" + last + "?"
+	}
+	return ""
 }
 
 // meantAddress is the method and the address that an unknown one was probably meant for, such as
@@ -112,8 +154,11 @@ var verbs = map[string]string{
 func (s *Server) hintAddress(r *http.Request) string {
 	const list = "docs/api.md lists the addresses; the pages begin at /"
 	issue, isIssue := strings.CutPrefix(r.URL.Path, "/api/v1/issues/")
+	other := s.elsewhere(r)
 	meant := s.meantAddress(r)
 	switch {
+	case other != "":
+		return other
 	case meant != "":
 		return "did you mean " + meant + "? " + list
 	case isIssue:
@@ -235,7 +280,7 @@ func (r route) checkQuery(asked *http.Request) error {
 			continue
 		}
 		err := exit.From(unknownName("parameter", name, known))
-		if r.path == "/api/v1/state" && isFilter(name) {
+		if r.path == "/api/v1/state" && (isFilter(name) || slices.Contains(pageParameters, name)) {
 			err.Hint = "the answer has all issues: choose among .issues by their status, state and title; " +
 				"GET /api/v1/results takes " + strings.Join(resultParameters, ", ")
 		}
@@ -243,6 +288,9 @@ func (r route) checkQuery(asked *http.Request) error {
 	}
 	return nil
 }
+
+// pageParameters are parameters with which other services divide their lists.
+var pageParameters = []string{"limit", "page", "per_page", "offset", "sort", "fields"}
 
 // isFilter reports whether a parameter chooses issues, as --filter of ps does.
 func isFilter(name string) bool {

@@ -30,7 +30,7 @@ func TestAddressMeant(t *testing.T) {
 		"POST /api/v1/state":                    "use GET, HEAD",
 		"GET /api/v1/NO-1":                      "GET /api/v1/state lists the known issues",
 		"GET /nothing":                          "docs/api.md lists the addresses",
-		"POST /api/v1/" + issue + "/start":      "about an issue there are GET /api/v1/ISSUE/log, /diff, POST /api/v1/ISSUE/stop, ",
+		"POST /api/v1/" + issue + "/zebra":      "about an issue there are GET /api/v1/ISSUE/log, /diff, POST /api/v1/ISSUE/stop, ",
 		"POST /api/v1/stop":                     "use GET, HEAD; or did you mean POST /api/v1/ISSUE/stop?",
 		"POST /api/v1/" + issue + "/cancel":     "did you mean POST /api/v1/" + issue + "/stop?",
 		"POST /api/v1/" + issue + "/pause":      "did you mean POST /api/v1/" + issue + "/hold?",
@@ -39,6 +39,13 @@ func TestAddressMeant(t *testing.T) {
 		"GET /api/v1/state?label=docs":          "the answer has all issues: ",
 		"GET /api/v1/state?zebra=x":             "docs/api.md describes the request",
 		"GET /" + issue:                         "did you mean /issues/",
+		"GET /api/v1/state?limit=5":             "the answer has all issues: ",
+		"GET /api/v1/":                          "GET /api/v1/openapi.json describes the addresses",
+		"GET /readyz":                           "did you mean GET /healthz?",
+		"GET /api/v1/projects/web":              "did you mean GET /api/v1/state?project=web?",
+		"POST /api/v1/" + issue + "/run":        "POST /api/v1/refresh runs a pass",
+		"POST /api/v1/run":                      "POST /api/v1/refresh runs a pass",
+		"PATCH /api/v1/" + issue:                "an issue is changed in its tracker; about the work on it there are GET",
 	} {
 		method, path, _ := strings.Cut(asked, " ")
 		w := visit(s, method, path, "")

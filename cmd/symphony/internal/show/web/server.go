@@ -197,7 +197,7 @@ func (s *Server) routes() http.Handler {
 			if !ok {
 				w.Header().Set("Allow", allowed(known))
 				hint := "use " + allowed(known)
-				if other := otherPlaces[r.Method+" "+r.URL.Path]; other != "" {
+				if other := s.elsewhere(r); other != "" {
 					hint = other
 				} else if meant := s.meantAddress(r); meant != "" {
 					hint += "; or did you mean " + meant + "?"

@@ -148,7 +148,7 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 		return nil, reconcile.NewError(
 			"project_not_found",
 			fmt.Sprintf("there is no project %q here%s", name, text.DidYouMean(name, names, "%q")),
-			projectsText(names),
+			projectsText(names)+s.more(),
 		)
 	}
 	return all[i : i+1], nil
@@ -156,6 +156,14 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 
 // ofAccount reports whether all projects of the account are served, because none are named.
 func (s source) ofAccount() bool { return len(s.places) == 0 }
+
+// more tells how the server gets more projects than those that its command line names.
+func (s source) more() string {
+	if s.ofAccount() {
+		return ""
+	}
+	return "; symphony serve --project all serves every project of the account"
+}
 
 // projectsText names the first of the projects.
 func projectsText(names []string) string {
