@@ -87,6 +87,12 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 	return e
 }
 
+// BeforeFirstPass reports whether a database is missing because no pass has run yet. It is not so if
+// it is lost, so that the project has workspaces already.
+func BeforeFirstPass(err error) bool {
+	return errors.Is(err, state.ErrNoState) && !state.NeedsRepair(err)
+}
+
 // usedRoot returns the workspace root of the workflow if a project with this state directory
 // used it, otherwise an empty path.
 func usedRoot(p *Project) string {

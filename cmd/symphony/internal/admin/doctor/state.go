@@ -41,6 +41,12 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 			"make the directory around it writable, or choose another with --state-dir")
 	}
 	if !exists || errors.Is(err, state.ErrNoState) {
+		_, lost := wiring.OpenForReading(ctx, e.p)
+		if state.NeedsRepair(lost) {
+			list = failWith(lost)
+			list[0].Status = statusWarn // the next pass makes another one
+			return list
+		}
 		return ok("%s, which the first pass creates", dir)
 	}
 	if err != nil {

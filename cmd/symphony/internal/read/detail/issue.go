@@ -5,7 +5,6 @@ package detail
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -256,7 +255,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 func (r *issueReader) open(ctx context.Context, o Options) error {
 	mayAsk := !o.Offline && r.Project.SourceErr == nil
 	err := r.Open(ctx)
-	if errors.Is(err, state.ErrNoState) && mayAsk {
+	if wiring.BeforeFirstPass(err) && mayAsk {
 		r.DB = nil
 		return nil
 	}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // Verdict answers whether a project needs a person.
@@ -65,7 +63,7 @@ func NewJudgement(all []Overview) Judgement {
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
 func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{Folder: new(FolderCache)})
-	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
+	if wiring.BeforeFirstPass(err) && p.SourceErr == nil {
 		f := Facts{Project: p, Now: p.Env.Now().UTC()}
 		if err := f.readAlerts(ctx); err != nil {
 			return Overview{}, err
