@@ -28,6 +28,9 @@ const defaultHost = "127.0.0.1"
 // listen opens the address that the options name.
 func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error) {
 	var config net.ListenConfig
+	if slices.Contains(o.Hosts, "*") {
+		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org: there is no name for all")
+	}
 	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
 		return nil, exit.Usage(
 			"--allow-host takes the name of a host, such as symphony.example.org, not %q",
@@ -70,7 +73,8 @@ func listenError(err error) error {
 		"HOST, HOST:PORT or unix:PATH"
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		hint = "another program uses the port: choose one with --port, or any free one with --port 0"
+		hint = "another program uses the port, perhaps symphony serve or a loop with server.port: choose one with " +
+			"--port, or any free one with --port 0"
 	case errors.Is(err, syscall.EACCES):
 		hint = "ports below 1024 need root: choose another one with --port, to which a proxy can pass on port 80"
 	}
