@@ -447,6 +447,7 @@ func fieldMeant(c *cli.Context, arg string) string {
 
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
+	"claims":  "show",
 	"issues":  "show",
 	"pause":   "hold",
 	"report":  "show",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,10 +29,22 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 			return reconcile.NewError("usage", failed.Message, hint)
 		}
 	}
+	if hint := nameHint(ctx, w, c, args, failed); hint != "" {
+		named := *failed
+		named.Message, _, _ = strings.Cut(failed.Message, ", did you mean")
+		named.Hint = hint
+		return &named
+	}
+	if failed.Code == "missing_workflow_file" && namesWorkflow(w, args) && c.Name != "init" {
+		placed := *failed
+		placed.Hint = "check the path: symphony projects lists the workflows of this account; symphony init writes a new one"
+		return &placed
+	}
 	lost := failed.Code == "missing_workflow_file" && !namesWorkflow(w, args)
 	// show and send-back are about one issue, and have no flag --project.
 	flagged := failed.Code == "usage" && flagOf(c, allProjects) == nil && slices.Contains(args, "--"+allProjects)
-	if !lost && !flagged && failed.Code != "issue_not_found" {
+	isAll := strings.HasSuffix(failed.Message, `unexpected argument "all": only a workflow file may be given`)
+	if !lost && !flagged && !isAll && failed.Code != "issue_not_found" {
 		return err
 	}
 	hint := allHint(c, failed.Code, args)
@@ -78,6 +91,60 @@ func projectHint(ctx context.Context, w *term.Env, c *cli.Command, args []string
 	return strings.Join(text.Map(words, text.ShellQuote), " ")
 }
 
+// nameHint is the command line with -w in place of the name of a project, which the user wrote as an
+// argument, as the FILE of -w or before the issue, as in shop/TASK-1; empty if the error is not about
+// such a word.
+func nameHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, failed *reconcile.Error) string {
+	missing, _, _ := strings.Cut(failed.Message, ", did you mean")
+	isAboutWord := strings.Contains(missing, "unexpected argument") || failed.Code == "issue_not_found" ||
+		failed.Code == "missing_workflow_file"
+	if !isAboutWord {
+		return ""
+	}
+	for i, word := range args {
+		if i == 0 || word == "" || word == c.Name || strings.HasPrefix(word, "-") || !strings.Contains(missing, word) {
+			continue
+		}
+		name, issue := nameIn(word)
+		path := workflowCalled(ctx, w, name)
+		if path == "" {
+			continue
+		}
+		if issue == "" && failed.Code == "issue_not_found" && c.Name != "ps" {
+			return name + " is a project, and no issue: symphony ps -w " + text.ShellQuote(path) + " lists its issues"
+		}
+		words := []string{"symphony", c.Name}
+		for j := 1; j < len(args); j++ {
+			switch {
+			case args[j] == "-w" || args[j] == "--workflow":
+				j++ // its FILE
+			case j == i && issue != "":
+				words = append(words, issue)
+			case j != i && args[j] != c.Name:
+				words = append(words, args[j])
+			}
+		}
+		words = append(words, "-w", path)
+		return strings.Join(text.Map(words, text.ShellQuote), " ")
+	}
+	return ""
+}
+
+// nameIn is the word that may be the name of a project, and the issue behind it.
+func nameIn(word string) (name, issue string) {
+	folder, isFile := strings.CutSuffix(word, "/WORKFLOW.md")
+	if isFile {
+		return filepath.Base(folder), ""
+	}
+	for _, between := range []string{"/", ":", "#"} {
+		name, issue, isBoth := strings.Cut(word, between)
+		if isBoth && (issueShaped(issue) || text.IsNumber(issue)) {
+			return name, issue
+		}
+	}
+	return strings.TrimSuffix(word, "/"), ""
+}
+
 // namesWorkflow reports whether the command line, or the environment, names the workflow.
 func namesWorkflow(w *term.Env, args []string) bool {
 	names := func(arg string) bool {
@@ -89,7 +156,13 @@ func namesWorkflow(w *term.Env, args []string) bool {
 
 // allHint names --all to a user who wrote the word all in place of an issue.
 func allHint(c *cli.Command, code string, args []string) string {
-	if code != "issue_not_found" || !slices.Contains(args, "all") {
+	if !slices.Contains(args, "all") {
+		return ""
+	}
+	if code == "usage" && flagOf(c, allProjects) != nil {
+		return "--project all is about every project of your account"
+	}
+	if code != "issue_not_found" {
 		return ""
 	}
 	if flagOf(c, "all") != nil && c.Name == "stop" {

@@ -37,7 +37,8 @@ func hostsCommand(w *term.Env) *cli.Command {
 			takesRuns := func(r hosts.Row) bool { return r.Message == "" }
 			switch {
 			case len(rows) == 0:
-				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: the workflow names no other one")
+				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: the workflow names no other one, "+
+					"which worker.ssh_hosts does (docs/hosts.md)")
 				return nil
 			case slices.ContainsFunc(rows, takesRuns):
 				return nil

@@ -335,6 +335,8 @@ func (o otherFlag) fits(c *cli.Command) bool {
 
 // Answers that several rows have.
 const (
+	agentsMachines = "worker.ssh_hosts in WORKFLOW.md names the machines on which agents work"
+
 	forScript  = "--json prints everything for programs, and --jq chooses values of it"
 	inFolder   = "-w FILE names the workflow of another folder"
 	inTerminal = "symphony takeover ISSUE opens an agent in this terminal"
@@ -375,6 +377,7 @@ var otherFlags = []otherFlag{
 		"it prints few lines, and its exit code says the same: leave it out",
 	},
 	{"edit", "editor e", "the variable EDITOR names it: EDITOR=nano symphony edit"},
+	{"doctor", "only check checks skip host hosts machine", "it makes every check, also of each machine: leave it out"},
 	{"doctor", "fix", "it changes nothing; below each line with ✗ is what mends it"},
 	{"demo", "keep no-rm", "leave it out: without --rm the folder stays"},
 
@@ -387,6 +390,11 @@ var otherFlags = []otherFlag{
 		"tick", "all",
 		"a pass is about one project: -w FILE names it; symphony schedule install runs the passes of each",
 	},
+	{
+		"tick", "project projects",
+		"a pass is about one project: -w FILE names it; symphony tick --loop FILE FILE repeats the passes of several",
+	},
+	{"tick", "host hosts on machine", agentsMachines + "; --listen ADDRESS is where a loop serves the web page"},
 	{"tick", "follow f", "symphony logs -f ISSUE follows an agent, and symphony top shows everything live"},
 	{"tick", "issue", "symphony run ISSUE is about one issue"},
 	{"tick", "limit", "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once"},
@@ -399,9 +407,16 @@ var otherFlags = []otherFlag{
 	{"tick", "now", "leave it out: a pass begins at once"},
 	{"tick", "once", "without --loop a tick is one pass, and ends"},
 	{"tick", "TIME", "with --loop, polling.interval_ms in WORKFLOW.md is the time between passes"},
+	{
+		"schedule", "calendar on-calendar oncalendar cron-expression expression schedule minutely hourly daily weekly",
+		noTimes,
+	},
+	{"schedule", "all project projects", "it is about one project: -w FILE names it; symphony projects lists them"},
+	{"schedule", "dry-run n print", "symphony schedule show prints what install would write"},
+	{"schedule", "launchd timer", "leave it out: --cron takes cron, and without it it is a timer of systemd or launchd"},
+	{"schedule", "name unit", "leave it out: the units have the name of the project's folder"},
 	{"schedule", "hours", "there are no hours of work: let cron run symphony resume and symphony pause at these times"},
 	{"schedule", "now", "leave it out: the schedule begins at once"},
-	{"schedule", "project", "--project all is for other commands: symphony projects lists the schedule of each"},
 	{"schedule", "service", "leave it out: it is a timer of systemd, or a job of launchd"},
 	{
 		"schedule", "systemd",
@@ -473,6 +488,31 @@ var otherFlags = []otherFlag{
 		"serve", "background d daemon detach install service",
 		"it runs in the foreground until Ctrl-C: docs/web.md has a unit of systemd that keeps it running",
 	},
+	{"serve", "mcp stdio", "leave it out: it has the tools at /mcp; docs/mcp.md shows how hosts get them"},
+	{"serve", "tools", "the host's address chooses them: /mcp?tools=lean"},
+	{"serve", "api ui metrics", "leave it out: it has the page at /, the API at /api/v1 and /metrics"},
+	{"serve", "no-mcp no-api no-ui", "it always has all of them; only who has its token can use /mcp"},
+	{
+		"serve", "no-auth insecure public noauth no-token",
+		"acting always needs the token; at 127.0.0.1, the default, every account of this machine may read without it",
+	},
+	{"serve", "readonly read-only ro", "leave it out: without the token, which it prints, nobody can act"},
+	{
+		"serve", "cors allow-origin origin origins hostname domain server-name",
+		"--allow-host NAME permits the name by which browsers call it",
+	},
+	{
+		"serve", "base-path prefix root-path base-url path subpath",
+		"a proxy gives it a name of its own, such as symphony.example.org: it has no path before its pages",
+	},
+	{"serve", "loop tick schedule", "it runs no passes: symphony tick --loop --port N does, and serves the page, too"},
+	{"serve", "reload watch live dev hot", "leave it out: pages follow changes by themselves"},
+	{"serve", "stop kill", "Ctrl-C ends it"},
+	{"serve", "debug verbose v log-level trace", "it has no log: each page and each answer has its errors"},
+	{"serve", "timeout interval", "leave it out: pages follow changes by themselves"},
+	{"projects", "w workflow f", "it lists the projects of your account; -w FILE is for the other commands"},
+	{"projects", "all a project", "leave it out: it lists all of your account"},
+	{"hosts", "check test ping probe status", "leave it out: it asks each machine"},
 	{"serve", "open browser web", "open the address that it prints in your browser"},
 	{"serve", "ssl tls https cert", "put a proxy with TLS before it, as docs/web.md shows"},
 	{
@@ -508,6 +548,7 @@ var otherFlags = []otherFlag{
 		"Ctrl-C ends only this command, and the run goes on; symphony tick starts runs and does not follow them",
 	},
 	{"run", "agent", "agent.kind in WORKFLOW.md chooses the agent, and agent.by_label by the labels of the issue"},
+	{"run", "on host hosts machine node worker", agentsMachines + ", and a run gets the next that is free"},
 	{"run", "all", "symphony tick starts all that may run; --filter KEY=VALUE chooses several"},
 	{"run", "branch b", "repository.branch in WORKFLOW.md names the branches of issues"},
 	{"run", "follow f wait watch", "it follows the run without a flag"},

@@ -204,19 +204,35 @@ func hasRow(word string) bool {
 // foreignArguments are arguments of commands that take none of that kind, such as the subcommands of
 // other programs.
 var foreignArguments = map[string]string{
-	"hosts add":     "worker.ssh_hosts in WORKFLOW.md names the machines",
-	"hosts remove":  "worker.ssh_hosts in WORKFLOW.md names the machines",
-	"trash clean":   emptyTrash,
-	"trash clear":   emptyTrash,
-	"trash delete":  emptyTrash,
-	"trash empty":   emptyTrash,
-	"trash purge":   emptyTrash,
-	"trash prune":   emptyTrash,
-	"trash rm":      emptyTrash,
-	"trash restore": "symphony restore ISSUE takes a workspace out of the trash",
+	"doctor agent":      everyCheck,
+	"doctor codex":      everyCheck,
+	"doctor git":        everyCheck,
+	"doctor network":    everyCheck,
+	"doctor repository": everyCheck,
+	"doctor sandbox":    everyCheck,
+	"doctor schedule":   everyCheck,
+	"doctor tracker":    everyCheck,
+	"hosts add":         "worker.ssh_hosts in WORKFLOW.md names the machines",
+	"hosts check":       asksEach,
+	"hosts ping":        asksEach,
+	"hosts remove":      "worker.ssh_hosts in WORKFLOW.md names the machines",
+	"hosts status":      asksEach,
+	"hosts test":        asksEach,
+	"trash clean":       emptyTrash,
+	"trash clear":       emptyTrash,
+	"trash delete":      emptyTrash,
+	"trash empty":       emptyTrash,
+	"trash purge":       emptyTrash,
+	"trash prune":       emptyTrash,
+	"trash rm":          emptyTrash,
+	"trash restore":     "symphony restore ISSUE takes a workspace out of the trash",
 }
 
-const emptyTrash = "symphony prune empties the trash, and asks before"
+const (
+	emptyTrash = "symphony prune empties the trash, and asks before"
+	everyCheck = "symphony doctor makes every check"
+	asksEach   = "symphony hosts asks each machine"
+)
 
 // foreignArgument says what a word means as an argument of a command that lists something; empty if
 // that is not known.
