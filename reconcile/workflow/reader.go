@@ -350,6 +350,7 @@ type report struct {
 // located is an error with its line, for sorting.
 type located struct {
 	line int
+	key  string // empty for an error of no key
 	err  *reconcile.Error
 }
 
@@ -357,7 +358,14 @@ func (r *report) fail(code string, f field, message, hint string) {
 	if f.key != "" {
 		message = f.key + ": " + message
 	}
-	r.faults = append(r.faults, located{f.line, fault(code, r.file, f.line, message, hint)})
+	r.faults = append(r.faults, located{f.line, f.key, fault(code, r.file, f.line, message, hint)})
+}
+
+// refused reports whether a key has a value that was refused: what other keys need of it is not
+// missing.
+func (r *frontMatter) refused(key string) bool {
+	f := r.field(key)
+	return f.node != nil && slices.ContainsFunc(r.faults, func(l located) bool { return l.key == f.key })
 }
 
 func (r *report) invalid(f field, message, hint string) { r.fail(CodeInvalid, f, message, hint) }

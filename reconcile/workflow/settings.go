@@ -325,7 +325,10 @@ func (r trackerReader) assignee(f field) {
 			)
 		}
 	}
-	if r.cfg.Policy.Assignee == "@me" { // as gh writes it
+	if r.tracker.name != fileTracker.name { // @kim and @me, as gh writes them
+		r.cfg.Policy.Assignee = strings.TrimPrefix(r.cfg.Policy.Assignee, "@")
+	}
+	if r.cfg.Policy.Assignee == "@me" {
 		r.warn(f, "no user has this name; did you mean me?")
 	}
 }
@@ -530,14 +533,16 @@ func (r *reader) checkHandoff() {
 	if c.Verify.Command == "" && slices.ContainsFunc(slices.Collect(maps.Keys(r.lines)), isBelow) {
 		r.warnKey("verify", "no effect without verify.command")
 	}
-	if !c.Feedback.On() {
+	if !c.Feedback.On() && !r.refused("feedback.state") {
 		for _, name := range []string{"checks", "reviews", "conflicts", "rounds", "reviewers", "merged_state"} {
 			r.warnKey("feedback."+name, "no effect without feedback.state")
 		}
 	}
 	r.checkMerge()
 	if c.Handoff.State == "" {
-		r.checkNoHandoff()
+		if !r.refused("handoff.state") {
+			r.checkNoHandoff()
+		}
 		return
 	}
 	r.checkFeedback()
@@ -606,14 +611,14 @@ func (r *reader) checkNoHandoff() {
 		r.invalid(
 			r.field("feedback.state"),
 			"agents hand nothing over that could come back",
-			"set handoff.state",
+			"set handoff.state, the state in which issues wait for your review",
 		)
 	}
 	if r.cfg.Verify.Command != "" {
 		r.invalid(
 			r.field("verify.command"),
 			"verifies what agents hand over, and they hand nothing over",
-			"set handoff.state",
+			"set handoff.state, the state in which issues wait for your review",
 		)
 	}
 }
@@ -638,13 +643,18 @@ func (r *reader) checkMerge() {
 	c := r.cfg
 	merge := c.Feedback.Merge
 	switch {
+	case r.refused("merge.when"):
 	case !merge.On():
 		for _, name := range []string{"method", "label"} {
 			r.warnKey("merge."+name, "no effect without merge.when")
 		}
-	case !c.Feedback.On():
+	case !c.Feedback.On() && !r.refused("feedback.state"):
 		name := c.Repository.ForgeKind().Words.Name
-		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", "set feedback.state")
+		hint := "set feedback.state, the state to which issues go back whose " + name + "s need work"
+		if active := c.Policy.ActiveStates; len(active) > 0 {
+			hint += ", such as " + active[len(active)-1]
+		}
+		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", hint)
 	case merge.Label != "" && !c.Repository.ForgeKind().Labelled:
 		r.invalid(
 			r.field("merge.label"),
@@ -660,7 +670,7 @@ func (r *reader) checkFeedback() {
 	f := r.field("feedback.state")
 	switch {
 	case !c.Feedback.On():
-	case !c.Repository.OpensPullRequests():
+	case !c.Repository.OpensPullRequests() && !r.refused("repository.deliver"):
 		name := c.Repository.ForgeKind().Words.Name
 		r.invalid(f, "needs "+name+"s that symphony opens", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):

@@ -430,7 +430,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	r.warnSectionInPrompt()
 	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {
-		r.faults = append(r.faults, located{src.bodyLine, f})
+		r.faults = append(r.faults, located{line: src.bodyLine, err: f})
 	}
 	if err == nil {
 		cfg.Prompt = prompt

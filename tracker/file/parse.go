@@ -447,8 +447,8 @@ var elsewhere = map[string][]string{
 	"it is the same for all issues: repository.url in WORKFLOW.md":               {"repo", "repository", "giturl"},
 	"it is the same for all issues: agent.max_tokens in WORKFLOW.md":             {"maxtokens", "budget", "tokenlimit"},
 	"symphony hold ISSUE keeps agents from it, and so does a status that is in no list of WORKFLOW.md": {
-		"hold", "held", "onhold", "skip", "paused", "disabled", "draft", "wip", "ready", "startdate", "notbefore", "scheduled",
-		"startat",
+		"hold", "held", "onhold", "skip", "paused", "disabled", "draft", "wip", "ready", "startdate", "notbefore",
+		"scheduled", "startat",
 	},
 	"the status says whether it is finished":              {"done", "completed", "closed", "finished", "isdone"},
 	"write dependencies into the issues that wait for it": {"blocks", "blocking"},

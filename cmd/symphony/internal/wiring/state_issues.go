@@ -46,13 +46,17 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err == nil {
 		return issue, nil
 	}
-	number := strings.TrimPrefix(ref, "#")
+	number, isPull := pullNumber(ref)
 	unknown, ok := errors.AsType[*reconcile.Error](err)
 	if !ok || unknown.Code != "issue_not_found" || !text.IsNumber(number) {
 		return nil, err
 	}
 	if name := issueOfPull(ctx, p, number); name != "" {
 		unknown.Hint = number + " is the number of the pull request of " + name + ": write " + name + " instead"
+		return nil, unknown
+	}
+	if isPull {
+		unknown.Hint = "that is the address of a pull request: give its issue; symphony ps --all lists the known ones"
 		return nil, unknown
 	}
 	names, err := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, number)
@@ -74,6 +78,19 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 }
 
+// pullAddress finds the number of a pull request in its address.
+var pullAddress = text.Pattern(`^https?://.*/(?:pulls?|merge_requests)/(\d+)(?:[/?#].*)?$`)
+
+// pullNumber returns the number in a reference, as in 12 and #12, or in the address of a pull request;
+// isPull is true for an address.
+func pullNumber(ref string) (number string, isPull bool) {
+	found := pullAddress().FindStringSubmatch(ref)
+	if found != nil {
+		return found[1], true
+	}
+	return strings.TrimPrefix(ref, "#"), false
+}
+
 // issueOfPull returns the identifier of the issue whose pull request has a number; empty if none is
 // known here.
 func issueOfPull(ctx context.Context, p *Project, number string) string {
@@ -87,6 +104,25 @@ func issueOfPull(ctx context.Context, p *Project, number string) string {
 	defer db.Close()
 	name, _ := db.Views.IssueOfPull(ctx, number) // without it the number is unknown
 	return name
+}
+
+// NameFaults asks the tracker for the labels, states and users that the workflow names, and returns a
+// sentence about each that it does not have.
+func NameFaults(ctx context.Context, p *Project) ([]string, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: func(string) {}})
+	if err != nil || tracker.Verify == nil {
+		return nil, err
+	}
+	found, err := tracker.Verify(ctx, TrackerNames(cfg))
+	if err != nil {
+		return nil, err
+	}
+	sentence := func(e *reconcile.Error) string { return e.Message + ": " + e.Hint }
+	return text.Map(WrongNames(cfg, tracker.Name, found), sentence), nil
 }
 
 // FetchCandidates asks the tracker for the issues in active states.

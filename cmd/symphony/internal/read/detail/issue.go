@@ -5,6 +5,8 @@ package detail
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -246,8 +248,24 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	}
 	plan, err := r.forecast(ctx)
 	r.explain(ctx, &v, plan)
+	r.addNameFaults(ctx, &v, plan)
 	v.Review = r.review(ctx, v)
 	return v, err
+}
+
+// addNameFaults adds what is wrong with the names in the workflow, for an issue that lacks one of its
+// labels, or its assignee: perhaps no issue can have it.
+func (r *issueReader) addNameFaults(ctx context.Context, v *Issue, f forecast) {
+	names := []string{reconcile.SkipLabel, reconcile.SkipAssignee}
+	if r.source != SourceTracker || !slices.Contains(names, f.reason) {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
+	defer cancel()
+	faults, err := wiring.NameFaults(bounded, r.Project)
+	if err == nil { // without them the issue is explained all the same
+		v.Remarks = append(v.Remarks, faults...)
+	}
 }
 
 // open opens the database. DB stays nil before the first pass, when only the tracker may know
@@ -546,8 +564,9 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		return nil
 	}
 	if err != nil {
-		isGone := exit.From(err).Code == codeIssueNotFound
-		if isGone && r.DB != nil && !text.IsNumber(r.identifier) {
+		fault := exit.From(err)
+		isPlain := fault.Code == codeIssueNotFound && !strings.Contains(fault.Hint, "pull request")
+		if isPlain && r.DB != nil && !text.IsNumber(r.identifier) {
 			return wiring.NotInTracker(ctx, r.DB, r.identifier)
 		}
 		return err
