@@ -152,6 +152,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			plain = append(plain, word)
 		}
 	}
+	if len(plain) == 1 && plain[0] == "help" {
+		return []string{args[0], command.Name, "--help"}, nil
+	}
 	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be
 	// empty.
 	if at := slices.Index(plain, ""); at == 0 || at > 0 && command.Name != "answer" {
@@ -355,7 +358,7 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		return nil, "", issueExpected(c, names[0], args[0])
 	}
 	workflow := strings.Join(args[len(names):], "") // at most one
-	isAboutIssue := issueShaped(workflow) || text.IsNumber(workflow)
+	isAboutIssue := isIssueName(workflow)
 	switch {
 	case isProse(names) && isMissingText(w, workflow):
 		return nil, "", exit.Usage("%s: there is no file %s: %s", c.Command.Name, workflow, textFrom(c, names, "FILE"))
@@ -371,8 +374,14 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	case report.IsTime(workflow, w.Now()) && timeMeant(c.Command, workflow) != "":
 		return nil, "", timeAmong(c, workflow)
+	case isProse(names) && isIssueName(args[len(names)-1]):
+		meant := "symphony " + c.Command.Name + " " + args[0] + " " + text.ShellQuote(workflow)
+		return nil, "", exit.Usage("%s: it is about one %s, and the TEXT follows: %s", c.Command.Name, names[0], meant)
 	case isProse(names):
 		return nil, "", unquoted(c, names, workflow)
+	case len(names) == 1 && names[0] == "ISSUE" && isAboutIssue:
+		line := "symphony " + c.Command.Name + " "
+		return nil, "", exit.Usage("%s: it is about one ISSUE: %s, and then %s", c.Command.Name, line+args[0], line+workflow)
 	case fieldMeant(c, workflow) != "":
 		return nil, "", exit.Usage("%s: unexpected argument %q: %s", c.Command.Name, workflow, fieldMeant(c, workflow))
 	case len(names) == 0:
@@ -445,6 +454,9 @@ func fieldMeant(c *cli.Context, arg string) string {
 	return "if it is meant as a field of --json, there are " + strings.Join(v.documents[0].fields(), ", ")
 }
 
+// isIssueName reports whether a word looks like an issue: ABC-7, or 7.
+func isIssueName(word string) bool { return issueShaped(word) || text.IsNumber(word) }
+
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
 	"claims":  "show",
@@ -492,6 +504,12 @@ func isMissingText(w *term.Env, word string) bool {
 
 // argumentMissing is the error for an argument that is missing. It says where to find one.
 func argumentMissing(c *cli.Context, name string) error {
+	if name == "TEXT" && strings.Contains(c.Args().First(), " ") {
+		const message = "%s: the %s is missing before the TEXT: %s"
+		before := strings.Fields(c.Command.UsageText)[3] // symphony tell [flags] ISSUE TEXT
+		meant := fmt.Sprintf("symphony %s %s %s", c.Command.Name, before, text.ShellQuote(c.Args().First()))
+		return exit.Usage(message, c.Command.Name, before, meant)
+	}
 	given := c.String("workflow")
 	if name == "ISSUE" && (issueShaped(given) || text.IsNumber(given)) {
 		return exit.Usage("%s: ISSUE is missing: %q became the FILE of -w, which needs a value", c.Command.Name, given)

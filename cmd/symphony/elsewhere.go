@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/urfave/cli/v2"
 
@@ -44,10 +46,14 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	// show and send-back are about one issue, and have no flag --project.
 	flagged := failed.Code == "usage" && flagOf(c, allProjects) == nil && slices.Contains(args, "--"+allProjects)
 	isAll := strings.HasSuffix(failed.Message, `unexpected argument "all": only a workflow file may be given`)
-	if !lost && !flagged && !isAll && failed.Code != "issue_not_found" {
+	isUnknown := failed.Code == "issue_not_found" || failed.Code == "request_not_found"
+	if !lost && !flagged && !isAll && !isUnknown {
 		return err
 	}
-	hint := allHint(c, failed.Code, args)
+	hint := cmp.Or(allHint(c, failed.Code, args), manyHint(c, failed.Message, args))
+	if hint == "" && failed.Code == "request_not_found" {
+		return err
+	}
 	if hint == "" && failed.Code == "issue_not_found" {
 		hint = titleHint(ctx, w, c, args)
 	}
@@ -87,6 +93,9 @@ func projectHint(ctx context.Context, w *term.Env, c *cli.Command, args []string
 		return ""
 	}
 	others := text.Filter(flag.others, func(word string) bool { return word != c.Name })
+	if len(others) == 0 && strings.Contains(c.UsageText, "] ISSUE") {
+		others = []string{"ISSUE"}
+	}
 	words := slices.Concat([]string{"symphony", c.Name}, others, []string{"-w", named[0].Path})
 	return strings.Join(text.Map(words, text.ShellQuote), " ")
 }
@@ -162,16 +171,27 @@ func allHint(c *cli.Command, code string, args []string) string {
 	if code == "usage" && flagOf(c, allProjects) != nil {
 		return "--project all is about every project of your account"
 	}
-	if code != "issue_not_found" {
+	if code != "issue_not_found" && code != "request_not_found" {
 		return ""
 	}
-	if flagOf(c, "all") != nil && c.Name == "stop" {
+	said := rowOf(c, c.Name, "all")
+	switch {
+	case flagOf(c, "all") != nil && c.Name == "stop":
 		return "symphony stop --all ends every run"
-	}
-	if flagOf(c, "filter") != nil {
+	case said != "":
+		return said
+	case code == "request_not_found" && flagOf(c, "filter") != nil:
+		return "--filter chooses several requests, such as --filter status=needs_answer"
+	case flagOf(c, "filter") != nil:
 		return "--filter chooses several issues, such as --filter status=held"
 	}
-	return ""
+	return "symphony " + c.Name + " is about one issue; symphony ps --all lists them"
+}
+
+// plainWords are the words of a title in small letters, without what is between them.
+func plainWords(title string) string {
+	isBetween := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return strings.Join(strings.FieldsFunc(strings.ToLower(title), isBetween), " ")
 }
 
 // titleHint helps a user who names an issue by its title, or writes a task in place of an issue, as
@@ -181,7 +201,7 @@ func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) 
 		return arg != c.Name && !strings.HasPrefix(arg, "-") && !strings.HasSuffix(arg, ".md")
 	})
 	title := strings.Join(words, " ")
-	if !strings.Contains(title, " ") || slices.ContainsFunc(words, issueShaped) || takesText(c) {
+	if !strings.Contains(plainWords(title), " ") || slices.ContainsFunc(words, issueShaped) || takesText(c) {
 		return ""
 	}
 	path := wiring.FindWorkflow(w.Environment())
@@ -198,16 +218,46 @@ func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) 
 	if err != nil {
 		return ""
 	}
-	titled := text.First(issues, func(i reconcile.Issue) bool { return strings.EqualFold(i.Title, title) })
+	titled := text.First(issues, func(i reconcile.Issue) bool { return plainWords(i.Title) == plainWords(title) })
 	switch {
 	case titled.Identifier != "":
 		return "that is the title of " + titled.Identifier + ": symphony " + c.Name + " " + titled.Identifier
+	case !strings.Contains(title, " "):
+		return ""
 	case tracker.Create != nil:
 		return "an issue is named by its identifier: symphony issues new " + text.ShellQuote(title) +
 			" makes one with that title"
 	}
 	return "an issue is named by its identifier: symphony issues lists them; make a new one in the tracker"
 }
+
+// manyHint helps a user who names several issues by one word, such as 3,4 or TASK-*.
+func manyHint(c *cli.Command, message string, args []string) string {
+	for _, arg := range args[1:] {
+		if !strings.Contains(message, arg) {
+			continue
+		}
+		listed := strings.ReplaceAll(arg, "..", ",")
+		if rangeOfIssues().MatchString(arg) {
+			listed = strings.ReplaceAll(arg, "-", ",")
+		}
+		names := strings.Split(listed, ",")
+		isList := len(names) > 1 && !slices.ContainsFunc(names, func(name string) bool { return !isIssueName(name) })
+		switch {
+		case strings.Contains(arg, "*") && flagOf(c, "filter") != nil:
+			return "there are no patterns: --filter chooses issues, such as --filter status=held or --filter text=WORD"
+		case !isList:
+		case flagOf(c, "filter") != nil || c.Name == "prune":
+			return "each issue is an argument of its own: symphony " + c.Name + " 3 4"
+		default:
+			return "it is about one issue: symphony " + c.Name + " " + names[0]
+		}
+	}
+	return ""
+}
+
+// rangeOfIssues matches 3-5, which no tracker has as an identifier.
+var rangeOfIssues = text.Pattern(`^\d+-\d+$`)
 
 // makeOne tells a user without a WORKFLOW.md how to make one.
 const makeOne = "; symphony init writes a WORKFLOW.md here"
