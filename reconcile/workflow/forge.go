@@ -180,11 +180,32 @@ func isLoopback(u *url.URL) bool {
 	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 }
 
+// KnownForge returns the kind of forge that the host of an address of git is known to be; zero if it
+// is not known.
+func KnownForge(address string) ForgeKind {
+	return text.First(forges, func(k ForgeKind) bool { return k.Knows(address) })
+}
+
 // IsElsewhere reports whether an address of git is on a host that is known to be of another kind.
 func (k ForgeKind) IsElsewhere(address string) bool {
 	return slices.ContainsFunc(forges, func(other ForgeKind) bool {
 		return other.Name != k.Name && other.Knows(address)
 	})
+}
+
+// withoutTracker are hosts of repositories, or the ends of their names, that are of no kind of forge.
+var withoutTracker = []string{bitbucketHost, "dev.azure.com", ".visualstudio.com"}
+
+// HostWithoutTracker returns the host of an address of git if it is known to be of no kind of forge,
+// such as bitbucket.org; empty for any other.
+func HostWithoutTracker(address string) string {
+	host, _ := splitAddress(address)
+	for _, known := range withoutTracker {
+		if host == known || strings.HasSuffix(host, "."+strings.TrimPrefix(known, ".")) {
+			return host
+		}
+	}
+	return ""
 }
 
 // Below returns the name of a repository without the path of its server below the host: with

@@ -74,6 +74,12 @@ func (s *starter) originIsOn(ctx context.Context, kind workflow.ForgeKind) bool 
 // findGitHub finds the address of the API, unless a flag names it.
 func (s *starter) findGitHub(ctx context.Context) error {
 	remote, api, _ := s.remoteOnForge(ctx)
+	if isElsewhere(s.kind, remote) && s.options.Endpoint == "" {
+		if s.options.Project == "" {
+			return s.elsewhere(remote, "--project OWNER/NAME")
+		}
+		api = "" // the issues are on github.com, and only the code is there
+	}
 	// the token may be for another host
 	if s.options.Endpoint == "" && api != "" && !s.kind.forge.Knows(remote) {
 		return exit.Usage(
@@ -95,7 +101,10 @@ func (s *starter) findServer(ctx context.Context) error {
 	if at, err := url.Parse(remote); err == nil && at.Scheme == "http" {
 		api = "http://" + at.Host + s.kind.apiPath // the server has no TLS, and perhaps a port of its own
 	}
-	if s.kind.forge.IsElsewhere(remote) {
+	if isElsewhere(s.kind, remote) {
+		if !s.interactive && s.options.Endpoint == "" {
+			return s.elsewhere(remote, "--endpoint https://HOST"+s.kind.apiPath+" and --project "+s.kind.form())
+		}
 		api = ""
 	}
 	if api == "" {
@@ -108,6 +117,24 @@ func (s *starter) findServer(ctx context.Context) error {
 		}
 	}
 	return s.setValue(ctx, "Address of "+title+"'s API", "--endpoint", s.options.Endpoint, api, s.setServer)
+}
+
+// isElsewhere reports whether an address of git is on a host that is known not to be of a kind.
+func isElsewhere(k kind, remote string) bool {
+	return k.forge.IsElsewhere(remote) || workflow.HostWithoutTracker(remote) != ""
+}
+
+// elsewhere refuses a tracker of another kind than the host of the repository is. flags are what
+// names the place of the issues.
+func (s *starter) elsewhere(remote, flags string) error {
+	own := workflow.KnownForge(remote)
+	if own.Name == "" {
+		const message = "init: the repository %q is on %s, whose issues symphony does not read: give %s if the issues " +
+			"are on %s, or --tracker file for a folder with the issues"
+		return exit.Usage(message, remote, workflow.HostWithoutTracker(remote), flags, s.kind.forge.Title)
+	}
+	const message = "init: the repository %q is on %s: give --tracker %s, or %s if the issues are on %s"
+	return exit.Usage(message, remote, own.Title, own.Name, flags, s.kind.forge.Title)
 }
 
 // setServer sets the address of the API, such as https://git.example.com/api/v1, also by the
