@@ -1,13 +1,16 @@
 package workspace
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,7 +70,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	err = h.run(ctx, w, out)
 	output, lost := out.finish()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = h.exitFailed(exit, output)
+		err = h.exitFailed(exit, w.Path, output)
 	}
 	took := time.Since(began).Round(time.Millisecond)
 	h.report(log, output, lost, fmt.Sprintf("%s after %s", howEnded(err), took))
@@ -116,11 +119,14 @@ func (h Hook) report(log io.Writer, output []byte, lost int64, end string) {
 	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s\n", h.Name, said, h.Name, end)
 }
 
-// notFound is the exit status of a shell that does not find a command.
-const notFound = 127
+// The exit statuses of a shell that may not start a command, and that does not find one.
+const (
+	notAllowed = 126
+	notFound   = 127
+)
 
 // exitFailed is the error of a shell that exited with another status than 0.
-func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
+func (h Hook) exitFailed(exit *exec.ExitError, dir string, output []byte) error {
 	what := exit.Error()
 	if exit.ExitCode() >= 0 {
 		what = fmt.Sprintf("exit status %d", exit.ExitCode())
@@ -135,6 +141,10 @@ func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 		what += "; it printed nothing, and can't ask: a hook has no terminal and no input"
 	case word != "":
 		what += "; hooks run in sh, not bash, and sh has no " + word + ": " + bashWords[word]
+	case exit.ExitCode() == notAllowed:
+		what += "; make the file executable with chmod +x, and commit that"
+	case exit.ExitCode() == notFound && missingFile(dir, output) != "":
+		what += "; " + missingFile(dir, output)
 	case exit.ExitCode() == notFound:
 		what += "; hooks have the PATH of the login shell: bash -lc 'echo $PATH' prints it"
 	}
@@ -164,6 +174,35 @@ const inBash = "give that part to bash -c"
 // missingCommand finds the command that a shell did not find: `sh: 3: source: not found`, and
 // without the number of the line in busybox.
 var missingCommand = text.Pattern(`(?m)^[^:\n]*sh:(?: (?:line )?\d+:)? (\S+): (?:command )?not found$`)
+
+// missingFile says what is wrong with a file that a shell did not find in a workspace, such as
+// ./setup.sh; empty for a command without a path, and for one that is elsewhere.
+func missingFile(dir string, output []byte) string {
+	found := missingCommand().FindSubmatch(output)
+	if found == nil || !bytes.ContainsRune(found[1], '/') || filepath.IsAbs(string(found[1])) {
+		return ""
+	}
+	name := string(found[1])
+	content, err := files.ReadRegular(filepath.Join(dir, name), mostScript)
+	first, _, _ := strings.Cut(string(content), "\n")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		git := "git -C " + text.ShellQuote(dir)
+		return name + " is not in the workspace: commit it; this workspace, which is older, gets it by " +
+			git + " fetch && " + git + " merge origin/HEAD"
+	case err != nil:
+		return ""
+	case strings.HasSuffix(first, "\r"):
+		return "the lines of " + name + " end with CR, which is a part of the name of its shell then: give it the ends " +
+			"of lines of Unix, and commit that"
+	case strings.HasPrefix(first, "#!"):
+		return name + " is there, but not the program that its first line names: " + text.Visible(first)
+	}
+	return ""
+}
+
+// mostScript is how much of a script is read for its first line.
+const mostScript = 1 << 20
 
 // bashOnly returns the first command of bash that the shell of a hook did not find; empty for
 // none.
