@@ -82,7 +82,7 @@ func (r *reader) fallbackEntry(at field, node *yaml.Node) (choice AgentChoice, o
 		kind,
 		key("command", "shell command", "", &choice.Command, ""),
 		key("model", typeString, "", &choice.Model, "").then((*reader).word),
-		key("effort", typeString, "", &choice.Effort, "").then((*reader).word),
+		key("effort", typeString, "", &choice.Effort, "").then((*reader).effort),
 	})
 	if ok && choice.Kind == "" {
 		r.invalid(at, "an entry has no kind", fallbackHint)

@@ -101,7 +101,7 @@ func sessionKeys(c *Config) []Key {
 			"",
 			&c.Session.Effort,
 			"reasoning effort of agents; default: as in the codex home",
-		).then((*reader).word),
+		).then((*reader).effort),
 		key("codex.inherit", typeBool, "false", &c.Session.Inherit,
 			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
 		key("codex.approval_policy", typeOfAgent, "never", &c.Session.ApprovalPolicy,

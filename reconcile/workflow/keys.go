@@ -525,7 +525,7 @@ func agentKeys(c *Config) []Key {
 			"",
 			&c.Agent.Effort,
 			"reasoning effort of an agent other than "+DefaultAgent+", where it has a choice",
-		).then((*reader).word),
+		).then((*reader).effort),
 		key("agent.env", typeVarMap, "{}", &c.Agent.Env,
 			"variables of an agent other than "+DefaultAgent+"; $NAME is the variable of symphony's environment"),
 		key(

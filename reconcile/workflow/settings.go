@@ -491,6 +491,41 @@ func (r *values) word(f field) {
 	}
 }
 
+// efforts are the words that models have for how much they think.
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"}
+
+// effort is word, and warns about an effort that is probably known to no model.
+func (r *values) effort(f field) {
+	r.word(f)
+	if f.node == nil || !IsWord(f.node.Value) || slices.Contains(efforts, f.node.Value) {
+		return
+	}
+	meant := cmp.Or(otherEfforts[strings.ToLower(f.node.Value)], text.Misspelt(f.node.Value, efforts))
+	if meant != "" {
+		r.warn(f, strconv.Quote(f.node.Value)+" is no usual effort; did you mean "+meant+"?")
+		return
+	}
+	r.warn(f, strconv.Quote(f.node.Value)+" is no usual effort; most models know low, medium and high, some also "+
+		"minimal and xhigh")
+}
+
+// otherEfforts are words of other programs and of people for efforts.
+var otherEfforts = map[string]string{
+	"maximum":    "xhigh",
+	"highest":    "xhigh",
+	"very-high":  "xhigh",
+	"very_high":  "xhigh",
+	"x-high":     "xhigh",
+	"extra-high": "xhigh",
+	"minimum":    "minimal",
+	"lowest":     "minimal",
+	"min":        "minimal",
+	"normal":     "medium",
+	"med":        "medium",
+	"mid":        "medium",
+	"off":        "none",
+}
+
 // IsWord reports whether a text can be the name of a model or an effort.
 func IsWord(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\n$") }
 
