@@ -136,6 +136,9 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	if list := checkLocalClone(ctx, e, repository.URL); list != nil {
 		return list
 	}
+	if list := checkPush(ctx, e); list != nil {
+		return list
+	}
 	if e.lacksSubmodules(ctx) {
 		return warn(
 			repository.URL+" has submodules, whose folders are empty in new workspaces",
@@ -146,6 +149,35 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		return warn(unseen, "")
 	}
 	return ok("%s answers", repository.URL)
+}
+
+// checkPush lets git push a commit as a delivery does, with --dry-run, so that the remote gets
+// nothing: everyone can read a public repository, and a key may be for reading only.
+func checkPush(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if !repository.Delivers() || filepath.IsAbs(repository.URL) {
+		return nil
+	}
+	said, err := e.shellIn(
+		ctx,
+		e.gitEnviron,
+		inScratch("git init -q --bare && "+
+			"tree=$(git hash-object -t tree -w /dev/null) && "+
+			"made=$(git -c user.name=a -c user.email=a@b commit-tree -m 'try to push' $tree) && "+
+			"git push -q --dry-run --no-verify -- "+text.ShellQuote(repository.URL)+" $made:refs/heads/symphony-doctor"),
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return warn("git push --dry-run to "+repository.URL+" does not answer", "see whether git push ends in a terminal")
+	case err != nil:
+		return failWith(err)
+	case said == "ok":
+		return nil
+	}
+	return warn(
+		"git can read "+repository.URL+", and can't push to it: "+text.Short(said, mostSaid),
+		cmp.Or(host.GitHint(said), "give the key or the account of git the right to push there"),
+	)
 }
 
 // lacksSubmodules reports whether the repository, as far as it is on this machine, has
