@@ -38,7 +38,10 @@ func repositoryFaults(ctx context.Context, p *Project, cfg *workflow.Config) []*
 		hint = cmp.Or(remedy, didYouMean(dir), "make the repository, or correct the path")
 	case !isRepository(dir):
 		message = "is no git repository"
-	case lacksCommit(ctx, dir, p.Environ()):
+	case lacksBranch(ctx, dir, p.Environ()) && hasCommit(ctx, dir, p.Environ()):
+		message = "has no branch"
+		hint = "git switch -c " + cmp.Or(cfg.Repository.Base, "main") + " in it makes one at its commit"
+	case lacksBranch(ctx, dir, p.Environ()):
 		message = "has no commit"
 		hint = "push a first commit to it: agents begin at one"
 		if existsAt(filepath.Join(dir, ".git")) {
@@ -138,11 +141,18 @@ func baseFaults(ctx context.Context, p *Project, cfg *workflow.Config, dir strin
 	return []*reconcile.Error{reconcile.NewError(workflow.CodeInvalid, message, hint)}
 }
 
-// lacksCommit reports whether git finds no branch and no tag in a repository. If git can't read
+// lacksBranch reports whether git finds no branch and no tag in a repository. If git can't read
 // it, that is for symphony doctor to say.
-func lacksCommit(ctx context.Context, dir string, env []string) bool {
+func lacksBranch(ctx context.Context, dir string, env []string) bool {
 	found, err := referencesOf(ctx, dir, env, "--count=1")
 	return err == nil && len(found) == 0
+}
+
+// hasCommit reports whether a commit is checked out, as without a branch: git switch --detach.
+func hasCommit(ctx context.Context, dir string, env []string) bool {
+	cmd := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	cmd.Env = host.Scrub(env, host.GitRepositoryVars...)
+	return cmd.Run() == nil
 }
 
 // referencesOf returns the words that git for-each-ref prints about a repository.

@@ -242,8 +242,12 @@ func (m *Mirror) findBase(ctx context.Context) (string, error) {
 }
 
 // otherBase says which branch repository.base should name instead of one that does not exist, if
-// the remote has a default branch.
+// the remote has a default branch, or that there is no branch at all.
 func (m *Mirror) otherBase(ctx context.Context, base string) string {
+	some, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--format=%(refname)", "refs/heads"))
+	if err == nil && some == "" {
+		return ", nor any other: a first commit is missing there"
+	}
 	head := m.headBranch()
 	if head == "" || head == base {
 		return ""

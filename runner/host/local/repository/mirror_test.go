@@ -129,6 +129,10 @@ func TestCloneFails(t *testing.T) {
 		},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
 		{host.Repository{
+			URL:  filepath.Join(p.dir, "empty.git"),
+			Base: "main",
+		}, "w", []string{`it has no branch "main", nor any other: a first commit is missing there`}},
+		{host.Repository{
 			URL:  p.remote,
 			Base: "release",
 		}, "w", []string{`it has no branch "release", but "main": correct repository.base`}},

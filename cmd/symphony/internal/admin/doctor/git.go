@@ -362,7 +362,7 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 		return "push a first commit to it, or set repository.base to a branch that has one"
 	case answer == "":
 		heads := strings.Replace(look, "ls-remote", "ls-remote --heads", 1)
-		return "correct repository.base: " + heads + " lists the branches"
+		return "correct repository.base: " + heads + " lists the branches; if it lists none, a first commit is missing there"
 	}
 	return "correct repository.url or repository.base, or see what is wrong with " + look
 }
