@@ -156,11 +156,14 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	if named || wiring.FindWorkflow(w.Environment()) != "" {
 		o.Project, err = openProject(w, c, positional)
 	}
+	if err == nil && named && o.Project.SourceErr != nil && !o.Project.HasState() { // its path is probably misspelt
+		return o, o.Project.SourceErr
+	}
 	return o, err
 }
 
 // mcpTasks are subcommands with which other programs set up or start their MCP server.
-var mcpTasks = []string{"add", "http", "init", "install", "list", "register", "run", "serve", "server", "setup", "start", "stdio", "stop"}
+var mcpTasks = []string{"add", "http", "init", "inspect", "install", "list", "register", "run", "serve", "server", "setup", "start", "stdio", "stop"}
 
 // takeStdout returns the stdout of this process, and lets everything else that is printed
 // there go to stderr: a host reads only messages of the protocol.

@@ -524,6 +524,17 @@ var otherFlags = []otherFlag{
 		"an MCP host starts this command and speaks with it over stdin; over HTTP, symphony serve has the tools " +
 			"at /mcp",
 	},
+	{"mcp", "token auth api-key bearer", "over stdin there is none; over HTTP, symphony serve prints the token for /mcp"},
+	{"mcp", "model m sandbox approval-policy", "who starts an agent chooses it, as an argument of the tool"},
+	{
+		"mcp", "yolo full-auto dangerously-skip-permissions full-access danger-full-access",
+		"--allow-full-access permits agents without a sandbox; --decide-by NAME is who decides their requests",
+	},
+	{
+		"mcp", "read-only readonly ro allow-tools allowed-tools",
+		"--tools LIST chooses groups of tools, and the host which of them its model may call (docs/mcp.md)",
+	},
+	{"mcp", "debug verbose v log-level trace log-file", "its log is on stderr, where the host keeps it"},
 	{"mcp", "stdio", "leave it out: it speaks over stdin and stdout"},
 
 	// issues

@@ -31,7 +31,7 @@ func meantBy(rows []foreignWord, word string) string {
 var foreignCommands = []foreignWord{
 	{
 		"daemon install service systemd launchd background autostart timer loop supervise nohup forever " +
-			"repeat schedule-install enable-schedule",
+			"repeat schedule-install enable-schedule install-service install-schedule",
 		"symphony schedule install lets passes run by themselves, symphony tick --loop runs them in this " +
 			"terminal; symphony serve is the web page",
 	},
@@ -135,6 +135,14 @@ var foreignCommands = []foreignWord{
 			"symphony export sends finished runs to OpenTelemetry",
 	},
 	{"mcp-server mcp-serve stdio", "mcp"},
+	{
+		"webhook webhooks hook-server",
+		"symphony serve takes POST /api/v1/refresh, which runs a pass at once: docs/recipes.md has a webhook",
+	},
+	{
+		"remote remotes",
+		"symphony edit opens WORKFLOW.md: repository.url there is the repository, and worker.ssh_hosts are machines",
+	},
 	{
 		"milestone label labels labels-add assignees state transition move resolve finish " +
 			"mark-done",
