@@ -133,7 +133,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			}
 			if flagOf(command, nameOf(word)) == nil {
 				if unknown == nil {
-					unknown = new(newStrange(word, rest, slices.Concat(plain, flags)))
+					unknown = new(newStrange(firstStrange(command, word), rest, slices.Concat(plain, flags)))
 				}
 				continue
 			}
@@ -448,7 +448,7 @@ func timeMeant(c *cli.Command, value string) string {
 // none is meant.
 func fieldMeant(c *cli.Context, arg string) string {
 	v := jsonValueOf(c.Command)
-	if v == nil || !v.set || len(v.fields) > 0 || strings.Trim(arg, "abcdefghijklmnopqrstuvwxyz_") != "" {
+	if v == nil || !v.set || len(v.fields) > 0 || strings.Trim(arg, lowerLetters+"_") != "" {
 		return ""
 	}
 	return "if it is meant as a field of --json, there are " + strings.Join(v.documents[0].fields(), ", ")
@@ -466,6 +466,7 @@ var aboutIssue = map[string]string{
 	"resume":  "retry",
 	"status":  "show",
 	"tick":    "run",
+	"top":     "show",
 	"trash":   "restore",
 	"unblock": "retry",
 }

@@ -50,7 +50,11 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	if !lost && !flagged && !isAll && !isUnknown {
 		return err
 	}
-	hint := cmp.Or(allHint(c, failed.Code, args), manyHint(c, failed.Message, args))
+	hint := cmp.Or(
+		allHint(c, failed.Code, args),
+		manyHint(c, failed.Message, args),
+		statusHint(c, failed.Message, args),
+	)
 	if hint == "" && failed.Code == "request_not_found" {
 		return err
 	}
@@ -201,7 +205,7 @@ func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) 
 		return arg != c.Name && !strings.HasPrefix(arg, "-") && !strings.HasSuffix(arg, ".md")
 	})
 	title := strings.Join(words, " ")
-	if !strings.Contains(plainWords(title), " ") || slices.ContainsFunc(words, issueShaped) || takesText(c) {
+	if !strings.Contains(plainWords(title), " ") || slices.ContainsFunc(words, isIssueName) || takesText(c) {
 		return ""
 	}
 	path := wiring.FindWorkflow(w.Environment())
@@ -251,6 +255,17 @@ func manyHint(c *cli.Command, message string, args []string) string {
 			return "each issue is an argument of its own: symphony " + c.Name + " 3 4"
 		default:
 			return "it is about one issue: symphony " + c.Name + " " + names[0]
+		}
+	}
+	return ""
+}
+
+// statusHint names the filter to a user who wrote a status in place of an issue, as in ps held.
+func statusHint(c *cli.Command, message string, args []string) string {
+	for _, arg := range args[1:] {
+		isStatus := slices.Contains(view.Statuses, view.Status(arg))
+		if isStatus && strings.Contains(message, arg) && flagOf(c, "filter") != nil {
+			return "--filter status=" + arg + " chooses the issues with that status"
 		}
 	}
 	return ""

@@ -31,6 +31,24 @@ func newStrange(word string, behind, before []string) strangeFlag {
 	return strangeFlag{nameOf(word), value, slices.Concat(before, behind)}
 }
 
+// firstStrange is the first letter that the command does not have, of letters in one word such as -aq
+// of docker; the word itself if it is no such word.
+func firstStrange(c *cli.Command, word string) string {
+	letters, isShort := strings.CutPrefix(word, "-")
+	isLetters := isShort && len(letters) > 1 && len(letters) < 4 && strings.Trim(letters, lowerLetters) == ""
+	if !isLetters || cmp.Or(rowOf(c, c.Name, letters), rowOf(c, "", letters)) != "" {
+		return word
+	}
+	for _, letter := range letters {
+		if flagOf(c, string(letter)) == nil {
+			return "-" + string(letter)
+		}
+	}
+	return word
+}
+
+const lowerLetters = "abcdefghijklmnopqrstuvwxyz"
+
 // strangeAlone is the error for a command line of flags alone.
 func strangeAlone(words []string) error {
 	name := nameOf(words[0])
@@ -162,6 +180,8 @@ func choiceMeant(c *cli.Command, flag strangeFlag) string {
 	case slices.Contains(projectFlags, name) && flagOf(c, "workflow") != nil:
 		return "-w FILE names the workflow of one project, and symphony projects lists them; --project all works " +
 			"with ps, status, report and what changes issues, such as hold"
+	case slices.Contains(view.Statuses, view.Status(strings.ReplaceAll(name, "-", "_"))) && flagOf(c, "filter") != nil:
+		return "did you mean --filter status=" + strings.ReplaceAll(name, "-", "_") + "?"
 	case slices.Contains(view.FilterKeys, name) && flagOf(c, "filter") != nil && flag.value != "":
 		return "did you mean --filter " + text.ShellQuote(name+"="+flag.value) + "?"
 	case isFilter && flagOf(c, "filter") != nil:
@@ -439,6 +459,7 @@ var otherFlags = []otherFlag{
 		"ps", "since until last today",
 		"it shows what is now, with --all also ended runs; symphony report --since TIME is what was done",
 	},
+	{"ps", "e x ef aux", "--all also shows issues that were not started, and ended runs"},
 	{"ps", "interval refresh every", "--watch prints every second: leave it out"},
 	{"ps", "short s brief summary porcelain names", "-q prints only the identifiers of the issues"},
 	{"top", "d interval delay refresh watch follow f", "it follows changes by itself: leave it out"},

@@ -82,11 +82,10 @@ func (d jsonDocument) nearWithin(name string) string {
 	for _, m := range membersOf(d.typ) {
 		inner = append(inner, text.Map(membersOf(m.typ), func(m jsonMember) string { return m.name })...)
 	}
-	near := text.Nearest(name, inner)
-	if len(name) < 4 || len(near) == 0 || len(near[0]) != len(name) {
+	if len(name) < 4 {
 		return ""
 	}
-	return near[0]
+	return text.Misspelt(name, inner)
 }
 
 // jsonMember is a member of an object in JSON.
