@@ -84,7 +84,11 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
 	info, err := os.Stat(w.Absolute(path))
 	if err == nil && info.IsDir() {
-		return nil, exit.Usage("%s is a directory: name the workflow in it, %s", path, filepath.Join(path, "WORKFLOW.md"))
+		inside := filepath.Join(path, "WORKFLOW.md")
+		if !wiring.Exists(w.Absolute(inside)) {
+			return nil, exit.Usage("%s is a directory, and no WORKFLOW.md is in it", path)
+		}
+		return nil, exit.Usage("%s is a directory: name the workflow in it, %s", path, inside)
 	}
 	if strings.HasSuffix(path, "/") {
 		return nil, exit.Usage("%s is not a folder that exists: make it, and name the file in it: %[1]sWORKFLOW.md", path)

@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
@@ -48,6 +49,9 @@ func demoCommand(w *term.Env) *cli.Command {
 					strings.Join(kinds, ", "),
 					agent,
 				)
+			case c.NArg() == 1 && !wiring.Exists(w.Absolute(c.Args().First())):
+				const message = "demo: there is no folder %s: symphony demo alone makes a sample project"
+				return exit.Usage(message, c.Args().First())
 			case c.NArg() == 1 && agent == scripted:
 				return exit.Usage(
 					"demo: the scripted agent can't work on a repository of yours: add --agent %s",

@@ -678,6 +678,7 @@ var otherFlags = []otherFlag{
 	},
 	{"issues projects trash hosts agents report", "q quiet", "--json and --jq print only what a script needs"},
 	{"status", "v verbose all-details", "symphony ps shows everything"},
+	{"version", "v verbose s short", "leave it out; --json prints everything for programs"},
 	{"completion", "install", "symphony help completion says where the script of each shell goes"},
 	{"", "silent no-output quiet q", "leave it out, or write > /dev/null behind the command"},
 	{"", "token api-key apikey key password secret auth pat e env env-file set-env", keysAre},

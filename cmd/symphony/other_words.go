@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -248,6 +249,13 @@ func foreignArgument(command, word string) string {
 	lists := []string{"claims", "hosts", "ps", "trash"}
 	if slices.Contains(lists, command) && slices.Contains([]string{"list", "ls"}, word) {
 		return "it lists them without an argument"
+	}
+	isTracker := slices.Contains(setup.TrackerNames(), word)
+	switch {
+	case isTracker && command == "check":
+		return "--tracker takes no value: it asks the tracker of WORKFLOW.md, too"
+	case isTracker && command == "init":
+		return "did you mean --tracker " + word + "?"
 	}
 	return foreignArguments[command+" "+word]
 }
