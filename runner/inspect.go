@@ -44,7 +44,7 @@ func (c Config) Inspect(
 ) (*Inspection, error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err != nil {
-		return nil, fmt.Errorf("temporary workspace for the agent: %w", err)
+		return nil, noTemporary(err)
 	}
 	i := &Inspection{dir: dir}
 	if err := i.start(ctx, c, m, env, version); err != nil {
@@ -53,13 +53,22 @@ func (c Config) Inspect(
 	return i, nil
 }
 
+// noTemporary is the error of a temporary workspace that could not be made.
+func noTemporary(err error) error {
+	return reconcile.NewError(
+		"workspace_failed",
+		"temporary workspace for the agent: "+err.Error(),
+		"see whether this account may write there, and whether the disk has room",
+	).WithCause(err)
+}
+
 // TryBox runs the program true in the sandbox in which symphony confines agents, with the whole
 // command line of a run. parent and env are as for Inspect. The error is sandbox_unavailable if
 // this machine can make no sandbox.
 func (c Config) TryBox(ctx context.Context, m host.Machine, env []string, parent string) error {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err != nil {
-		return fmt.Errorf("temporary workspace for the agent: %w", err)
+		return noTemporary(err)
 	}
 	i := &Inspection{dir: dir}
 	err = i.prepare(c, m, env, "")
@@ -135,16 +144,16 @@ func (i *Inspection) start(
 func (i *Inspection) prepare(c Config, m host.Machine, env []string, version string) error {
 	dir, err := filepath.EvalSymlinks(i.dir)
 	if err != nil {
-		return fmt.Errorf("temporary workspace for the agent: %w", err)
+		return noTemporary(err)
 	}
 	i.dir = dir
 	i.Cwd = filepath.Join(dir, "workspace")
 	if err := os.Mkdir(i.Cwd, 0o700); err != nil {
-		return fmt.Errorf("temporary workspace for the agent: %w", err)
+		return noTemporary(err)
 	}
 	space, err := newSpace(i.Cwd, dir)
 	if err != nil {
-		return fmt.Errorf("temporary workspace for the agent: %w", err)
+		return noTemporary(err)
 	}
 	w := &Worker{
 		Here:     Place{Machine: m, Env: env, Config: c},

@@ -19,3 +19,9 @@ func TestHintWithoutPassword(t *testing.T) {
 		test.Lacks(t, "the hint for "+address, hint, "gh auth")
 	}
 }
+
+// A remote on this machine may belong to another account.
+func TestHintNotStored(t *testing.T) {
+	hint := host.GitHint(" ! [remote rejected] symphony/ABC-1 -> symphony/ABC-1 (unpacker error)")
+	test.Contains(t, "the hint", hint, "whether the account that symphony runs as may write there")
+}

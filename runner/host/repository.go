@@ -525,6 +525,9 @@ func GitHint(output string) string {
 		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
 	case strings.Contains(output, ".lock': File exists"):
 		return "if no git works there now, remove that file"
+	case strings.Contains(output, "unpacker error"):
+		return "it could not store the commits: see whether its disk has room, and, if it is on this machine, whether the " +
+			"account that symphony runs as may write there"
 	}
 	refused := dubious().FindStringSubmatch(output)
 	if refused == nil {

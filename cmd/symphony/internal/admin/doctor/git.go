@@ -208,6 +208,7 @@ func checkLocalClone(ctx context.Context, e *environment, address string) []find
 	}
 	lacks, err := e.shellIn(ctx, e.p.Environ, "export GIT_NO_LAZY_FETCH=1\ncd "+text.ShellQuote(dir)+` || exit
 [ "$(git rev-parse --is-shallow-repository)" != true ] || { echo history; exit; }
+[ -w "$(git rev-parse --git-path objects)" ] || { echo written; exit; }
 git config --get-regexp '^remote\..*\.promisor$' >/dev/null || exit
 git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	switch {
@@ -217,6 +218,11 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 		return fail(
 			"repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
 			"git -C "+text.ShellQuote(dir)+" fetch --unshallow",
+		)
+	case lacks == "written" && e.config.Repository.Delivers():
+		return warn(
+			dir+" can't be written by this account: agents can begin, and their commits can't be delivered",
+			"give the repository to this account with chown -R, or make it writable with chmod -R u+w",
 		)
 	case lacks == "files":
 		return fail(

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
+	"golang.org/x/sys/unix"
 )
 
 // checkProgram finds a program and its version. missing is the consequence if there is none.
@@ -52,6 +53,10 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	machine := wiring.ThisMachine()
 	if err := machine.TryRoot(ctx, root); err != nil {
 		return failWith(err)
+	}
+	if wiring.Exists(root) && unix.Access(root, unix.W_OK|unix.X_OK) != nil {
+		return fail(root+" can't be written by this account", "chmod u+rwx "+text.ShellQuote(root)+
+			", if it belongs to this account, or set workspace.root to another directory")
 	}
 	free, err := machine.FreeBytes(ctx, root)
 	if err != nil {

@@ -246,7 +246,10 @@ var runErrors = []RunError{
 		"remove what the message names, or make it readable: git could run it in hooks, outside the sandbox; then " +
 			"`symphony retry ISSUE`",
 	},
-	{"workspace_failed", "check the workspace root; the message names the file"},
+	{
+		"workspace_failed",
+		"see whether the account that symphony runs as may write where the message says, and whether the disk has room",
+	},
 	{
 		"workspace_root_unusable",
 		"set `workspace.root` to a directory that belongs to you and that no other account can write to",
