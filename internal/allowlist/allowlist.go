@@ -113,6 +113,7 @@ func misread(entry string) error {
 	_, afterUser, hasUser := strings.Cut(host, "@")
 	afterUser, _, _ = strings.Cut(afterUser, ":")
 	number, _ := strings.CutPrefix(host, ":")
+	_, isRange := netip.ParsePrefix(entry)
 	switch {
 	case strings.ContainsAny(entry, ", \t"):
 		return fmt.Errorf("%q is more than one host: write each as an item of its own", entry)
@@ -120,6 +121,8 @@ func misread(entry string) error {
 		return fmt.Errorf("%q is a URL: write its host, %s", entry, host)
 	case hasUser:
 		return fmt.Errorf("%q has a user: write its host, %s", entry, afterUser)
+	case isRange == nil:
+		return fmt.Errorf("%q is a range of addresses: write each host, or a name such as *.example.com", entry)
 	case hasPath:
 		return fmt.Errorf("%q has a path, and a host is allowed as a whole: write %s", entry, host)
 	case host == "*" || strings.HasPrefix(host, "*:"):

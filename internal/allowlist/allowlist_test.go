@@ -34,6 +34,7 @@ func TestParse(t *testing.T) {
 		"pypy":                         `did you mean pypi?`,
 		"localhost":                    "no word for a registry",
 		"https://github.com":           "is a URL: write its host, github.com",
+		"10.0.0.0/8":                   "is a range of addresses: write each host",
 		"github.com/symphony":          "has a path, and a host is allowed as a whole: write github.com",
 		"github.com:0":                 "is no port",
 		"github.com:+1":                "is no port",

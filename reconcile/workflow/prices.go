@@ -17,7 +17,7 @@ import (
 const (
 	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of " +
 		"a million tokens"
-	budgetHint = "write for instance 5M, 2000000 or, with agent.prices, 20 USD"
+	budgetHint = "write for instance 5M, 2000000 or, with agent.prices, 20 USD; 0 is no limit"
 )
 
 // prices reads agent.prices. It checks everything, because the sums of a wrong price look like

@@ -451,14 +451,29 @@ func otherWords() map[string]string {
 		anyAgent  = "for another agent that speaks the Agent Client Protocol write kind: acp, with agent.command"
 		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
 	)
+	const approvals = "approve allows what an agent asks for, deny refuses it, fail ends the run, and ask asks you"
+	const ownSandbox = "codex.turn_sandbox_policy: {type: %s} instead, as agent.sandbox chooses the program that confines"
 	meant := map[string]string{
-		"agent.kind":                  anyAgent,
-		"agent.sandbox: bubblewrap":   "bwrap",
-		"agent.sandbox: docker":       "bwrap; symphony and its agents together can run in a container, too",
-		"merge.when: always":          "green",
-		"merge.method: ff":            "rebase",
-		"repository.forge: bitbucket": "deliver: branch instead: symphony opens no pull requests on Bitbucket",
-		"repository.deliver: mr":      DeliverPullRequest,
+		"agent.kind":                        anyAgent,
+		"agent.kind: gpt":                   "codex",
+		"agent.kind: openai":                "codex",
+		"agent.kind: chatgpt":               "codex",
+		"agent.kind: anthropic":             "claude",
+		"agent.kind: google":                "gemini",
+		"agent.on_approval":                 approvals,
+		"agent.on_question":                 "fail ends the run of an agent that asks, and ask asks you",
+		"agent.sandbox: true":               "bwrap",
+		"agent.sandbox: on":                 "bwrap",
+		"agent.sandbox: read-only":          fmt.Sprintf(ownSandbox, "readOnly"),
+		"agent.sandbox: readonly":           fmt.Sprintf(ownSandbox, "readOnly"),
+		"agent.sandbox: bubblewrap":         "bwrap",
+		"agent.sandbox: workspace-write":    fmt.Sprintf(ownSandbox, "workspaceWrite"),
+		"agent.sandbox: danger-full-access": fmt.Sprintf(ownSandbox, "dangerFullAccess"),
+		"agent.sandbox: docker":             "bwrap; symphony and its agents together can run in a container, too",
+		"merge.when: always":                "green",
+		"merge.method: ff":                  "rebase",
+		"repository.forge: bitbucket":       "deliver: branch instead: symphony opens no pull requests on Bitbucket",
+		"repository.deliver: mr":            DeliverPullRequest,
 
 		"repository.deliver: merge-request": DeliverPullRequest,
 		"repository.deliver: merge_request": DeliverPullRequest,

@@ -445,6 +445,9 @@ func (r *reader) passEnv(f field) {
 		case name == "":
 		case dollar && variableName(bare):
 			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
+		case strings.Contains(name, "="):
+			own, _, _ := strings.Cut(name, "=")
+			r.invalid(f, quoted+" is a variable with its value", "write "+own+"; the value belongs into the environment file")
 		case !variableName(name):
 			r.invalid(
 				f,

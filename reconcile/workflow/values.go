@@ -199,8 +199,18 @@ func numberHint(k Key, f field) string {
 		lasts, err = time.ParseDuration(days[1] + "h")
 		lasts *= 24
 	}
+	if inWords := timeInWords().FindStringSubmatch(f.node.Value); inWords != nil {
+		lasts, err = time.ParseDuration(inWords[1] + strings.ToLower(inWords[2][:1]))
+	}
 	if k.Type == typeMS && err == nil {
 		return fmt.Sprintf("write %d", lasts.Milliseconds())
+	}
+	if slices.Contains(noLimits, strings.ToLower(f.node.Value)) {
+		return noLimitHint(k)
+	}
+	counted := numberOf().FindStringSubmatch(f.node.Value)
+	if counted != nil && k.Type != typeMS && !strings.HasSuffix(k.Name, "_bytes") {
+		return "write " + counted[1]
 	}
 	size := sizePattern().FindStringSubmatch(f.node.Value)
 	if size == nil || !strings.HasSuffix(k.Name, "_bytes") {
@@ -214,10 +224,30 @@ func numberHint(k Key, f field) string {
 	return fmt.Sprintf("write the number of bytes: %.0f", n*factor)
 }
 
+// timeInWords matches a time such as 5 minutes, of which Go reads only 5m.
+var timeInWords = text.Pattern(`(?i)^\s*([0-9]{1,6})\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)\s*$`)
+
+// noLimits are words of other programs for a number without a limit.
+var noLimits = []string{"unlimited", "infinite", "infinity", "inf", "none", "never", "no", "off", ".inf", "max", "all"}
+
+// noLimitHint says how a key is written that is to limit nothing.
+func noLimitHint(k Key) string {
+	switch {
+	case strings.Contains(k.Meaning, "no limit"):
+		return "write 0, which is no limit"
+	case k.Type == typeMS:
+		return "there is always a limit: write a large number, such as 86400000 for a day"
+	}
+	return "there is always a limit: write a large number, such as 1000"
+}
+
+// numberOf matches a number with what it counts, such as 20 turns.
+var numberOf = text.Pattern(`^\s*([0-9]+)\s*[A-Za-z]{2,}\s*$`)
+
 // daysPattern matches a number of days, such as 7d, which Go's durations lack.
 var daysPattern = text.Pattern(`^\s*([0-9]{1,4})\s*d(?:ays?)?\s*$`)
 
-var sizePattern = text.Pattern(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKMGT])(?:i?B)?\s*$`)
+var sizePattern = text.Pattern(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(?:i?[bB])?\s*$`)
 
 // digits reads a node as a decimal integer.
 func digits(n *yaml.Node) (int64, bool) {
@@ -246,9 +276,9 @@ func booleanHint(f field) string {
 	switch strings.ToLower(f.node.Value) {
 	case "true", "false":
 		return "write the word itself, without quotes"
-	case "yes", "on", "y":
+	case "yes", "on", "y", "1", "enabled", "enable", "full", "always":
 		return "write true"
-	case "no", "off", "n":
+	case "no", "off", "n", "0", "disabled", "disable", "none", "never":
 		return "write false"
 	}
 	return ""
@@ -293,6 +323,9 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 	return list, true
 }
 
+// assigned matches the value of a variable with the = before it, as in FOO=bar.
+var assigned = text.Pattern(`=[^,\s]*`)
+
 // inBrackets shows how to write a text as a list, after a colon: a command as its words, and the
 // names of variables without $. It is empty for a text with quotes.
 func inBrackets(k Key, written *yaml.Node) string {
@@ -305,7 +338,7 @@ func inBrackets(k Key, written *yaml.Node) string {
 	case written.Style != 0:
 		return ""
 	case k.Type == typeVars:
-		value = strings.ReplaceAll(value, "$", "")
+		value = assigned().ReplaceAllString(strings.ReplaceAll(value, "$", ""), "")
 	}
 	return ": [" + value + "]"
 }

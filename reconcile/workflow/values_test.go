@@ -65,7 +65,7 @@ func TestPassEnv(t *testing.T) {
 		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is a value, not a name`},
 		{value: "[NPM*]", refused: `"NPM*" is not the name of a variable`},
 		{value: "[1ST]", refused: `"1ST" is not the name`},
-		{value: "[A=b]", refused: `"A=b" is not the name`},
+		{value: "[A=b]", refused: `"A=b" is a variable with its value`},
 		{value: "[[A]]", refused: "an item is a list, not a string"},
 		{value: "['']", refused: "an item is empty"},
 		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY contains the tracker's key"},
