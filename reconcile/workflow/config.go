@@ -293,6 +293,13 @@ func (e Environment) expandPath(text, dir string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
+// unsetVariable is the error of a text with a variable that is not set.
+type unsetVariable string
+
+func (name unsetVariable) Error() string {
+	return "the environment variable " + string(name) + " is not set"
+}
+
 func (e Environment) expandVars(text string) (string, error) {
 	var err error
 	expanded := variablePattern().ReplaceAllStringFunc(text, func(written string) string {
@@ -302,7 +309,7 @@ func (e Environment) expandVars(text string) (string, error) {
 		case !ok:
 			err = errors.New("${ is not followed by a variable's name and }")
 		case value == "":
-			err = fmt.Errorf("the environment variable %s is not set", name)
+			err = unsetVariable(name)
 		}
 		return value
 	})

@@ -143,7 +143,11 @@ var otherKeys = []otherKey{
 	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "codex.command"},
 	{"agent.path agent.bin agent.binary agent.executable agent.exec agent.cmd agent.run", "agent.command"},
 	{"agent.home agent.config_dir agent.codex_home codex_home codex.codex_home codex.config_dir", "codex.home"},
-	{"codex.sandbox codex.sandbox_mode sandbox_mode", "codex.turn_sandbox_policy"},
+	{
+		"codex.sandbox codex.sandbox_mode sandbox_mode",
+		"codex.turn_sandbox_policy: {type: readOnly} or {type: dangerFullAccess} changes the sandbox of codex, which is " +
+			"workspaceWrite otherwise",
+	},
 	{"sandbox isolation sandboxed jail", "agent.sandbox"},
 	{
 		"read_only readonly agent.review agent.reviewer reviews_only no_write",

@@ -234,7 +234,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			case isBelow && wrong != "":
 				f.line = r.line(value)
 				hint = wrong
-			case value.Kind == yaml.ScalarNode:
+			case value.Kind == yaml.ScalarNode, value.Kind == yaml.SequenceNode && isListOfWords(value):
 				hint = "write its keys on lines of their own below it, indented"
 				if names := r.keysOf(f.key); len(names) > 1 {
 					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
@@ -255,6 +255,11 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			r.warn(f, message)
 		}
 	}
+}
+
+// isListOfWords reports whether a list has an item that is no map.
+func isListOfWords(list *yaml.Node) bool {
+	return slices.ContainsFunc(list.Content, func(item *yaml.Node) bool { return item.Kind == yaml.ScalarNode })
 }
 
 // otherQuotes matches a text in quotes that are none for YAML, as word processors and web pages
@@ -415,9 +420,18 @@ func (r *values) path(f field, value string) string {
 			"write a path of this machine, such as ~/symphony")
 		return ""
 	}
+	if strings.Contains(value, "{{") {
+		r.invalid(f, strconv.Quote(value)+" is no path: only the prompt and repository.branch are templates",
+			"leave {{ … }} out")
+		return ""
+	}
 	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
-	if err != nil {
-		r.invalid(f, err.Error(), "")
+	unset, isUnset := errors.AsType[unsetVariable](err)
+	switch {
+	case isUnset:
+		r.invalid(f, err.Error(), r.setHint(string(unset), "it"))
+	case err != nil:
+		r.invalid(f, err.Error(), "write a path, which may begin with ~/ or a variable")
 	}
 	return path
 }
@@ -479,6 +493,10 @@ func otherWords() map[string]string {
 		"repository.deliver: merge_request": DeliverPullRequest,
 		"repository.deliver: pr":            DeliverPullRequest,
 		"repository.deliver: push":          DeliverBranch,
+		"repository.deliver: true":          DeliverBranch,
+		"repository.deliver: false":         DeliverNone,
+		"repository.deliver: draft":         DeliverPullRequest + ": symphony opens no drafts",
+		"repository.deliver: merge":         DeliverPullRequest + ", and merge.when: green or approved",
 		"worker.engine.kind":                anyEngine,
 	}
 	for _, kind := range forges {

@@ -219,7 +219,7 @@ func (r *reader) branch(f field) {
 		return
 	}
 	for _, problem := range parsed.Check() {
-		r.invalid(f, problem.Message, "")
+		r.invalid(f, problem.Message, "correct it, or leave the key out for "+defaultBranch)
 	}
 	r.cfg.Repository.branchPattern = parsed
 	if !strings.Contains(pattern, "{{") {

@@ -98,7 +98,25 @@ func (r *reader) instead(f field) string {
 	case isSentence(near):
 		return "; " + near
 	}
-	return "; did you mean " + near + "?"
+	return "; did you mean " + near + r.converted(f, near) + "?"
+}
+
+// converted is a value as the suggested key takes it, with a colon, if it has another form there:
+// 600000 for 10m.
+func (r *reader) converted(f field, near string) string {
+	isKey := func(k Key) bool { return k.Name == near }
+	i := slices.IndexFunc(r.keys, isKey)
+	if i < 0 || f.node == nil || f.node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	if _, isNumber := digits(f.node); isNumber {
+		return ""
+	}
+	value, is := strings.CutPrefix(numberHint(r.keys[i], f), "write ")
+	if !is || r.keys[i].Type != typeMS {
+		return ""
+	}
+	return ": " + value
 }
 
 // isSentence reports whether a hint is a sentence, and not a key, which may have a place behind it:

@@ -165,6 +165,8 @@ func textHint(k Key, f field) string {
 	isTemplate := f.node.Kind == yaml.MappingNode && f.node.Style&yaml.FlowStyle != 0 &&
 		len(f.node.Content) > 0 && f.node.Content[0].Kind == yaml.MappingNode
 	switch {
+	case k.Type == typeShell && f.node.Kind == yaml.MappingNode && !isTemplate:
+		return "write the commands themselves behind the key, or below |"
 	case k.Type == typeShell && f.node.Kind == yaml.SequenceNode:
 		return "write it as a text: several commands below |, or in one line with && between them"
 	case strings.HasPrefix(k.Type, "shell") && f.node.Kind == yaml.SequenceNode:
@@ -276,7 +278,7 @@ func booleanHint(f field) string {
 	switch strings.ToLower(f.node.Value) {
 	case "true", "false":
 		return "write the word itself, without quotes"
-	case "yes", "on", "y", "1", "enabled", "enable", "full", "always":
+	case "yes", "on", "y", "1", "enabled", "enable", "full", "always", "all", "recursive", "gpg", "ssh":
 		return "write true"
 	case "no", "off", "n", "0", "disabled", "disable", "none", "never":
 		return "write false"

@@ -55,6 +55,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
+	out.Warnings = append(out.Warnings, scriptWarnings(p, cfg)...)
 	for _, advice := range RootAdvice(p, cfg, false) {
 		out.Warnings = append(out.Warnings, keyAt(p, cfg, "workspace.root")+": "+advice.Message+": "+advice.Hint)
 	}
@@ -78,6 +79,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	if launcher.Program != "" && !cfg.Chosen.TrustLauncher {
 		kind, _ := AgentOf(cfg.Chosen.Kind) // a run is refused without it
 		warning := LauncherWarning(kind, launcher) + ": " + runner.LauncherHint(kind, launcher)
+		if line := cfg.Lines[kind.CommandKey]; line > 0 {
+			warning = fmt.Sprintf("%s:%d: %s", p.Path, line, warning)
+		}
 		out.Warnings = append(out.Warnings, warning)
 	}
 	return out
@@ -191,27 +195,71 @@ func promptFaults(cfg *workflow.Config) (list []*reconcile.Error) {
 	return list
 }
 
-// scriptFaults returns an error for each script that its shell can't read. Nothing is run.
-func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
-	for _, h := range []struct{ key, shell, script string }{
+// script is a key with a script, and the shell that runs it.
+type script struct{ key, shell, text string }
+
+// scriptsOf returns the scripts of a workflow.
+func scriptsOf(cfg *workflow.Config) []script {
+	all := []script{
 		{"hooks.after_create", "sh", cfg.Hooks.AfterCreate},
 		{"hooks.before_run", "sh", cfg.Hooks.BeforeRun},
 		{"hooks.after_run", "sh", cfg.Hooks.AfterRun},
 		{"hooks.before_remove", "sh", cfg.Hooks.BeforeRemove},
 		{"hooks.on_attention", "sh", cfg.Hooks.OnAttention},
 		{"verify.command", "bash", cfg.Verify.Command},
-	} {
-		if strings.TrimSpace(h.script) == "" {
+	}
+	return text.Filter(all, func(s script) bool { return strings.TrimSpace(s.text) != "" })
+}
+
+// isAddress matches a script that is nothing but the address of a web page.
+var isAddress = text.Pattern(`^\s*https?://\S+\s*$`)
+
+// inScript matches a variable of the prompt in a script.
+var inScript = text.Pattern(`\{\{-?\s*issue\.(\w+)`)
+
+// scriptWarnings is about what a shell reads otherwise than it is meant: variables of the prompt, and
+// commands of bash in a hook.
+func scriptWarnings(p *Project, cfg *workflow.Config) (list []string) {
+	for _, s := range scriptsOf(cfg) {
+		found := inScript().FindStringSubmatch(s.text)
+		if found != nil {
+			list = append(list, keyAt(p, cfg, s.key)+": a script is no template, and gets "+found[0]+" }} as it is: "+
+				"hooks have variables such as $SYMPHONY_ISSUE_IDENTIFIER and $SYMPHONY_ISSUE_TITLE")
+		}
+		if s.shell != "sh" {
 			continue
 		}
-		message, inScript := workspace.CheckScript(h.shell, h.script)
+		first, _, _ := strings.Cut(strings.TrimSpace(s.text), "\n")
+		word, instead := workspace.BashWord(s.text)
+		if word != "" {
+			list = append(list, keyAt(p, cfg, s.key)+": hooks run in sh, not bash, and sh has no "+word+": "+instead)
+		} else if strings.HasPrefix(first, "#!") && !strings.HasSuffix(first, "/sh") {
+			list = append(list, keyAt(p, cfg, s.key)+": "+first+" is a comment there: hooks run in sh; for another program "+
+				"commit a file with the script, and start that")
+		}
+	}
+	return list
+}
+
+// scriptFaults returns an error for each script that its shell can't read. Nothing is run.
+func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
+	for _, h := range scriptsOf(cfg) {
+		if isAddress().MatchString(h.text) {
+			list = append(list, reconcile.NewError(
+				workflow.CodeInvalid,
+				keyAt(p, cfg, h.key)+": is an address, and no command",
+				`write for instance curl -fsS --data-raw "$SYMPHONY_ATTENTION_TEXT" ADDRESS; docs/requests.md has examples`,
+			))
+			continue
+		}
+		message, lineOf := workspace.CheckScript(h.shell, h.text)
 		if message == "" {
 			continue
 		}
 		line := cfg.Lines[h.key]
-		more := strings.Count(strings.TrimSpace(h.script), "\n")
+		more := strings.Count(strings.TrimSpace(h.text), "\n")
 		if more > 0 { // the script begins on the line after its key
-			line += min(inScript, more+1)
+			line += min(lineOf, more+1)
 		}
 		list = append(
 			list,

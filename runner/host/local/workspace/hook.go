@@ -215,6 +215,24 @@ func bashOnly(output []byte) string {
 	return ""
 }
 
+// bashWord matches a command of bash at the beginning of a command.
+var bashWord = text.Pattern(`(?m)(?:^|&&|\|\||;|\b(?:then|do|else|if))[ \t]*(source|\[\[|declare|typeset|shopt|mapfile|` +
+	`readarray|pushd|popd|let)[ \t]`)
+
+// BashWord returns the first command of bash in the script of a hook that sh does not have here, and what
+// to write instead; empty for none.
+func BashWord(script string) (word, instead string) {
+	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
+	defer cancel()
+	for _, found := range bashWord().FindAllStringSubmatch(script, -1) {
+		word = found[1]
+		if exec.CommandContext(ctx, "sh", "-c", `type "$1"`, "sh", word).Run() != nil && ctx.Err() == nil {
+			return word, bashWords[word]
+		}
+	}
+	return "", ""
+}
+
 // title names the hook and its place.
 func (h Hook) title() string {
 	if h.Where == "" {
