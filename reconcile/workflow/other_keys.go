@@ -565,6 +565,11 @@ var otherKeys = []otherKey{
 		"tracker.terminal_states",
 	},
 	{"tracker.admins tracker.users tracker.owners tracker.allowed_users tracker.maintainers", "tracker.operators"},
+	{
+		"tracker.workspace tracker.organization tracker.org tracker.account tracker.provider.workspace " +
+			"tracker.provider.organization",
+		"the key of the tracker belongs to one workspace or account: leave it out",
+	},
 	{"tracker.provider.project_gid", "examples/trackers/asana.py reads it from ASANA_PROJECT_GID"},
 	{"tracker.readonly tracker.read_only tracker.write tracker.scope", "tracker.tool_scope"},
 

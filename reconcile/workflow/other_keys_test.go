@@ -90,6 +90,8 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{github, "tracker.author", "symphony chooses issues by"},
 		{github, "tracker.email", "tracker.api_key alone"},
 		{jira, "tracker.username", "tracker.provider.email"},
+		{linear, "tracker.workspace", "belongs to one workspace or account: leave it out"},
+		{github, "tracker.org", "tracker.provider.repo"},
 	} {
 		test.Contains(t, c.key, hintAbout(t, c.front, c.key), c.want)
 	}

@@ -1,7 +1,9 @@
 package workflow
 
 import (
+	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,6 +117,15 @@ func (r trackerReader) jiraCondition(f field) {
 	}
 }
 
+// isDataCenter reports whether a host is none of Atlassian's, nor this machine, as in tests.
+func isDataCenter(host string) bool {
+	ours := []string{"atlassian.net", "atlassian.com", "jira.com", "jira-dev.com", "atlassian-us-gov-mod.net"}
+	isOurs := func(domain string) bool { return host == domain || strings.HasSuffix(host, "."+domain) }
+	address := net.ParseIP(host)
+	isHere := host == "localhost" || address != nil && address.IsLoopback()
+	return host != "" && !isHere && !slices.ContainsFunc(ours, isOurs)
+}
+
 // jiraSettings checks the site, and that the file names the states: the statuses of a project are
 // its own.
 func (r trackerReader) jiraSettings() {
@@ -127,6 +138,8 @@ func (r trackerReader) jiraSettings() {
 	case err == nil && u.Host != "" && strings.Trim(u.Path, "/") != "":
 		r.invalid(f, "not the address of a site on Jira Cloud, which has no path",
 			"write "+u.Scheme+"://"+u.Host+"; Jira Data Center is not supported")
+	case f.node != nil && err == nil && isDataCenter(u.Hostname()):
+		r.warn(f, "sites on Jira Cloud are https://NAME.atlassian.net; Jira Data Center, on a server of your own, is not supported")
 	}
 	for _, states := range []string{"tracker.active_states", "tracker.terminal_states"} {
 		if f := r.field(states); f.node == nil {

@@ -128,10 +128,17 @@ func (n *Names) IssuesOf(ids []string) []Ref {
 // Missing returns the error of an issue that does not exist.
 func (n *Names) Missing(name string) error {
 	repos := strings.Join(n.o.Repositories, ", ")
+	hint := "check the number, which may be that of a pull request, and that the token may read the issue"
+	if n.o.Groups { // where merge requests have numbers of their own
+		hint = "check the number, which may be that of a merge request, and that the token may read the issue"
+	}
+	if strings.HasPrefix(name, "!") {
+		hint = "! stands before the number of a merge request: give that of its issue"
+	}
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: n.api.Scrub(fmt.Sprintf("%s shows no issue %q of %s", n.api.Name, name, repos)),
-		Hint:    "check the number, which may be that of a pull request, and that the token may read the issue",
+		Hint:    hint,
 		Err:     reconcile.ErrGone,
 	}
 }
