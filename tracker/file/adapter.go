@@ -76,7 +76,7 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		isState := func(s string) bool { return reconcile.SameState(s, state) }
 		return r.fault != nil || slices.ContainsFunc(states, isState)
 	})
-	t.warnOfFinished(all)
+	t.warnOfUnnamed(all)
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
 		switch {
@@ -226,9 +226,7 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	}
 	issue.StateMeant = t.stateMeant(issue.State)
 	issue.Remarks = slices.Clone(r.remarks)
-	if t.seemsFinished(issue.State) {
-		issue.NotFinal = t.notFinal(r)
-	}
+	issue.Unnamed = t.unnamedText(issue.State)
 	for _, id := range r.dependencies {
 		ref := t.blocker(all, id)
 		if *ref.ID == issue.ID {
@@ -297,11 +295,11 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 		}
 	}
 	for _, e := range all.others {
-		if why := t.notRead(e); why != "" {
+		if why := t.notReadIn(all, e); why != "" {
 			t.Warn(why)
 		}
 	}
-	t.warnOfFinished(all)
+	t.warnOfUnnamed(all)
 	states := slices.Clone(t.settings.Statuses)
 	labels := []string{}
 	for _, r := range all.records {
@@ -339,30 +337,39 @@ var finishedWords = []string{
 	"released", "resolved", "shipped", "won't do", "won't fix", "wontfix",
 }
 
-// warnOfFinished names an issue in each state that seems to be final and that no setting names.
-func (t *tracker) warnOfFinished(all *folder) {
+// openWords are names of states that mean that nobody has begun.
+var openWords = []string{"new", "not started", "open", "opened", "reopened", "unstarted"}
+
+// warnOfUnnamed names an issue in each state that no setting names although it sounds so.
+func (t *tracker) warnOfUnnamed(all *folder) {
 	var named []string
 	for _, r := range all.records {
 		state := reconcile.NormalizeState(r.issue.State)
-		if !t.seemsFinished(state) || slices.Contains(named, state) {
+		follows := t.unnamedText(r.issue.State)
+		if follows == "" || slices.Contains(named, state) {
 			continue
 		}
 		named = append(named, state)
-		t.Warn(r.name + ": " + t.notFinal(r))
+		t.Warn(r.name + ": " + follows)
 	}
 }
 
-// seemsFinished reports whether a state seems to be final, and no setting names it.
-func (t *tracker) seemsFinished(state string) bool {
-	isWord := slices.Contains(finishedWords, reconcile.NormalizeState(state))
-	return isWord && t.known(state) == "" && len(t.Terminal) > 0
-}
-
-// notFinal says what follows from a state that seems to be final.
-func (t *tracker) notFinal(r *record) string {
-	return fmt.Sprintf("the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
-		"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states",
-		r.issue.State, t.Terminal[0])
+// unnamedText says what follows from a state that no setting names, if its name sounds as if one did;
+// empty for other states.
+func (t *tracker) unnamedText(state string) string {
+	word := reconcile.NormalizeState(state)
+	if t.known(state) != "" {
+		return ""
+	}
+	switch {
+	case slices.Contains(finishedWords, word) && len(t.Terminal) > 0:
+		return fmt.Sprintf("the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
+			"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states", state, t.Terminal[0])
+	case slices.Contains(openWords, word) && len(t.Active) > 0:
+		return fmt.Sprintf("the workflow names no state %q, so that no agent starts on it; write %s, "+
+			"or add the state to tracker.active_states", state, t.Active[0])
+	}
+	return ""
 }
 
 // usualReview is the state of the handover that init writes if the folder has none.

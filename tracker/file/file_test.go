@@ -420,6 +420,18 @@ func TestKeysElsewhere(t *testing.T) {
 	}
 }
 
+// A folder without issues may be the wrong one. A workflow beside the issues is none.
+func TestFolderAbove(t *testing.T) {
+	a, _ := folder(t, map[string]string{
+		"WORKFLOW.md": "---\ntracker: {kind: file}\n---\nDo it.\n",
+		"next/a.md":   issueFile("A"),
+	})
+	test.Equal(t, "candidates", len(test.Must(a.Candidates(t.Context(), states))), 0)
+	known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), "B")))
+	test.Equal(t, "the hint", known.Hint,
+		"the folder next is not read: if it has the issues, write its path into tracker.provider.path")
+}
+
 // A dependency may be a number alone, as on the command line. For a name of no issue the record says
 // what may be meant.
 func TestDependencies(t *testing.T) {
@@ -448,7 +460,7 @@ func TestDependencies(t *testing.T) {
 
 // The record of an issue has what is not obeyed in its file, and whether its state only sounds final.
 func TestRemarks(t *testing.T) {
-	a, _ := folder(t, map[string]string{
+	a, dir := folder(t, map[string]string{
 		"a.md": "---\nid: A\ntitle: One\nstatus: Merged\npriority: P1\ndepends_on: [B]\n---\n",
 		"b.md": issueFile("B"),
 	})
@@ -456,11 +468,15 @@ func TestRemarks(t *testing.T) {
 	test.Equal(t, "remarks", strings.Join(issue.Remarks, "\n"),
 		`a.md:5: priority "P1" is ignored: write urgent, high, medium, low, none, or a number, of which 1 is the most urgent
 a.md:6: depends_on is not read: write dependencies`)
-	test.Equal(t, "not final", issue.NotFinal,
+	test.Equal(t, "not final", issue.Unnamed,
 		`the workflow names no state "Merged", so that the issue is not finished: its workspace stays, and issues that `+
 			`wait for it do not start; write Done, or add the state to tracker.terminal_states`)
+	write(t, dir, map[string]string{"c.md": "---\nid: C\ntitle: One\nstatus: open\n---\n"})
+	test.Equal(t, "an open issue", test.Must(a.Find(t.Context(), "C")).Unnamed,
+		`the workflow names no state "open", so that no agent starts on it; write To Do, or add the state to `+
+			`tracker.active_states`)
 	other := test.Must(a.Find(t.Context(), "B"))
-	test.Equal(t, "remarks on another", fmt.Sprint(other.Remarks, other.NotFinal), "[]")
+	test.Equal(t, "remarks on another", fmt.Sprint(other.Remarks, other.Unnamed), "[]")
 }
 
 // A change of a folder that another process has locked ends with its context.

@@ -123,7 +123,7 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 	var records []*record
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") {
+		if strings.HasPrefix(name, ".") || name == "WORKFLOW.md" { // the issues may be beside it
 			continue
 		}
 		if filepath.Ext(name) != ".md" {
@@ -170,6 +170,9 @@ func (t *tracker) notRead(e fs.DirEntry) string {
 	if !e.IsDir() {
 		ending := strings.TrimSpace(strings.ToLower(filepath.Ext(name)))
 		endings := []string{".adoc", ".markdown", ".md", ".mdown", ".mdx", ".mkd", ".org", ".rst", ".text", ".txt"}
+		if slices.Contains([]string{".csv", ".html", ".json", ".toml", ".yaml", ".yml"}, ending) {
+			return name + " is not an issue: an issue is a Markdown file, such as " + stem(name) + ".md, and " + beginsWith
+		}
 		isIssue := ending == "" && t.hasFrontMatter(name)
 		if !isIssue && !slices.Contains(endings, ending) {
 			return ""
@@ -185,6 +188,15 @@ func (t *tracker) notRead(e fs.DirEntry) string {
 		return ""
 	}
 	return "the folder " + name + " is not read: move its issues into " + t.Path
+}
+
+// notReadIn is notRead for an entry of a folder, which itself may not be the one that is meant.
+func (t *tracker) notReadIn(all *folder, e fs.DirEntry) string {
+	why := t.notRead(e)
+	if why == "" || !e.IsDir() || len(all.records) > 0 {
+		return why
+	}
+	return "the folder " + e.Name() + " is not read: if it has the issues, write its path into tracker.provider.path"
 }
 
 // hasFrontMatter reports whether a file begins as an issue does.
@@ -242,7 +254,9 @@ func (f *folder) onlyPlain() string {
 // The reason for which a file without front matter is no issue, and what to do.
 const (
 	noFrontMatter = ", because it has no front matter"
-	mendFront     = "begin it with the lines ---, title: …, status: … and ---"
+	mendFront     = "begin it with the lines " + frontLines
+	beginsWith    = "begins with the lines " + frontLines
+	frontLines    = "---, title: …, status: … and ---"
 )
 
 // plainFile returns the name of a file without front matter, given its name with or without
@@ -296,7 +310,7 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	hint := "check the id; " + contents(ids, ref)
 	var overlooked []string
 	for _, e := range all.others {
-		why := t.notRead(e)
+		why := t.notReadIn(all, e)
 		switch {
 		case why == "":
 		case e.IsDir(), namesFile(filepath.Base(ref), stem(e.Name())):

@@ -272,7 +272,7 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 		node := f.get(required.key)
 		switch {
 		case node != nil && node.Kind != yaml.ScalarNode:
-			return faultAt(node.Line+1, "%s must be text", required.key)
+			return faultAt(node.Line+1, "%s must be text%s", required.key, insteadOf(required.key, node))
 		case required.value == "" && node != nil:
 			return faultAt(node.Line+1, "%s is empty", required.key)
 		case required.value == "":
@@ -280,6 +280,15 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 		}
 	}
 	return nil
+}
+
+// insteadOf is what to write instead of a list with one item, as the end of a message; empty for
+// anything else.
+func insteadOf(key string, node *yaml.Node) string {
+	if node.Kind != yaml.SequenceNode || len(node.Content) != 1 || node.Content[0].Kind != yaml.ScalarNode {
+		return ""
+	}
+	return ": write " + key + ": " + node.Content[0].Value
 }
 
 // missing returns the fault of a key that is not set. It names the line on which the key is

@@ -290,6 +290,9 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	}
 	what, remedy := paths.Missing(folder)
 	hint := cmp.Or(remedy, didYouMean(folder), "create the folder, or correct the path")
+	if strings.ContainsAny(filepath.Base(folder), "*?") {
+		hint = "write the folder with the issues, without a pattern: " + filepath.Dir(folder)
+	}
 	message := fmt.Sprintf("%s: tracker.provider.path: %s %s", p.Path, folder, what)
 	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 }

@@ -115,8 +115,8 @@ func (r *issueReader) unseen(policy reconcile.Policy) forecast {
 	case !policy.Active(state) && r.issue.StateMeant == "":
 		next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
 		message := "its state is " + state
-		if r.issue.NotFinal != "" {
-			message += ": " + r.issue.NotFinal
+		if r.issue.Unnamed != "" {
+			message += ": " + r.issue.Unnamed
 		}
 		return forecast{reason: "not_active", message: message, next: next}
 	}

@@ -226,8 +226,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state
-		if r.issue != nil && r.issue.NotFinal != "" {
-			v.Why.Message += ": " + r.issue.NotFinal
+		if r.issue != nil && r.issue.Unnamed != "" {
+			v.Why.Message += ": " + r.issue.Unnamed
 		}
 	}
 	v.Next.Message = "nothing to do"

@@ -164,8 +164,8 @@ func (f *Facts) turnOf(r state.Review, now map[string]reconcile.Issue) turn {
 		return turn{text: UnreadableText + issue.Malformed, amiss: "with a file that can't be read"}
 	case back != "":
 		return turn{text: back, amiss: "in an active state again"}
-	case issue.NotFinal != "":
-		return turn{text: issue.NotFinal, amiss: "in a state that WORKFLOW.md does not name"}
+	case issue.Unnamed != "":
+		return turn{text: issue.Unnamed, amiss: "in a state that WORKFLOW.md does not name"}
 	case f.Config.Policy.Terminal(issue.State):
 		return turn{text: "its state is now " + issue.State}
 	}
