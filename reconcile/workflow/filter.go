@@ -89,7 +89,7 @@ func (r *reader) refuseFilter(f field) bool {
 		}
 		block := r.ofBlock(f.key)
 		ofOtherBlock := block != "" && !strings.HasPrefix(block, "tracker.")
-		if (choosesOther(f.key) || ofOtherBlock) && !isMap {
+		if (choosesOther(f.key) || ofOtherBlock || r.ofOtherSection(f.key) != "") && !isMap {
 			return false
 		}
 		r.invalid(
@@ -121,6 +121,26 @@ func choosesOther(key string) bool {
 	meant := otherKeysFor(plainKey(key))
 	ofTracker := func(use string) bool { return strings.HasPrefix(use, "tracker.") }
 	return len(meant) > 0 && !slices.ContainsFunc(meant, ofTracker)
+}
+
+// ofOtherSection returns the key of another section than tracker that an unknown key is by its
+// name, and that can mean nothing else: handoff.blocked_state for tracker.blocked_state. It is
+// empty for other keys.
+func (r *reader) ofOtherSection(key string) string {
+	section, word, inSection := cutLast(key)
+	word = plainKey(word)
+	if !inSection || slices.Contains(ofEverySection, word) {
+		return ""
+	}
+	isOfWord := func(name string) bool {
+		of, last, _ := cutLast(name)
+		return last == word && of != section && !strings.HasPrefix(of, "tracker")
+	}
+	same := text.Unique(text.Filter(r.names, isOfWord))
+	if len(same) != 1 {
+		return ""
+	}
+	return r.offer(same[0])
 }
 
 // choosesIssues reports whether an unknown key chooses issues in another program, and which key
@@ -163,6 +183,9 @@ func (r *reader) filterHint(f field, use string) string {
 		use = section + "." + near
 	}
 	switch {
+	case f.key == "tracker.state" && f.node.Kind == yaml.ScalarNode && r.field("handoff.state").node == nil:
+		return "write tracker.active_states: [" + f.node.Value + "] if agents work on issues in this state, or " +
+			"handoff.state: " + f.node.Value + " if issues wait in it for your review"
 	case strings.HasPrefix(known, "handoff."): // tracker.review_state
 		return "write " + known + " instead, in its own section"
 	case hasWord(f.key, negations):

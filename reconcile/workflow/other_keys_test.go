@@ -87,6 +87,9 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{github, "tracker.provider.labels", "write tracker.required_labels: [zebra] instead"},
 		{github, "tracker.done_state", "write tracker.terminal_states: [zebra] instead"},
 		{github, "tracker.provider.host", "tracker.endpoint"},
+		{github, "tracker.blocked_state", "handoff.blocked_state?"},
+		{github, "tracker.merged_state", "feedback.merged_state?"},
+		{github, "tracker.state", "handoff.state: zebra if issues wait in it for your review"},
 		{github, "tracker.author", "symphony chooses issues by"},
 		{github, "tracker.email", "tracker.api_key alone"},
 		{jira, "tracker.username", "tracker.provider.email"},
@@ -179,5 +182,23 @@ func TestFormsOfKeys(t *testing.T) {
 		"tracker_skip_labels":       "no key leaves issues out",
 	} {
 		test.Contains(t, fmt.Sprintf("the message about %s", key), hintAbout(t, linearFront, key), want)
+	}
+}
+
+// A section that is indented below another one is refused, because all its keys would be ignored.
+func TestIndentedSections(t *testing.T) {
+	const left = "is a section of its own, and has no effect here / begin the line"
+	for _, c := range []struct{ front, want string }{
+		{"tracker:\n  kind: github\n  handoff:\n    state: Review\n", "tracker.handoff: handoff " + left + " handoff:"},
+		{"agent:\n  handoff: {state: Review}\n", "agent.handoff: handoff " + left},
+		{"repository:\n  url: .\n  hooks:\n    after_create: make\n", "repository.hooks: hooks " + left},
+		{"agent:\n  verify: {command: make}\nverify: {rounds: 2}\n", "move its keys below verify: on line 4"},
+	} {
+		_, err := Parse(source(t, "---\n"+c.front+"---\nDo it.\n"), testEnv())
+		var said []string
+		for _, f := range Faults(err) {
+			said = append(said, f.Message+" / "+f.Hint)
+		}
+		test.Contains(t, c.front, strings.Join(said, "\n"), c.want)
 	}
 }

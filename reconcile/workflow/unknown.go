@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,10 +15,32 @@ import (
 // programs as errors.
 func (r *reader) reportUnknown() {
 	for _, f := range r.unknown {
-		if !r.refuseFilter(f) {
-			r.warn(f, "unknown key, ignored"+r.instead(f))
+		if r.refuseMisplaced(f) || r.refuseFilter(f) {
+			continue
+		}
+		r.warn(f, "unknown key, ignored"+r.instead(f))
+	}
+}
+
+// refuseMisplaced reports a section with keys of its own that was indented below another one. It
+// would be ignored as a whole.
+func (r *reader) refuseMisplaced(f field) bool {
+	section := r.misplacedSection(f)
+	if section == "" || f.node.Kind != yaml.MappingNode {
+		return false
+	}
+	known := slices.Concat(r.names, r.parents)
+	for i := 0; i < len(f.node.Content); i += 2 {
+		if slices.Contains(known, section+"."+f.node.Content[i].Value) {
+			hint := "begin the line " + section + ": at the left margin, and indent its keys below it"
+			if line, given := r.lines[section]; given {
+				hint = fmt.Sprintf("move its keys below %s: on line %d", section, line)
+			}
+			r.invalid(f, section+" is a section of its own, and has no effect here", hint)
+			return true
 		}
 	}
+	return false
 }
 
 // offer returns a key as it is written with the kinds of tracker, engine and agents that the
@@ -81,7 +104,8 @@ func (r *reader) instead(f field) string {
 		return "; did you mean " + meant + "? indent it below " + f.above
 	}
 	near := r.suggestMap(f)
-	for _, find := range []func(string) string{r.placeFor, r.ofBlock, r.ofSection, r.sameIn, r.ofOthers} {
+	ways := []func(string) string{r.placeFor, r.ofBlock, r.ofSection, r.sameIn, r.ofOtherSection, r.ofOthers}
+	for _, find := range ways {
 		if near == "" {
 			near = find(f.key)
 		}
