@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // LabelRow is an entry of agent.by_label. It applies to issues with its label; settings that
@@ -227,8 +229,9 @@ func (r *reader) entry(at field, entries map[string]yaml.Node, hint string, keys
 			k.after(r, f)
 		}
 	}
+	known := text.Map(keys, func(k Key) string { return k.Name })
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		r.invalid(at, "an entry has the unknown key "+name, hint)
+		r.invalid(at, "an entry has the unknown key "+name+"; it may have "+listed(known), hint)
 		ok = false
 	}
 	return ok

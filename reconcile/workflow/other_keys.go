@@ -93,9 +93,18 @@ var otherKeys = []otherKey{
 	},
 	{
 		"budget daily_budget budget_usd cost costs max_cost cost_limit spend spending spend_limit " +
-			"max_spend usd dollars money max_usd price_limit budget_per_night budget_per_month " +
-			"monthly_budget agent.max_tokens_per_day agent.tokens_per_day daily_tokens",
+			"max_spend usd dollars money max_usd price_limit agent.max_tokens_per_day agent.tokens_per_day " +
+			"daily_tokens",
 		"agent.budget_per_day",
+	},
+	{
+		"budget_per_night budget_per_month budget_per_week budget_per_hour monthly_budget weekly_budget",
+		"the only budget of a time is agent.budget_per_day",
+	},
+	{
+		"budget_per_issue budget_per_run issue_budget max_budget_per_issue max_cost_per_issue agent.budget_per_issue " +
+			"agent.budget_per_run agent.issue_budget",
+		"agent.max_tokens",
 	},
 	{
 		"token_limit token_budget tokens max_output_tokens context_limit tokens_per_issue " +

@@ -338,6 +338,8 @@ func (r *reader) completeRepository() {
 	switch {
 	case repository.Forge == "" && host == bitbucketHost:
 		r.invalid(f, "symphony opens no pull requests on Bitbucket", "write deliver: branch instead")
+	case repository.Forge == "" && HostWithoutTracker(repository.URL) != "":
+		r.invalid(f, "symphony opens no pull requests on "+host, "write deliver: branch instead")
 	case repository.API != "":
 		r.apiAddress(r.field("repository.api"), repository.API, kind, []string{name})
 	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):

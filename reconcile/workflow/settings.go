@@ -308,9 +308,18 @@ func (r trackerReader) terminalStates(f field) {
 	}
 }
 
-func (r trackerReader) requiredLabels(field) {
+func (r trackerReader) requiredLabels(f field) {
+	for i, label := range r.cfg.Policy.RequiredLabels {
+		if excludes().MatchString(label) {
+			r.warn(r.item(f, i), strconv.Quote(label)+" is taken for the name of a label, which issues need: "+
+				"no key leaves issues out, so give those that agents may work on a label")
+		}
+	}
 	r.cfg.Policy.RequiredLabels = text.Map(r.cfg.Policy.RequiredLabels, strings.ToLower)
 }
+
+// excludes matches what leaves issues with a label out in the searches of other programs.
+var excludes = text.Pattern(`^(?i:[-!~]|not[: ]).`)
 
 func (r trackerReader) assignee(f field) {
 	if f.node == nil && r.tracker.assigneeVar == "" {
@@ -591,7 +600,7 @@ func (r *reader) checkHandoff() {
 			r.invalid(
 				f,
 				strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again",
-				"write another state",
+				"write another state, or remove it from tracker.active_states",
 			)
 		}
 	})

@@ -139,7 +139,8 @@ func (r trackerReader) jiraSettings() {
 		r.invalid(f, "not the address of a site on Jira Cloud, which has no path",
 			"write "+u.Scheme+"://"+u.Host+"; Jira Data Center is not supported")
 	case f.node != nil && err == nil && isDataCenter(u.Hostname()):
-		r.warn(f, "sites on Jira Cloud are https://NAME.atlassian.net; Jira Data Center, on a server of your own, is not supported")
+		r.warn(f, "sites on Jira Cloud are https://NAME.atlassian.net; Jira Data Center, on a server of your own, "+
+			"is not supported")
 	}
 	for _, states := range []string{"tracker.active_states", "tracker.terminal_states"} {
 		if f := r.field(states); f.node == nil {

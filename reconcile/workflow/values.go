@@ -304,6 +304,9 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		if f.node.Kind == yaml.ScalarNode && !strings.Contains(f.node.Value, "[") {
 			hint += inBrackets(k, f.node)
 		}
+		if k.Name == "tracker.required_labels" && anyOf().MatchString(f.node.Value) {
+			hint = "an issue needs all of these labels, and no key takes any of several: give such issues one label in common"
+		}
 		r.wrong(k, f, hint)
 		return list, false
 	}
@@ -327,6 +330,9 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 
 // assigned matches the value of a variable with the = before it, as in FOO=bar.
 var assigned = text.Pattern(`=[^,\s]*`)
+
+// anyOf matches a choice between several labels, as searches of other programs have it.
+var anyOf = text.Pattern(`(?i)\S\s+or\s+\S|\S\s*\|+\s*\S`)
 
 // inBrackets shows how to write a text as a list, after a colon: a command as its words, and the
 // names of variables without $. It is empty for a text with quotes.
