@@ -86,13 +86,13 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	return nil
 }
 
-// confirmClaim makes sure that no other machine has the issue now.
+// confirmClaim makes sure that no other machine has the issue now. The claim says which reviews and checks
+// are answered: those that the handover answers only after EndRework.
 func (d *deliveryStep) confirmClaim(ctx context.Context, work reconcile.Delivered) error {
 	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
 	if err != nil {
 		return err
 	}
-	watch.Rework = nil // the handover answers it
 	return d.claim.confirm(ctx, work, watch)
 }
 
@@ -169,7 +169,8 @@ func handoverText(h reconcile.Handover, work reconcile.Delivered, warning string
 }
 
 // answerRework comments on the pull request, once, with the answer to the rework and its
-// commit. From then on the issue no longer counts as come back.
+// commit. From then on the issue no longer counts as come back, and its claim says so: a machine that
+// goes on after the death of this one answers nothing twice.
 func (d *deliveryStep) answerRework(
 	ctx context.Context,
 	h reconcile.Handover,
@@ -203,7 +204,14 @@ func (d *deliveryStep) answerRework(
 		return err
 	}
 	crash.At("runner.rework.answered")
-	return d.journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID)
+	if err := d.journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID); err != nil {
+		return err
+	}
+	crash.At("runner.rework.ended")
+	if err := d.confirmClaim(ctx, work); err != nil {
+		return notHandedOver(work, "its claim could not be confirmed", err)
+	}
+	return nil
 }
 
 // quotation is the text of an agent below symphony's own text. Nothing in it can end the

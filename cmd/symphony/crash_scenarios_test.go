@@ -566,6 +566,29 @@ var crashScenarios = []crashScenario{
 		play: comesBackPlay,
 	},
 	{
+		// The same with a claim in the remote. It says that a check is answered once the answer
+		// is on the pull request.
+		name:      "comes back to its claim",
+		accepted:  true,
+		claims:    ", claims: true",
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		late:      true,
+		again: []string{
+			"pass:feedback.",
+			"pass:tracker.Move.",
+			"pass:state.Commit.",
+			"pass:team.",
+			"pass:repository.claims.",
+			"worker:runner.rework.",
+			"worker:team.",
+			"worker:repository.claims.",
+		},
+		play: comesBackToItsClaimPlay,
+	},
+	{
 		// The pull request is closed while the issue waits for an agent, and is then merged.
 		// The state of merged issues is not a terminal one.
 		name:      "merged elsewhere",
@@ -952,6 +975,16 @@ func (c *crashScene) git(args ...string) string {
 	cmd := exec.Command("git", args...)
 	cmd.Env = c.env
 	return test.Run(c.t, cmd)
+}
+
+// comesBackToItsClaimPlay is comesBackPlay, after which the claim says what was answered.
+func comesBackToItsClaimPlay(c *crashScene) {
+	comesBackPlay(c)
+	c.passes("the claim says what was answered", func() bool {
+		content := c.git("--git-dir", c.path("remote"), "for-each-ref", "--format=%(contents)", "refs/symphony/claims")
+		claim := test.Must(team.Parse(content))
+		return claim.Rounds == 1 && len(claim.Handled) > 0
+	})
 }
 
 // comesBackPlay brings an issue back by a check, holds it for a conflict, and brings it back
