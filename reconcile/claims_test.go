@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,15 +34,19 @@ func TestLostClaims(t *testing.T) {
 	equal(t, "issues that are lost", strings.Join(lost, " "), "id-1 id-2 id-3 id-4")
 }
 
-// rivals are others who have issues. A pass learns of the issues in has only when it takes them.
+// rivals are others who have issues. A pass learns of the issues in has only when it takes them, and of
+// those in refused at its beginning.
 type rivals struct {
+	refused map[string]string
 	has     map[string]string
 	refuses map[string]bool
 	err     error
 	asked   []string
 }
 
-func (r *rivals) Known(context.Context) (Claimed, error) { return Claimed{}, nil }
+func (r *rivals) Known(context.Context) (Claimed, error) {
+	return Claimed{Refused: r.refused}, nil
+}
 
 func (r *rivals) Take(_ context.Context, issues []Issue, dryRun bool) (NotTaken, error) {
 	var names []string
@@ -84,6 +89,42 @@ func TestTakeBesideRefusals(t *testing.T) {
 	equal(t, "applied", w.story(report), "dispatch A-1; skip A-2 claims_refused; skip A-3 claims_refused; "+
 		"skip A-4 claims_refused; skip A-5 claims_refused; skip A-6 elsewhere; skip A-7 elsewhere")
 	equal(t, "errors", len(report.Errors), 0)
+}
+
+// A pass goes beyond the issues whose claims were refused lately. If there are no others, it says why it
+// starts nothing, and tries nothing.
+func TestTakeAfterRefusals(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		issues int
+		story  string
+		asked  string
+		errors string
+	}{
+		{"another one", 3, "dispatch A-3; skip A-1 claims_refused; skip A-2 claims_refused", "A-3 false", ""},
+		{"no other", 2, "", "", "claims_refused"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newScene()
+			s.Policy.MaxConcurrent = 1
+			w := worldOf(s.Snapshot)
+			for i := 1; i <= row.issues; i++ {
+				w.issues[issueNo(i).ID] = issueNo(i)
+			}
+			r := rivals{refused: map[string]string{issueNo(1).ID: "no", issueNo(2).ID: "no"}}
+			deps := w.deps(s.Policy)
+			deps.Claims = []IssueClaims{&r}
+			report := Tick(t.Context(), deps, Options{})
+			equal(t, "applied", w.story(report), row.story)
+			asked := slices.DeleteFunc(r.asked, func(what string) bool { return what == "release" || what == "settle" })
+			equal(t, "asked", strings.Join(asked, ", "), row.asked)
+			var codes []string
+			for _, e := range report.Errors {
+				codes = append(codes, e.Code)
+			}
+			equal(t, "errors", strings.Join(codes, " "), row.errors)
+		})
+	}
 }
 
 // A pass with one slot takes issues until it has one that nobody else has.

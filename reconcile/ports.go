@@ -414,6 +414,9 @@ type Claimed struct {
 	Elsewhere map[string]string
 	// Taken are issues that this project had, and that others have taken since.
 	Taken map[string]string
+	// Refused are issues whose claims could not be made a few minutes ago although nobody else has
+	// them, with the reasons. They are not tried again yet.
+	Refused map[string]string
 }
 
 // NotTaken are issues that can't start here, by their ids.

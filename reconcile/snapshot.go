@@ -23,7 +23,7 @@ type Snapshot struct {
 	Accounts []Account
 	Slots    *Slots
 	Claimed  Claimed             // issues that others have
-	Refused  map[string]string   // why the remote refused the claims of issues in this pass, by their ids
+	Refused  map[string]string   // why the remote refused the claims of issues lately, by their ids
 	Got      map[string]bool     // the only issues that may start, by their ids; nil for no such limit
 	Liveness map[string]Liveness // of every unsettled run, by its id
 	// the tracker's answer; nil in the local half of a pass, or if there is none

@@ -160,6 +160,7 @@ func (t *tick) load(ctx context.Context) bool {
 func (t *tick) readClaimed(ctx context.Context) bool {
 	s := &t.snapshot
 	s.Claimed = Claimed{Taken: map[string]string{}}
+	s.Refused = map[string]string{}
 	for _, c := range t.Claims {
 		known, err := c.Known(ctx)
 		if err != nil {
@@ -168,6 +169,7 @@ func (t *tick) readClaimed(ctx context.Context) bool {
 		}
 		s.addElsewhere(known.Elsewhere)
 		maps.Copy(s.Claimed.Taken, known.Taken)
+		maps.Copy(s.Refused, known.Refused)
 	}
 	return true
 }
@@ -364,10 +366,11 @@ const takeRounds = 4
 
 // take claims the issues that a plan starts. It plans without those that it did not get, and takes what
 // the new plan starts in their place. After the last round it starts what it has got. If the remote has
-// refused claims, and took none in their place, the pass says so and starts nothing.
+// refused claims, in this pass or in one a few minutes ago, and took none in their place, the pass says so
+// and starts nothing.
 func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *planner {
 	s := &t.snapshot
-	var refused error
+	refused := t.refusedBefore(planned)
 	got := map[string]bool{}
 	for range takeRounds {
 		starts := planned.starts()
@@ -405,6 +408,23 @@ func (t *tick) take(ctx context.Context, claims IssueClaims, planned *planner) *
 	}
 	s.DispatchOff = true // the next pass goes on
 	return compute(*s)
+}
+
+// refusedBefore returns why the first of the issues does not start that a plan would start if their claims
+// had not been refused in an earlier pass; nil if there is none, or if the plan starts others.
+func (t *tick) refusedBefore(planned *planner) error {
+	before := t.snapshot.Refused
+	if len(before) == 0 || len(planned.starts()) > 0 {
+		return nil
+	}
+	without := t.snapshot
+	without.Refused = nil
+	for _, i := range compute(without).starts() {
+		if why := before[i.ID]; why != "" {
+			return NewError(SkipClaimRefused, why, "it is tried again in a few minutes; symphony doctor tries a claim")
+		}
+	}
+	return nil
 }
 
 // addRefused notes issues whose claims were refused.

@@ -25,7 +25,7 @@ type claimKeeper struct {
 	log    *slog.Logger
 
 	looking sync.Mutex
-	looked  team.Instant // when mayCall looked last
+	looked  team.Instant // when checkBeforeCall looked last
 }
 
 func (j *job) newClaimKeeper(cancel context.CancelCauseFunc) *claimKeeper {
@@ -99,9 +99,9 @@ const (
 	lookLimit = 10 * time.Second
 )
 
-// mayCall returns an error if another machine has the issue, before the agent calls a tool of the
+// checkBeforeCall returns an error if another machine has the issue, before the agent calls a tool of the
 // tracker. If the remote can't be asked, the claim counts as long as it holds.
-func (k *claimKeeper) mayCall(ctx context.Context) error {
+func (k *claimKeeper) checkBeforeCall(ctx context.Context) error {
 	if k.member == nil {
 		return nil
 	}

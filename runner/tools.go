@@ -108,7 +108,7 @@ func (t *toolbox) callTracker(
 	tool reconcile.AgentTool,
 	args json.RawMessage,
 ) reconcile.ToolAnswer {
-	if err := t.claim.mayCall(ctx); err != nil {
+	if err := t.claim.checkBeforeCall(ctx); err != nil {
 		return agenttool.Refused(team.CodeLost, err)
 	}
 	if err := t.handovers.checkMove(ctx, tool, args); err != nil {

@@ -346,6 +346,10 @@ func (c *claims) DropOwnClaims(context.Context, []string) error         { return
 func (c *claims) SeenClaims(context.Context) ([]team.Seen, error)       { return c.seen, nil }
 func (c *claims) SaveSeenClaims(_ context.Context, s []team.Seen) error { c.seen = s; return nil }
 
+func (*claims) Refusals(context.Context) ([]team.Refusal, error) { return nil, nil }
+
+func (*claims) SaveRefusals(context.Context, []team.Refusal) error { return nil }
+
 // A run that finds only at its last step that another machine has its issue ends as one that
 // was stopped for that, not as a success.
 func TestClaimIsLostAtTheHandover(t *testing.T) {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -59,9 +60,9 @@ func (t Team) Work(ctx context.Context, issueIDs []string) (map[string]Work, err
 	return all, nil
 }
 
-// Told returns which of the issues this machine has something to say about to their next agents, which
+// HasNews returns for which of the issues this machine has something to say to their next agents, which
 // no other machine knows: why a pull request has brought the issue back, or a message of its operator.
-func (t Team) Told(ctx context.Context, issueIDs []string) (map[string]bool, error) {
+func (t Team) HasNews(ctx context.Context, issueIDs []string) (map[string]bool, error) {
 	list, err := readAll(ctx, t.conn, "read what waits for agents", itself[string],
 		`SELECT value FROM json_each(?) AS i WHERE
 			EXISTS (SELECT 1 FROM watches WHERE issue_id = i.value AND ended = 0 AND watch ->> '$.rework' IS NOT NULL)
@@ -226,4 +227,26 @@ func (t Team) SaveSeenClaims(ctx context.Context, all []team.Seen) error {
 		}
 		return nil
 	})
+}
+
+// RefusalsKey is the key of the claims that the remote refused lately: JSON.
+const RefusalsKey = "team_refusals"
+
+// Refusals implements team.Journal.
+func (t Team) Refusals(ctx context.Context) (all []team.Refusal, err error) {
+	stored, isThere, err := t.Meta(ctx, RefusalsKey)
+	if err != nil || !isThere {
+		return nil, err
+	}
+	_ = json.Unmarshal([]byte(stored), &all) // what can't be read is forgotten
+	return all, nil
+}
+
+// SaveRefusals implements team.Journal.
+func (t Team) SaveRefusals(ctx context.Context, all []team.Refusal) error {
+	stored, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return t.SetMeta(ctx, RefusalsKey, string(stored))
 }

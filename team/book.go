@@ -413,7 +413,7 @@ func (b *book) look(ctx context.Context) error {
 		case isThere:
 			own.LostTo = b.read(e).Holder()
 			changed = append(changed, own)
-		case own.Content != "" && b.left(own) == 0 && !own.waitsForReview():
+		case own.Content != "" && b.timeLeft(own) == 0 && !own.waitsForReview():
 			own.LostTo = unknownHolder // another machine may have taken and ended it
 			changed = append(changed, own)
 		case own.Object != "": // a person has deleted it; a renewal creates it again
@@ -547,6 +547,15 @@ func IsLost(err error) bool {
 func isCode(err error, code string) bool {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	return ok && known.Code == code
+}
+
+// messageOf is an error in words, without its code.
+func messageOf(err error) string {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	return known.Message
 }
 
 // notTaken is the error of a claim that nobody has, and that the remote refused all the same.

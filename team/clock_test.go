@@ -29,7 +29,7 @@ func TestClocksThatGoWrong(t *testing.T) {
 				t.Fatalf("rates %v: the claim is never taken", rates)
 			}
 		}
-		if left := holder.left(w.machines[0].own[theIssue.ID]); left > 0 {
+		if left := holder.timeLeft(w.machines[0].own[theIssue.ID]); left > 0 {
 			t.Errorf("rates %v: taken after %v, while its holder works on for %v", rates, w.now, left)
 		}
 	}

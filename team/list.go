@@ -77,7 +77,7 @@ func (b *book) listed(e Entry) Listed {
 	for _, own := range b.own {
 		if own.Key == e.Key && own.LostTo == "" && own.wrote(e.Content) {
 			l.IsOurs = true
-			l.Until = b.Now().Add(b.left(own))
+			l.Until = b.Now().Add(b.timeLeft(own))
 			return l
 		}
 	}

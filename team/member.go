@@ -80,6 +80,16 @@ type Journal interface {
 	// replaces them all.
 	SeenClaims(ctx context.Context) ([]Seen, error)
 	SaveSeenClaims(ctx context.Context, all []Seen) error
+	// Refusals returns the claims that the remote refused lately. SaveRefusals replaces them all.
+	Refusals(ctx context.Context) ([]Refusal, error)
+	SaveRefusals(ctx context.Context, all []Refusal) error
+}
+
+// Refusal is a claim that the remote refused although no other machine has it.
+type Refusal struct {
+	IssueID string
+	Why     string
+	At      Instant
 }
 
 // NotTaken are the issues that this machine did not get, by their ids.
@@ -124,6 +134,15 @@ func (e Elsewhere) String() string {
 	return fmt.Sprintf("%s %s, at least until %s", e.Holder, does, e.Until.Format("15:04"))
 }
 
+// Sentences are the reasons in words.
+func Sentences(all map[string]Elsewhere) map[string]string {
+	said := map[string]string{}
+	for id, e := range all {
+		said[id] = e.String()
+	}
+	return said
+}
+
 // Keep is an issue whose claim this machine keeps, with what the claim tells another machine that goes
 // on with the issue if this one dies.
 type Keep struct {
@@ -141,27 +160,74 @@ type Keep struct {
 	needs time.Duration
 }
 
-// Known returns the issues that other machines have, by id, as this one saw it last, and those of them
-// that this machine had before. It makes no request.
-func (m *Member) Known(ctx context.Context) (others, taken map[string]Elsewhere, err error) {
+// Known is what this machine knows of claims without a request, by the ids of issues.
+type Known struct {
+	// Others are the issues that other machines have, as this one saw it last; Lost are those of them
+	// that this machine had before.
+	Others, Lost map[string]Elsewhere
+	// Refused are the reasons of claims that the remote refused a few minutes ago, so that it is not
+	// asked again yet.
+	Refused map[string]string
+}
+
+// Known returns what this machine knows without a request.
+func (m *Member) Known(ctx context.Context) (known Known, err error) {
 	b, err := m.openAll(ctx)
 	if err != nil {
-		return nil, nil, err
+		return known, err
 	}
-	others = map[string]Elsewhere{}
-	taken = map[string]Elsewhere{}
+	known = Known{Others: map[string]Elsewhere{}, Lost: map[string]Elsewhere{}, Refused: map[string]string{}}
+	refusals, err := m.recentRefusals(ctx)
+	if err != nil {
+		return known, err
+	}
+	for _, r := range refusals {
+		known.Refused[r.IssueID] = r.Why
+	}
 	for _, s := range b.seen {
 		c := m.read(s.Entry)
 		if c.Project == m.Project && m.isCurrent(s) {
-			others[c.IssueID] = m.elsewhere(s)
+			known.Others[c.IssueID] = m.elsewhere(s)
 		}
 	}
 	for id, own := range b.own {
 		if own.LostTo != "" {
-			taken[id] = Elsewhere{Holder: own.LostTo, Status: Working}
+			known.Lost[id] = Elsewhere{Holder: own.LostTo, Status: Working}
 		}
 	}
-	return others, taken, nil
+	return known, nil
+}
+
+// recentRefusals are the claims that the remote refused a few minutes ago.
+func (m *Member) recentRefusals(ctx context.Context) ([]Refusal, error) {
+	all, err := m.Journal.Refusals(ctx)
+	isOld := func(r Refusal) bool {
+		age, isKnown := m.Clock().Sub(r.At)
+		return !isKnown || age >= m.Terms.Short()
+	}
+	return slices.DeleteFunc(all, isOld), err
+}
+
+// noteRefusals stores which of the issues the remote has refused now, so that the next passes try others in
+// their place.
+func (m *Member) noteRefusals(ctx context.Context, issues []Issue, not NotTaken) error {
+	before, err := m.recentRefusals(ctx)
+	if err != nil {
+		return err
+	}
+	isTried := func(r Refusal) bool {
+		return slices.ContainsFunc(issues, func(i Issue) bool { return i.ID == r.IssueID })
+	}
+	next := slices.DeleteFunc(slices.Clone(before), isTried)
+	for _, i := range issues {
+		if why := not.Refused[i.ID]; why != nil {
+			next = append(next, Refusal{IssueID: i.ID, Why: messageOf(why), At: m.Clock()})
+		}
+	}
+	if len(next) == 0 && len(before) == 0 {
+		return nil
+	}
+	return m.Journal.SaveRefusals(ctx, next)
 }
 
 // Take claims issues before their runs start, and returns those that it did not get. It makes no
@@ -231,7 +297,7 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (not Not
 			not.Refused[i.ID] = notTaken(i, refused[i.ID])
 		}
 	}
-	return not, nil
+	return not, b.noteRefusals(ctx, issues, not)
 }
 
 // Ended returns the claims of other machines that this one may take, as it saw them last: those that
@@ -340,17 +406,17 @@ func (m *Member) Renew(ctx context.Context, k Keep) (left time.Duration, err err
 	if gone := b.mustOwn(k.Issue); gone != nil {
 		return 0, gone
 	}
-	return m.left(b.own[k.ID]), err
+	return m.timeLeft(b.own[k.ID]), err
 }
 
 // Check returns an error if another machine has an issue, as this one saw it last. It makes no request.
 func (m *Member) Check(ctx context.Context, i Issue) error {
-	others, taken, err := m.Known(ctx)
+	known, err := m.Known(ctx)
 	if err != nil {
 		return err
 	}
-	for _, known := range []map[string]Elsewhere{others, taken} {
-		if e, isElsewhere := known[i.ID]; isElsewhere {
+	for _, list := range []map[string]Elsewhere{known.Others, known.Lost} {
+		if e, isElsewhere := list[i.ID]; isElsewhere {
 			return takenBy(i, e.Holder)
 		}
 	}

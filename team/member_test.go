@@ -80,9 +80,8 @@ func TestCopyOfAClaim(t *testing.T) {
 	w.remote[c.Key] = c
 	test.OK(t, holder.Settle(t.Context(), nil))
 	test.OK(t, other.Look(t.Context()))
-	others, _, err := other.Known(t.Context())
-	test.OK(t, err)
-	test.Equal(t, "issues of others", len(others), 0)
+	known := test.Must(other.Known(t.Context()))
+	test.Equal(t, "issues of others", len(known.Others), 0)
 	w.now += 2 * terms.Term
 	ended := test.Must(other.Ended(t.Context()))
 	test.Equal(t, "ended claims", len(ended), 0)
@@ -211,9 +210,8 @@ func TestFreeClaim(t *testing.T) {
 	test.OK(t, first.Settle(t.Context(), delivered(Free)))
 	test.Equal(t, "object", w.remote[first.key(theIssue)].Object, free.Object)
 	test.OK(t, second.Look(t.Context()))
-	others, _, err := second.Known(t.Context())
-	test.OK(t, err)
-	test.Equal(t, "issues of others", len(others), 0)
+	known := test.Must(second.Known(t.Context()))
+	test.Equal(t, "issues of others", len(known.Others), 0)
 	ended := test.Must(second.Ended(t.Context()))
 	test.Equal(t, "claims to take", len(ended), 1)
 	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
@@ -234,9 +232,7 @@ func TestFreeClaimOfAReview(t *testing.T) {
 	second := w.member(1, arrives)
 	isElsewhere := func() bool {
 		t.Helper()
-		others, _, err := second.Known(t.Context())
-		test.OK(t, err)
-		return !others[theIssue.ID].MayBeFree
+		return !test.Must(second.Known(t.Context())).Others[theIssue.ID].MayBeFree
 	}
 	test.Must(first.TakeForReview(t.Context(), []Issue{theIssue}))
 	test.OK(t, first.Settle(t.Context(), delivered(Watching)))
@@ -260,9 +256,7 @@ func TestLooksAtAReview(t *testing.T) {
 	test.OK(t, second.Look(t.Context()))
 	for range 20 {
 		w.now += time.Minute
-		others, _, err := second.Known(t.Context())
-		test.OK(t, err)
-		if !others[theIssue.ID].MayBeFree {
+		if !test.Must(second.Known(t.Context())).Others[theIssue.ID].MayBeFree {
 			continue
 		}
 		not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
@@ -360,8 +354,7 @@ func TestClaimsGoneWhileOff(t *testing.T) {
 		clear(w.remote)
 		w.now += 7 * terms.Watch
 		test.OK(t, m.Look(t.Context()))
-		_, lost, err := m.Known(t.Context())
-		test.OK(t, err)
+		lost := test.Must(m.Known(t.Context())).Lost
 		test.Equal(t, string(row.status)+": lost", len(lost), row.lost)
 		test.OK(t, m.Settle(t.Context(), delivered(row.status)))
 		test.Equal(t, string(row.status)+": claims", len(w.remote), row.claims)
@@ -431,4 +424,23 @@ func TestShorterTermWithoutAnAnswer(t *testing.T) {
 	left, err := w.member(0, unheard).Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
 	test.Equal(t, "the answer is lost", errors.Is(err, errLink), true)
 	test.Equal(t, "left", left, terms.Term-Margin(terms.Term))
+}
+
+// What the remote refused is known for five minutes, and not tried again meanwhile.
+func TestRefusalsAreRemembered(t *testing.T) {
+	w := newWorld(1)
+	m := w.member(0, arrives)
+	m.Remote = unrenewable{&link{w, 0, arrives}}
+	refused := func() string { return test.Must(m.Known(t.Context())).Refused[theIssue.ID] }
+	not := test.Must(m.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "refused", not.Has(theIssue.ID), true)
+	test.Contains(t, "why", refused(), "hook declined")
+	w.now += 5 * time.Minute
+	test.Equal(t, "after five minutes", refused(), "")
+	test.Must(m.Take(t.Context(), []Issue{theIssue}))
+	test.Contains(t, "why it is refused again", refused(), "hook declined")
+	m.Remote = &link{w, 0, arrives}
+	not = test.Must(m.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
+	test.Equal(t, "once it is taken", refused(), "")
 }

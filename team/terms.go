@@ -21,6 +21,10 @@ func (t Terms) Of(s Status) time.Duration {
 	return t.Term
 }
 
+// Short is a quarter of the term of an issue that is worked on, five minutes usually: how soon this machine
+// asks the remote again about something that may be otherwise by now.
+func (t Terms) Short() time.Duration { return t.Term / 4 }
+
 // Margin is the part of a term at its end in which the holder no longer works: a tenth. Two clocks
 // that count the same term may differ by as much, and a push that began before takes a while.
 func Margin(term time.Duration) time.Duration { return term / 10 }

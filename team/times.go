@@ -5,22 +5,22 @@ import "time"
 // holds reports whether this machine may begin to work on the issue of a claim of its own without
 // another renewal: more than a quarter of the term is left.
 func (m *Member) holds(o Own) bool {
-	return o.LostTo == "" && len(o.Tried) == 0 && o.Object != "" && m.left(o) > m.termOf(o)/4
+	return o.LostTo == "" && len(o.Tried) == 0 && o.Object != "" && m.timeLeft(o) > m.termOf(o)/4
 }
 
-// left is how long the holder of a claim may work on without another renewal; 0 if that time is over,
+// timeLeft is how long the holder of a claim may work on without another renewal; 0 if that time is over,
 // or if the machine was booted since the last renewal. The remote may have any of what was tried, whose
 // term may be shorter.
-func (m *Member) left(o Own) time.Duration {
-	left := m.leftOf(o.Content, o.Renewed)
+func (m *Member) timeLeft(o Own) time.Duration {
+	left := m.timeLeftOf(o.Content, o.Renewed)
 	for _, t := range o.Tried {
-		left = min(left, m.leftOf(t.Content, t.At))
+		left = min(left, m.timeLeftOf(t.Content, t.At))
 	}
 	return left
 }
 
-// leftOf is left for a content whose push began at a time.
-func (m *Member) leftOf(content string, began Instant) time.Duration {
+// timeLeftOf is timeLeft for a content whose push began at a time.
+func (m *Member) timeLeftOf(content string, began Instant) time.Duration {
 	c, err := Parse(content)
 	age, isKnown := m.Clock().Sub(began)
 	if err != nil || c.Status == Free || !isKnown {
@@ -45,7 +45,7 @@ func (m *Member) due(o Own, k Keep) bool {
 		return false
 	}
 	c, err := Parse(o.Content)
-	if err != nil || len(o.Tried) > 0 || o.Object == "" || c.Status != k.Status || m.left(o) < k.needs {
+	if err != nil || len(o.Tried) > 0 || o.Object == "" || c.Status != k.Status || m.timeLeft(o) < k.needs {
 		return true
 	}
 	if k.Commit != "" && c.Commit != k.Commit || k.PullRequest != "" && c.PullRequest != k.PullRequest {
@@ -147,15 +147,11 @@ func (m *Member) isCurrent(s Seen) bool {
 	return isKnown && age < m.ends(s)
 }
 
-// looksAtReview is how many looks there may be in the term of an issue that is worked on, to find out
-// whether another machine still waits for the review of an issue that this one could start.
-const looksAtReview = 4
-
 // mayBeFree reports whether another machine waited for a review when this one looked last, a few minutes
 // ago. If the issue is to be worked on again, that machine may have made its claim free since.
 func (m *Member) mayBeFree(s Seen) bool {
 	since, isKnown := m.Clock().Sub(s.Looked)
-	return m.read(s.Entry).Status == Watching && (!isKnown || since >= m.Terms.Term/looksAtReview)
+	return m.read(s.Entry).Status == Watching && (!isKnown || since >= m.Terms.Short())
 }
 
 // elsewhere describes the claim of another machine.

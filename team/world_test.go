@@ -50,6 +50,7 @@ type machine struct {
 	booted   time.Duration
 	own      map[string]Own
 	seen     []Seen
+	refused  []Refusal
 	working  map[string]bool // on which issues workers are at work, by id
 	watching map[string]bool // whose reviews it waits for
 }
@@ -136,7 +137,7 @@ func (w *world) holder(key string) string {
 func (w *world) isAtWork(at int, i Issue) bool {
 	m := w.machines[at]
 	own, isOwn := m.own[i.ID]
-	return m.working[i.ID] && isOwn && own.LostTo == "" && w.member(at, arrives).left(own) > 0
+	return m.working[i.ID] && isOwn && own.LostTo == "" && w.member(at, arrives).timeLeft(own) > 0
 }
 
 // link is the way of a machine to the remote.
@@ -261,6 +262,13 @@ func (s *memory) SeenClaims(context.Context) ([]Seen, error) { return s.m.seen, 
 
 func (s *memory) SaveSeenClaims(_ context.Context, all []Seen) error {
 	s.m.seen = all
+	return nil
+}
+
+func (s *memory) Refusals(context.Context) ([]Refusal, error) { return slices.Clone(s.m.refused), nil }
+
+func (s *memory) SaveRefusals(_ context.Context, all []Refusal) error {
+	s.m.refused = all
 	return nil
 }
 
@@ -485,8 +493,8 @@ func (w *world) watch(at int, a answer, i Issue) string {
 // endPass gives up what the machine has lost, and renews the claims that no worker renews.
 func (w *world) endPass(at int, a answer) string {
 	m := w.member(at, a)
-	_, taken, _ := m.Known(context.Background())
-	for id := range taken {
+	known, _ := m.Known(context.Background())
+	for id := range known.Lost {
 		delete(w.machines[at].working, id)
 		delete(w.machines[at].watching, id)
 	}

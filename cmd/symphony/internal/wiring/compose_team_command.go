@@ -98,3 +98,7 @@ func (noJournal) DropOwnClaims(context.Context, []string) error { return nil }
 func (noJournal) SeenClaims(context.Context) ([]team.Seen, error) { return nil, nil }
 
 func (noJournal) SaveSeenClaims(context.Context, []team.Seen) error { return nil }
+
+func (noJournal) Refusals(context.Context) ([]team.Refusal, error) { return nil, nil }
+
+func (noJournal) SaveRefusals(context.Context, []team.Refusal) error { return nil }

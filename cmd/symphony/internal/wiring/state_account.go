@@ -213,12 +213,13 @@ func OpenPassAccounts(p *Project, pol reconcile.Policy, warn func(string)) *Pass
 const LowKey = "tracker_low_until"
 
 // ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its
-// allowance.
+// allowance, and try the claims again that the remote of a team has refused.
 func ForgetLimits(ctx context.Context, db *state.DB) error {
 	return errors.Join(
 		db.SetMeta(ctx, LowKey, ""),
 		db.SetMeta(ctx, github.LimitKey, ""),
 		db.SetMeta(ctx, transport.LimitKey("forge"), ""),
+		db.SetMeta(ctx, state.RefusalsKey, ""),
 	)
 }
 

@@ -272,6 +272,10 @@ func (j *journal) SaveSeenClaims(_ context.Context, all []team.Seen) error {
 	return nil
 }
 
+func (*journal) Refusals(context.Context) ([]team.Refusal, error) { return nil, nil }
+
+func (*journal) SaveRefusals(context.Context, []team.Refusal) error { return nil }
+
 // memberOn is a machine of a team whose claims have a term of a minute.
 func (p *place) memberOn(machine, branch string, clock func() time.Duration) *team.Member {
 	return &team.Member{

@@ -36,8 +36,8 @@ type Watcher struct {
 	Most     int // how many pull requests a pass reads; 0 for all
 	// Team is this machine as a member of a team; nil without one.
 	Team *team.Member
-	// Confirm returns an error if another machine of the team has an issue; nil without a team.
-	Confirm func(context.Context, team.Issue) error
+	// Check returns an error if another machine of the team has an issue; nil without a team.
+	Check func(context.Context, team.Issue) error
 
 	// during a pass
 	all    []reconcile.Watch

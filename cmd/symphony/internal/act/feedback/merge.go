@@ -136,8 +136,8 @@ func (d Watcher) notMerged(
 // disarm takes back that the forge merges a pull request by itself. It stores only that it does
 // so and that it has, because a worker may write the rest now.
 func (d Watcher) disarm(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
-	if d.Confirm != nil {
-		if err := d.Confirm(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier}); err != nil {
+	if d.Check != nil {
+		if err := d.Check(ctx, team.Issue{ID: w.IssueID, Identifier: w.Identifier}); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ func (o *operation) refuseElsewhere(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // a workflow that can't be read keeps nobody from ending a run
 	}
-	t, err := wiring.NewTeamClaims(o.p, cfg, o.db)
+	t, err := wiring.NewTeamOfPass(o.p, cfg, o.db)
 	if err != nil || t == nil {
 		return err
 	}
@@ -27,14 +27,17 @@ func (o *operation) refuseElsewhere(ctx context.Context) error {
 	if err != nil || isClaimed {
 		return err
 	}
-	elsewhere, err := t.Elsewhere(ctx)
-	who := elsewhere[o.command.IssueID]
-	if err != nil || who == "" {
+	known, err := t.Known(ctx)
+	if err != nil {
 		return err
+	}
+	who, isElsewhere := known.Others[o.command.IssueID]
+	if !isElsewhere {
+		return nil
 	}
 	return reconcile.NewError(
 		"issue_elsewhere",
-		o.command.Identifier+" is not here: "+who,
+		o.command.Identifier+" is not here: "+who.String(),
 		"repeat the command on that machine; what you write in the tracker, and where you move the issue, counts there, too",
 	)
 }

@@ -71,8 +71,7 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 		return
 	}
 	watcher := feedback.Watcher{
-		Team:    c.team.Member(),
-		Confirm: c.team.Confirm,
+		Check: c.team.CheckFresh,
 		Mirror: func(ctx context.Context, use func(host.Merges) error) error {
 			return wiring.WithMirror(ctx, c.p, cfg, use)
 		},
@@ -84,6 +83,9 @@ func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
 		Now:      c.p.Env.Now,
 		Most:     cfg.Repository.ForgeKind().MaxPulls,
 		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, c.p.Env.Environ) },
+	}
+	if c.team != nil {
+		watcher.Team = c.team.Member
 	}
 	for _, err := range watcher.Pass(ctx) {
 		c.r.addError(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/sharing"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -226,8 +227,8 @@ type current struct {
 	o       Options
 	db      *state.DB // nil in a dry run before the first pass
 	r       *Result
-	team    *wiring.TeamClaims // nil without a team
-	warning sync.Mutex         // a pass makes two requests at once
+	team    *sharing.Team // nil without a team
+	warning sync.Mutex    // a pass makes two requests at once
 }
 
 // warn adds a warning of the tracker to the result.
@@ -389,17 +390,17 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	deps = crash.Deps(deps)
 	waits := c.waitsForSchedule(ctx)
 	c.takeOver(interruptible, deps.Tracker)
-	confirmed := c.team.Confirmed(deps.Tracker)
-	c.sendBackOrdered(interruptible, confirmed)
+	guarded := c.team.Guarded(deps.Tracker)
+	c.sendBackOrdered(interruptible, guarded)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
 		Only:        c.o.Only,
 		AtOnce:      c.o.AtOnce,
 		TrackerLow:  low.After(c.p.Env.Now()),
 	}))
-	c.exchangeComments(interruptible, confirmed)
+	c.exchangeComments(interruptible, guarded)
 	c.watchPulls(interruptible, deps.Tracker)
-	c.sendBackAnswered(interruptible, confirmed)
+	c.sendBackAnswered(interruptible, guarded)
 	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
 }
 
@@ -494,7 +495,7 @@ func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local,
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	claims := []reconcile.IssueClaims{wiring.NewOthers(p, policy.Project, c.r.warn)}
-	c.team, err = wiring.NewTeamClaims(p, cfg, c.db)
+	c.team, err = sharing.Open(p, cfg, c.db)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
 	}
@@ -580,7 +581,7 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 			return r, err
 		}
 		deps.Store = db.Store
-		team, err := wiring.NewTeamClaims(p, cfg, db)
+		team, err := sharing.Open(p, cfg, db)
 		if err != nil {
 			return r, err
 		}

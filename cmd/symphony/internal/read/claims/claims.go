@@ -72,11 +72,11 @@ func RowsOf(ctx context.Context, t *wiring.TeamCommand) ([]TeamRow, error) {
 // Stored returns what other machines have claimed, as this one saw it last, without a request; nil if
 // repository.claims is off.
 func Stored(ctx context.Context, p *wiring.Project, cfg *workflow.Config, db *state.DB) ([]TeamRow, error) {
-	t, err := wiring.NewTeamClaims(p, cfg, db)
+	t, err := wiring.NewTeamOfPass(p, cfg, db)
 	if err != nil || t == nil {
 		return nil, err
 	}
-	listed, err := t.Member().Stored(ctx)
+	listed, err := t.Stored(ctx)
 	if err != nil {
 		return nil, err
 	}

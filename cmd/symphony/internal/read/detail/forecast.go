@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // forecast tells how the next pass would act on an issue, as far as is known now. The zero
@@ -169,16 +170,17 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	if err != nil {
 		return s, err
 	}
-	team, err := wiring.NewTeamClaims(r.Project, r.Config, r.DB)
+	machine, err := wiring.NewTeamOfPass(r.Project, r.Config, r.DB)
 	if err != nil {
 		return s, err
 	}
-	if team != nil {
-		elsewhere, err := team.Elsewhere(ctx)
+	if machine != nil {
+		known, err := machine.Known(ctx)
 		if err != nil {
 			return s, err
 		}
-		maps.Copy(s.Claimed.Elsewhere, elsewhere)
+		maps.Copy(s.Claimed.Elsewhere, team.Sentences(known.Others))
+		s.Refused = known.Refused
 	}
 	for _, run := range r.Recorded.Runs {
 		alive := wiring.Alive(r.Project.StateDir, run.ID)
