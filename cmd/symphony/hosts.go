@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/hosts"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/urfave/cli/v2"
 )
 
@@ -42,6 +44,11 @@ func hostsCommand(w *term.Env) *cli.Command {
 				return nil
 			case slices.ContainsFunc(rows, takesRuns):
 				return nil
+			}
+			for _, r := range rows {
+				if host, err := sshname.Parse(r.Name); err == nil && strings.Contains(r.Message, ": ssh: ") {
+					fmt.Fprintln(w.Stderr, "symphony: "+host.Command()+" shows what is wrong")
+				}
 			}
 			return exit.Only(exit.Failed)
 		}),

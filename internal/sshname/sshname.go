@@ -17,6 +17,14 @@ type Host struct {
 	Port        string // empty for the port in the configuration
 }
 
+// Command is the command line by which a person reaches the host.
+func (h Host) Command() string {
+	if h.Port == "" {
+		return "ssh " + h.Destination
+	}
+	return "ssh -p " + h.Port + " " + h.Destination
+}
+
 // Parse reads the name of a host.
 func Parse(name string) (Host, error) {
 	h := Host{Name: name, Destination: name}

@@ -42,3 +42,13 @@ func TestParse(t *testing.T) {
 		test.Equal(t, name, got, want)
 	}
 }
+
+// What a person types has the port as ssh takes it.
+func TestCommand(t *testing.T) {
+	for name, want := range map[string]string{
+		"gpu1":          "ssh gpu1",
+		"ann@gpu1:2222": "ssh -p 2222 ann@gpu1",
+	} {
+		test.Equal(t, name, test.Must(Parse(name)).Command(), want)
+	}
+}

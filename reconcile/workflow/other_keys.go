@@ -671,6 +671,12 @@ var otherKeys = []otherKey{
 		"worker.ssh_hosts has user@host:port, or a name in ~/.ssh/config, which also has the key",
 	},
 	{
+		"worker.max_per_host worker.per_host worker.slots worker.slots_per_host worker.agents_per_host " +
+			"worker.concurrency worker.parallel worker.count worker.max_agents worker.max_concurrent " +
+			"worker.max_concurrent_agents worker.max_workers worker.limit",
+		"worker.max_concurrent_agents_per_host",
+	},
+	{
 		"worker.engine.command worker.engine.cmd worker.engine.run",
 		"worker.engine.start, connect, status and stop are four commands: docs/hosts.md shows them",
 	},

@@ -236,7 +236,9 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				hint = wrong
 			case value.Kind == yaml.ScalarNode, value.Kind == yaml.SequenceNode && isListOfWords(value):
 				hint = "write its keys on lines of their own below it, indented"
-				if names := r.keysOf(f.key); len(names) > 1 {
+				if f.key == "worker.engine" {
+					hint += ": kind: slurm, or kind: command with the commands of another engine (docs/hosts.md)"
+				} else if names := r.keysOf(f.key); len(names) > 1 {
 					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
 				}
 			case value.Style != yaml.FlowStyle:

@@ -315,7 +315,11 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		text := strings.TrimSpace(item.Value)
 		switch {
 		case item.Kind != yaml.ScalarNode:
-			r.invalid(r.item(f, i), "an item is "+kindName(item)+", not a string", "")
+			hint := ""
+			if f.key == "worker.ssh_hosts" {
+				hint = "write user@host:port, or a name in ~/.ssh/config"
+			}
+			r.invalid(r.item(f, i), "an item is "+kindName(item)+", not a string", hint)
 		case item.Value == "~":
 			r.invalid(r.item(f, i), "an item is empty, because YAML reads ~ as nothing", `write it in quotes: "~"`)
 			text = ""

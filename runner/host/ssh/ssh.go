@@ -98,7 +98,7 @@ func (e Engine) onItsSystem(
 		return e.Program, nil, reconcile.NewError(
 			engine.CodeSystem,
 			fmt.Sprintf("%s: its uname -sm printed %q", e.Host.Name, other.uname),
-			"try ssh "+e.Host.Name+" uname -sm",
+			"try "+e.Host.Command()+" uname -sm",
 		)
 	}
 	program, err = e.ProgramFor(other.system)
@@ -315,7 +315,7 @@ func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) 
 		if ctx.Err() != nil {
 			why = e.Host.Name + " did not answer in time"
 		}
-		return reconcile.NewError(engine.CodeUnreachable, why, "try ssh "+e.Host.Name)
+		return reconcile.NewError(engine.CodeUnreachable, why, "try "+e.Host.Command())
 	}
 	if exited.code == NothingStarted {
 		return e.unusable(exited.said)
