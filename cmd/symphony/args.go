@@ -142,6 +142,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 				return nil, err
 			}
 			rest = rest[taken:]
+			noteSwitch(app, command, word, rest)
 			path, isWorkflow := workflowIn(command, flag)
 			if isWorkflow {
 				paths = append(paths, path)
@@ -379,6 +380,9 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		return nil, "", exit.Usage("%s: it is about one %s, and the TEXT follows: %s", c.Command.Name, names[0], meant)
 	case isProse(names):
 		return nil, "", unquoted(c, names, workflow)
+	case switchBefore(c, workflow) != "":
+		return nil, "", exit.Usage("%s: unexpected argument %q: %s takes no value",
+			c.Command.Name, workflow, switchBefore(c, workflow))
 	case len(names) == 1 && names[0] == "ISSUE" && isAboutIssue:
 		line := "symphony " + c.Command.Name + " "
 		return nil, "", exit.Usage("%s: it is about one ISSUE: %s, and then %s", c.Command.Name, line+args[0], line+workflow)
@@ -414,6 +418,10 @@ func notWorkflow(w *term.Env, c *cli.Context, args []string) error {
 	}
 	missing := !wiring.Exists(w.Absolute(args[0]))
 	isPath := isText(w, args[0]) || missing && strings.ContainsAny(args[0], "./")
+	if c.Command.Name == "diff" && !isPath && missing && !isIssueName(args[0]) {
+		return exit.Usage("diff: unexpected argument %q: diff takes no commit or branch, and shows all since the base; "+
+			"symphony show ISSUE has the workspace, in which git diff takes one", args[0])
+	}
 	if c.Command.Name == "diff" && isPath && !isWorkflowFile(args[0]) {
 		return exit.Usage(
 			"diff: unexpected argument %q: diff takes no path, and shows all files; "+
@@ -422,6 +430,33 @@ func notWorkflow(w *term.Env, c *cli.Context, args []string) error {
 		)
 	}
 	return nil
+}
+
+// behindSwitch is the key of the words that stand directly behind a flag without a value, each with
+// that flag, in the metadata of the app.
+const behindSwitch = "behind a switch"
+
+// noteSwitch notes the word behind a flag without a value, which a user may have meant as its value.
+func noteSwitch(app *cli.App, command *cli.Command, flag string, behind []string) {
+	_, isSwitch := flagOf(command, nameOf(flag)).(*cli.BoolFlag)
+	if !isSwitch || len(behind) == 0 || strings.HasPrefix(behind[0], "-") {
+		return
+	}
+	noted, _ := app.Metadata[behindSwitch].(map[string]string)
+	if noted == nil {
+		noted = map[string]string{}
+	}
+	noted[behind[0]] = flag
+	if app.Metadata == nil {
+		app.Metadata = map[string]any{}
+	}
+	app.Metadata[behindSwitch] = noted
+}
+
+// switchBefore returns the flag without a value directly before a word, empty if there is none.
+func switchBefore(c *cli.Context, word string) string {
+	noted, _ := c.App.Metadata[behindSwitch].(map[string]string)
+	return noted[word]
 }
 
 // timeAmong is the error for a time among the arguments of a command that has words for it.

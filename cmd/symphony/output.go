@@ -234,7 +234,7 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		path := document.within(field)
 		switch {
 		case slices.Contains(known, field):
-		case path != "" && (strings.Contains(field, ".") || len(text.Nearest(field, known)) == 0):
+		case path != "" && (strings.Contains(field, ".") || text.Misspelt(field, known) == ""):
 			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
 		case len(text.Nearest(field, known)) == 0 && document.nearWithin(field) != "":
 			meant := document.nearWithin(field)

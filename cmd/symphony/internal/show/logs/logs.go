@@ -202,15 +202,17 @@ func (pr *printer) namedRun(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, err
 	}
 	message := pr.identifier + " has no run " + pr.o.Run
+	hint := "a run is named by the first characters of its id: %s lists the latest; without --run it is the newest"
 	switch len(runs) {
 	case 0:
 	case 1:
 		return runs, nil
 	default:
 		message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
+		hint = "%s lists the latest"
 	}
 	return nil, reconcile.NewError("run_not_found", message, "").
-		WithHint("%s lists the latest", reconcile.CommandFor("show", pr.identifier))
+		WithHint(hint, reconcile.CommandFor("show", pr.identifier))
 }
 
 // selectedRuns returns the runs that options other than Run select, the oldest first.
