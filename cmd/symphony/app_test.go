@@ -142,6 +142,11 @@ func TestForeignFlags(t *testing.T) {
 	app := newApp(testWorld())
 	for line, want := range map[string]string{
 		"init --dir":            "--path DIRECTORY is the folder",
+		"init --workspace-root": "--root DIRECTORY",
+		"init --dry-run":        "it overwrites nothing",
+		"init --effort":         "codex.effort in WORKFLOW.md",
+		"demo --clean":          "--rm removes the folder",
+		"demo --dir":            "TMPDIR",
 		"init --verify":         "verify.command in WORKFLOW.md",
 		"init --base":           "repository.base in WORKFLOW.md",
 		"init --force":          "move WORKFLOW.md away",

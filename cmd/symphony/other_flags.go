@@ -389,6 +389,8 @@ var otherFlags = []otherFlag{
 		"init", "repo R",
 		"--project OWNER/NAME is where the issues are, --repository URL or DIRECTORY where the code is",
 	},
+	{"init", "workspace-root workspace-dir workspaces workspace workdir", "--root DIRECTORY is where the workspaces are"},
+	{"init", "dry-run dryrun preview print n", "it overwrites nothing, and lists what it has written: leave it out"},
 	{"init", "name", "a project has the name of its folder: leave it out"},
 	{"check", "strict", "warnings do not change the exit code: symphony check 2>&1 | grep warning finds them"},
 	{"check", "fix", "it changes nothing: symphony edit opens the file"},
@@ -399,6 +401,11 @@ var otherFlags = []otherFlag{
 	{"edit", "editor e", "the variable EDITOR names it: EDITOR=nano symphony edit"},
 	{"doctor", "only check checks skip host hosts machine", "it makes every check, also of each machine: leave it out"},
 	{"doctor", "fix", "it changes nothing; below each line with ✗ is what mends it"},
+	{
+		"demo", "clean cleanup remove delete destroy stop",
+		"--rm removes the folder at the end; without it the demo prints the command that does",
+	},
+	{"demo", "dir directory path folder o output", "the variable TMPDIR names the directory in which it makes a folder"},
 	{"demo", "keep no-rm", "leave it out: without --rm the folder stays"},
 
 	// passes

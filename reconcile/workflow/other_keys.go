@@ -720,6 +720,10 @@ func Setting(name string) string {
 			continue // tracker.provider.states, merge.label and worker.engine.stop mean something else
 		}
 		isSection := strings.HasPrefix(k.Name, word+".")
+		if last == word && slices.Contains(ofOthers, k.Name) && slices.Contains(ofDefault, DefaultAgent+"."+last) {
+			return DefaultAgent + "." + last + " in WORKFLOW.md sets it, for other agents " + k.Name +
+				": symphony edit opens the file"
+		}
 		if last == word || isSection || core != "" && coreOf(last) == core {
 			return k.Name
 		}

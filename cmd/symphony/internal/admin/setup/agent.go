@@ -62,12 +62,11 @@ func checkAgentName(name string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	return exit.Usage(
-		"init: unknown agent %q; there are %s%s",
-		name,
-		strings.Join(names, ", "),
-		text.DidYouMean(name, names, "%q"),
-	)
+	near := text.DidYouMean(name, names, "%q")
+	if near == "" {
+		near = "; docs/agents.md says how WORKFLOW.md names others (agent.kind: acp)"
+	}
+	return exit.Usage("init: unknown agent %q; there are %s%s", name, strings.Join(names, ", "), near)
 }
 
 func (s *starter) setAgent(_ context.Context, name string) error {
