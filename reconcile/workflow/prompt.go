@@ -68,7 +68,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			file,
 			max(bad.LineNumber(), firstLine),
 			liquidMessage(bad),
-			templateHint,
+			parseHint(bad),
 		)
 	}
 	c := &checker{
@@ -189,6 +189,22 @@ const templateHint = "the prompt is a Liquid template: check {{ … }} and {% �
 
 var liquidPrefix = text.Pattern(`^Liquid error.*?\): `)
 
+var (
+	openBlock = text.Pattern(`unterminated "(\w+)" block`)
+	onlyEnd   = text.Pattern(`\bend(\w+) not inside`)
+)
+
+// parseHint says what to do about an error of the library.
+func parseHint(err liquid.SourceError) string {
+	if open := openBlock().FindStringSubmatch(err.Error()); open != nil {
+		return "write {% end" + strings.TrimPrefix(open[1], "symphony_") + " %} behind it"
+	}
+	if end := onlyEnd().FindStringSubmatch(err.Error()); end != nil {
+		return "remove it, or write {% " + strings.TrimPrefix(end[1], "symphony_") + " … %} before it"
+	}
+	return templateHint
+}
+
 // liquidMessage returns the library's message without the library's name and the location.
 func liquidMessage(err liquid.SourceError) string {
 	text := err.Error()
@@ -196,6 +212,7 @@ func liquidMessage(err liquid.SourceError) string {
 		text = cause.Error()
 	}
 	text = strings.ReplaceAll(text, captureTag, "capture")
+	text = strings.ReplaceAll(text, `"%loop `, `"for `)
 	text = strings.TrimSuffix(liquidPrefix().ReplaceAllString(text, ""), " in "+err.Path())
 	// For an end tag without a start tag the library's message is incomplete.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {

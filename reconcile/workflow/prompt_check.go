@@ -26,6 +26,8 @@ type checker struct {
 	states     []comparedState
 	cased      compared // by the tag case around the current tag
 
+	isCompared bool // the current token stands behind a relation, such as contains
+
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
 }
@@ -118,6 +120,12 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 		message += "; write {% if x %}, {% if x == nil %} or {% if x == \"\" %} instead"
 	case near != "":
 		message += "; did you mean " + prefix + near + "?"
+	case what == "filter":
+		message += "; filters are those of Liquid, such as default, join, upcase, truncate and replace"
+	case what == "variable" && slices.Contains([]string{"now", "today", "date"}, name):
+		message += `; write {{ "now" | date: "%Y-%m-%d" }}`
+	case what == "variable" && prefix == "" && c.isCompared:
+		message += "; did you mean \"" + name + "\", in quotes?"
 	case what == "variable" && prefix == "":
 		message += "; there are only issue, attempt and what the prompt assigns; " + putRaw
 	case prefix == "issue.":
@@ -136,7 +144,12 @@ func (c *checker) nodes(list []render.Node) {
 			c.text(n)
 		case *render.ObjectNode:
 			c.read(n.Args, n.SourceLoc.LineNo)
-			if items := c.expression("").items; items != nil {
+			value := c.expression("")
+			if value.fields != nil && value.fields["title"] != nil {
+				message := strings.TrimSpace(n.Args) + " is printed with all of its fields; write {{ issue.title }} for one"
+				c.warnings = append(c.warnings, Warning{File: c.file, Line: c.line, Message: message})
+			}
+			if items := value.items; items != nil {
 				filters := `join: ", "`
 				if items.fields["identifier"] != nil {
 					filters = `map: "identifier" | ` + filters
@@ -190,12 +203,25 @@ func (c *checker) text(n *render.TextNode) {
 // singleBraces matches a name in single braces, such as { issue.title } or ${issue.title}.
 var singleBraces = text.Pattern(`\$?\{\s*([A-Za-z_][\w.]*)\s*\}`)
 
+// shellVariables matches a field of an issue as a variable of a shell, such as $ISSUE_TITLE, or in angles.
+var shellVariables = text.Pattern(`[$%]\{?ISSUE_([A-Z_]+[A-Z])[}%]?|<issue\.(\w+)>`)
+
 // singleBraces warns about variables in single braces, which the agent gets as they are written.
 func (c *checker) singleBraces(line string, number int) {
 	for _, found := range singleBraces().FindAllStringSubmatch(line, -1) {
 		if c.isValue(found[1]) {
 			const plainText = "%s is plain text for the agent; did you mean {{ %s }}?"
 			message := fmt.Sprintf(plainText, found[0], found[1])
+			c.warnings = append(c.warnings, Warning{File: c.file, Line: number, Message: message})
+		}
+	}
+	if !strings.Contains(line, "ISSUE_") && !strings.Contains(line, "<issue.") {
+		return
+	}
+	for _, found := range shellVariables().FindAllStringSubmatch(line, -1) {
+		path := "issue." + strings.ToLower(found[1]+found[2])
+		if c.isValue(path) {
+			message := fmt.Sprintf("%s is plain text for the agent; did you mean {{ %s }}?", found[0], path)
 			c.warnings = append(c.warnings, Warning{File: c.file, Line: number, Message: message})
 		}
 	}
@@ -318,7 +344,9 @@ func (c *checker) expression(end string) *shape {
 			result = plain
 		case variable().MatchString(token) && !slices.Contains(constants, token):
 			behind := c.tokens
+			c.isCompared = slices.Contains([]string{"==", "!=", "contains"}, before[1])
 			value := c.variable(token)
+			c.isCompared = false
 			path := token + strings.Join(behind[:len(behind)-len(c.tokens)], "")
 			result = cmp.Or(result, value)
 			if len(c.tokens) > 1 {

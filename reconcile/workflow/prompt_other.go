@@ -13,7 +13,7 @@ import (
 // otherTags says what to write for tags of Jinja, Twig and other template languages that Liquid,
 // or this implementation of it, does not know.
 func otherTags() map[string]string {
-	const one = "the prompt is a single text: write that part into it"
+	const one = singleText
 	return map[string]string{
 		"block":    one,
 		"each":     "write {% for label in issue.labels %} … {% endfor %}",
@@ -37,6 +37,8 @@ func otherTags() map[string]string {
 		"verbatim": "write {% raw %} … {% endraw %}",
 	}
 }
+
+const singleText = "the prompt is a single text: write that part into it"
 
 // liquidTags are the tags that there are.
 func liquidTags() []string {
@@ -69,6 +71,7 @@ var tagHabits = []habit{
 	{"=", text.Pattern(`^(if|elsif|unless)\b[^=]*[^=!<>]=([^=]|$)`), "write ==, which compares"},
 	{"===", text.Pattern(`^(if|elsif|unless)\b.*===`), "write ==, which compares"},
 	{" in ", text.Pattern(`^(if|elsif|unless)\b.*\sin\s`), "write LIST contains \"x\""},
+	{" of ", text.Pattern(`^for\s+\w+\s+of\b`), "write {% for label in issue.labels %}"},
 	{",", text.Pattern(`^for\s+\w+\s*,`), "write one variable: {% for label in issue.labels %}"},
 	{"range", text.Pattern(`\brange\s*\(`), "write {% for i in (1..3) %}"},
 	{" or ", text.Pattern(`^assign\b.*\sor\s+"`), `write {% assign NAME = VALUE | default: "none" %}`},
@@ -91,6 +94,7 @@ var valueHabits = []habit{
 		text.Pattern(`^[>#^!]`),
 		"write {% … %} for what is no value, such as {% if x %} or {% comment %}",
 	},
+	{"", text.Pattern(`^(include|render|import|partial|file)\b[\s:(]`), singleText},
 	{"", text.Pattern(`^\.\w`), "write the name without a dot before it, such as issue.title"},
 	{"~", text.Pattern(`\s~\s`), "write one {{ … }} after the other, or the filter append"},
 	{" if ", text.Pattern(`\sif\s`), "write {% if x %} … {% else %} … {% endif %}"},
@@ -198,6 +202,15 @@ func otherNames(what string) map[string]string {
 			"False": "false",
 			"loop":  "forloop",
 			"task":  "issue",
+
+			"attempts":  "attempt",
+			"item":      "issue",
+			"iteration": "attempt",
+			"retries":   "attempt",
+			"retry":     "attempt",
+			"story":     "issue",
+			"ticket":    "issue",
+			"try":       "attempt",
 		}
 	}
 	return nil

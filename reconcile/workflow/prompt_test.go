@@ -348,6 +348,20 @@ func TestRenderTwice(t *testing.T) {
 	}
 }
 
+// Text that is plain for the agent, and was meant as a variable, is warned of.
+func TestPlainTextWarnings(t *testing.T) {
+	for body, want := range map[string]string{
+		"Do $ISSUE_TITLE.":    "$ISSUE_TITLE is plain text for the agent; did you mean {{ issue.title }}?",
+		"Do <issue.title>.":   "<issue.title> is plain text for the agent; did you mean {{ issue.title }}?",
+		"Do {{ issue }}.":     "issue is printed with all of its fields; write {{ issue.title }} for one",
+		"Do ${ISSUE_STATE} x": "${ISSUE_STATE} is plain text for the agent; did you mean {{ issue.state }}?",
+	} {
+		prompt := test.Must(ParsePrompt(body, "WORKFLOW.md", 1))
+		got := text.Map(prompt.warnings, func(w Warning) string { return w.Message })
+		test.Equal(t, "the warnings of "+body, got, []string{want})
+	}
+}
+
 // TestOtherDialects checks that what other template languages write is refused with what Liquid
 // writes instead.
 func TestOtherDialects(t *testing.T) {
@@ -367,33 +381,35 @@ func TestOtherDialects(t *testing.T) {
 		"{% for k, v in issue.labels %}a{% endfor %}":           "write one variable",
 		"{% for i in range(3) %}a{% endfor %}":                  "write {% for i in (1..3) %}",
 		"{% foreach l in issue.labels %}a{% endfor %}":          "write {% for label in issue.labels %}",
-		"{% set x = 1 %}":                       "write {% assign NAME = VALUE %}",
-		"{% include 'part.md' %}":               "the prompt is a single text",
-		"{% switch issue.state %}{% endcase %}": "write {% case VALUE %}",
-		"{% unles issue.url %}a{% endunless %}": "did you mean {% unless %}?",
-		"{{#if issue.url}}a{{/if}}":             "write {% if x %} … {% endif %}",
-		"{{#each issue.labels}}a{{/each}}":      "write {% for label in issue.labels %}",
-		"{{ else }}":                            "write it as a tag",
-		"{{ .Issue.Title }}":                    "without a dot before it",
-		"{{ if .Title }}a{{ end }}":             "write it as a tag",
-		"{{! a comment }}":                      "{% comment %}",
-		"{{ issue.title if attempt else 'x' }}": "write {% if x %} … {% else %}",
-		"{{ attempt ? 'a' : 'b' }}":             "write {% if x %} … {% else %}",
-		"{{ issue.title + issue.url }}":         "write one {{ … }} after the other",
-		"{{ issue.title ~ issue.url }}":         "write one {{ … }} after the other",
-		"{{ issue.description or 'none' }}":     `write {{ issue.description | default: "none" }}`,
-		"{{ issue.url and issue.title }}":       "write {% if x %} … {% endif %}",
-		"{{ issue.url && issue.title }}":        "write {% if x %} … {% endif %}",
-		"{{ issue.description || 'none' }}":     `write {{ issue.description | default: "none" }}`,
-		"{{ issue.description ?? 'none' }}":     `write {{ issue.description | default: "none" }}`,
-		"{% assign a = issue.url or 'none' %}":  `write {% assign NAME = VALUE | default: "none" %}`,
-		"{{ issue.labels | join(', ') }}":       "write a colon before the arguments of a filter",
-		"{{ issue.labels | join ', ' }}":        "write a colon before the arguments of a filter",
-		"{{ issue.description | default 'x' }}": "write a colon before the arguments of a filter",
-		"{{ issue.title | truncate 20 }}":       "write a colon before the arguments of a filter",
-		"{{ .Values.image }}":                   "; or put {% raw %} … {% endraw %} around text",
-		"{{ range .Items }}":                    "; or put {% raw %} … {% endraw %} around text",
-		"{{ issue.title.upper() }}":             "write a filter",
+		"{% set x = 1 %}":                         "write {% assign NAME = VALUE %}",
+		"{% include 'part.md' %}":                 "the prompt is a single text",
+		"{% switch issue.state %}{% endcase %}":   "write {% case VALUE %}",
+		"{% unles issue.url %}a{% endunless %}":   "did you mean {% unless %}?",
+		"{{#if issue.url}}a{{/if}}":               "write {% if x %} … {% endif %}",
+		"{{#each issue.labels}}a{{/each}}":        "write {% for label in issue.labels %}",
+		"{{ else }}":                              "write it as a tag",
+		"{{ .Issue.Title }}":                      "without a dot before it",
+		"{{ if .Title }}a{{ end }}":               "write it as a tag",
+		"{{! a comment }}":                        "{% comment %}",
+		"{{ issue.title if attempt else 'x' }}":   "write {% if x %} … {% else %}",
+		"{{ attempt ? 'a' : 'b' }}":               "write {% if x %} … {% else %}",
+		"{{ issue.title + issue.url }}":           "write one {{ … }} after the other",
+		"{{ issue.title ~ issue.url }}":           "write one {{ … }} after the other",
+		"{{ issue.description or 'none' }}":       `write {{ issue.description | default: "none" }}`,
+		"{{ issue.url and issue.title }}":         "write {% if x %} … {% endif %}",
+		"{{ issue.url && issue.title }}":          "write {% if x %} … {% endif %}",
+		"{{ issue.description || 'none' }}":       `write {{ issue.description | default: "none" }}`,
+		"{{ issue.description ?? 'none' }}":       `write {{ issue.description | default: "none" }}`,
+		"{% assign a = issue.url or 'none' %}":    `write {% assign NAME = VALUE | default: "none" %}`,
+		"{{ issue.labels | join(', ') }}":         "write a colon before the arguments of a filter",
+		"{{ issue.labels | join ', ' }}":          "write a colon before the arguments of a filter",
+		"{{ issue.description | default 'x' }}":   "write a colon before the arguments of a filter",
+		"{{ issue.title | truncate 20 }}":         "write a colon before the arguments of a filter",
+		"{{ .Values.image }}":                     "; or put {% raw %} … {% endraw %} around text",
+		"{{ range .Items }}":                      "; or put {% raw %} … {% endraw %} around text",
+		"{{ issue.title.upper() }}":               "write a filter",
+		"{% for l of issue.labels %}{% endfor %}": "write {% for label in issue.labels %}",
+		"{{ include 'rules.md' }}":                "the prompt is a single text",
 	} {
 		_, err := ParsePrompt(body, "WORKFLOW.md", 1)
 		if err == nil {
@@ -404,7 +420,12 @@ func TestOtherDialects(t *testing.T) {
 		test.Contains(t, "the hint about "+body, Faults(err)[0].Hint, hint)
 	}
 	for body, problem := range map[string]string{
-		"{{ issue.title | upper }}":                               "unknown filter upper; did you mean upcase?",
+		"{{ issue.title | upper }}":                     "unknown filter upper; did you mean upcase?",
+		"{% if issue.labels contains bug %}{% endif %}": `unknown variable bug; did you mean "bug", in quotes?`,
+		"{{ now }}":   `unknown variable now; write {{ "now" | date: "%Y-%m-%d" }}`,
+		"{{ retry }}": "unknown variable retry; did you mean attempt?",
+		"{{ issue.title | indent: 2 }}": "unknown filter indent; filters are those of Liquid, such as default, join, " +
+			"upcase, truncate and replace",
 		"{{ issue.title | trim }}":                                "unknown filter trim; did you mean strip?",
 		"{{ issue.labels | length }}":                             "unknown filter length; did you mean size?",
 		"{{ issue.labels | tojson }}":                             "unknown filter tojson; did you mean json?",
