@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -298,6 +299,11 @@ func unknownCommand(app *cli.App, words []string) error {
 	}
 	if issueShaped(name) {
 		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
+	}
+	if name == "." || strings.Contains(name, "/") { // a folder: the name of a workflow ends with .md
+		file := text.ShellQuote(filepath.Join(name, "WORKFLOW.md"))
+		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name),
+			"symphony ps -w "+file+" shows the project in a folder, symphony tick -w "+file+" runs a pass of it")
 	}
 	if strings.EqualFold(name, "issue") {
 		meant := unknownTask(words[1:])

@@ -55,7 +55,11 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 		)
 	}
 	if len(workflows(c)) > 1 {
-		return nil, exit.Usage("%s: -w is given twice, and the command is about one project", c.Command.Name)
+		several := ""
+		if c.Command.Name == "tick" {
+			several = ": symphony tick --loop FILE FILE repeats the passes of several"
+		}
+		return nil, exit.Usage("%s: -w is given twice, and the command is about one project%s", c.Command.Name, several)
 	}
 	path := cmp.Or(c.String("workflow"), positional)
 	named := w.Getenv("SYMPHONY_WORKFLOW")

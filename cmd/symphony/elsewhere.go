@@ -37,7 +37,8 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 		named.Hint = hint
 		return &named
 	}
-	if failed.Code == "missing_workflow_file" && namesWorkflow(w, args) && c.Name != "init" {
+	isMisspelt := failed.Code == "missing_workflow_file" && namesWorkflow(w, args) && c.Name != "init"
+	if isMisspelt && strings.HasPrefix(failed.Hint, "write one with symphony init") {
 		placed := *failed
 		placed.Hint = "check the path: symphony projects lists the workflows of this account; symphony init writes a new one"
 		return &placed
