@@ -264,6 +264,12 @@ func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
 	if ref.Mend != "" {
 		return ref
 	}
+	parts := strings.Fields(id)
+	isNone := func(part string) bool { return all.byID(all.whole(part)) == nil }
+	if len(parts) > 1 && !slices.ContainsFunc(parts, isNone) {
+		ref.Mend = "write [" + strings.Join(parts, ", ") + "] instead of " + id
+		return ref
+	}
 	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 	meant := text.NearestIssue(id, ids)
 	if other := all.byFile(id); other != nil {

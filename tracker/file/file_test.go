@@ -443,6 +443,7 @@ func TestDependencies(t *testing.T) {
 		"task-4 - Four.md": "write TASK-4 instead of task-4 - Four.md",
 		"TASK-5":           "",
 		"TASK-6":           "correct TASK-6.md",
+		"TASK-4 TASK-6":    "write [TASK-4, TASK-6] instead of TASK-4 TASK-6",
 	} {
 		a, _ := folder(t, map[string]string{
 			"a.md":             "---\nid: TASK-1\ntitle: One\nstatus: To Do\ndependencies: ['" + written + "']\n---\n",
@@ -455,6 +456,18 @@ func TestDependencies(t *testing.T) {
 			got = *b.ID + " " + *b.State
 		}
 		test.Equal(t, written, got, want)
+	}
+}
+
+// An issue whose dependencies can't be read does not start.
+func TestDependenciesThatAreNoIDs(t *testing.T) {
+	for written, line := range map[string]int{"\n  - TASK-1\n  - id: TASK-2": 7, " {TASK-1: true}": 5} {
+		a, _ := folder(t, map[string]string{
+			"a.md": "---\nid: A\ntitle: One\nstatus: To Do\ndependencies:" + written + "\n---\n",
+		})
+		issue := test.Must(a.Candidates(t.Context(), states))[0]
+		want := fmt.Sprintf("a.md:%d: dependencies must be a list of ids, such as [TASK-1, TASK-2]", line)
+		test.Equal(t, written, issue.Malformed, want)
 	}
 }
 

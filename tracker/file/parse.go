@@ -124,6 +124,9 @@ func (t *tracker) parse(name string, content []byte) *record {
 		fault = r.requireTitleAndStatus(f)
 	}
 	if fault == nil {
+		fault = f.requireDependencies()
+	}
+	if fault == nil {
 		return r
 	}
 	r.fault = sync.OnceValue(func() string {
@@ -277,6 +280,22 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 			return faultAt(node.Line+1, "%s is empty", required.key)
 		case required.value == "":
 			return f.missing(required.key)
+		}
+	}
+	return nil
+}
+
+// requireDependencies returns a fault if a dependency can't be read: without it the issue would start
+// too early.
+func (f fields) requireDependencies() fault {
+	node := f.get("dependencies")
+	if node == nil || node.Kind == yaml.ScalarNode {
+		return nil
+	}
+	isID := func(item *yaml.Node) bool { return item.Kind == yaml.ScalarNode }
+	for _, item := range node.Content {
+		if node.Kind != yaml.SequenceNode || !isID(item) {
+			return faultAt(item.Line+1, "dependencies must be a list of ids, such as [TASK-1, TASK-2]")
 		}
 	}
 	return nil
@@ -572,6 +591,9 @@ func (f fields) list(key string) (items []string) {
 		items = strings.Split(node.Value, ",")
 	case node.Kind == yaml.SequenceNode:
 		items = text.Map(node.Content, func(item *yaml.Node) string { return item.Value })
+		if slices.ContainsFunc(node.Content, func(item *yaml.Node) bool { return item.Kind == yaml.MappingNode }) {
+			f.ignored(key, node)
+		}
 	default:
 		f.ignored(key, node)
 	}
@@ -620,6 +642,9 @@ func (f fields) time(key string) *time.Time {
 
 // ignored warns about a value that is no list.
 func (f fields) ignored(key string, node *yaml.Node) {
+	if key == "dependencies" { // see requireDependencies
+		return
+	}
 	f.remark(node, "%s cannot be read and is ignored: write a list, such as [a, b]", key)
 }
 
