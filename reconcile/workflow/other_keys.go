@@ -534,7 +534,8 @@ var otherKeys = []otherKey{
 			"says so",
 	},
 	{
-		"handoff.comment handoff.message comment comments comment_template",
+		"handoff.comment handoff.message comment comments comment_template tracker.comment_on_start " +
+			"tracker.comment_on_finish tracker.add_comments comment_on_start",
 		"agents comment with the tool of the tracker, if the prompt says so; tracker.explain_holds lets " +
 			"symphony explain holds",
 	},
@@ -578,6 +579,35 @@ var otherKeys = []otherKey{
 		"tracker.workspace tracker.organization tracker.org tracker.account tracker.provider.workspace " +
 			"tracker.provider.organization",
 		"the key of the tracker belongs to one workspace or account: leave it out",
+	},
+	{
+		"tracker.provider.board tracker.board tracker.provider.project_url tracker.provider.project_number",
+		"tracker.provider.project",
+	},
+	{
+		"tracker.include_prs tracker.include_pull_requests tracker.provider.include_prs " +
+			"tracker.provider.include_pull_requests",
+		"pull requests are no issues: no agent starts on one",
+	},
+	{
+		"tracker.app_id tracker.private_key tracker.installation_id tracker.client_id tracker.client_secret " +
+			"tracker.provider.app_id tracker.provider.private_key tracker.provider.installation_id " +
+			"tracker.provider.client_id tracker.provider.client_secret",
+		"symphony logs in at the tracker with a token, in tracker.api_key",
+	},
+	{
+		"tracker.api_key_file tracker.token_file tracker.key_file tracker.provider.token_file",
+		"the key belongs into the environment file, which symphony doctor names",
+	},
+	{
+		"tracker.webhook tracker.webhooks tracker.webhook_secret tracker.webhook_url tracker.provider.webhook_secret",
+		"symphony takes no webhooks: each pass asks the tracker, and symphony schedule install sets up passes",
+	},
+	{"tracker.branch tracker.provider.branch", "repository.base"},
+	{
+		"tracker.close_on_merge tracker.auto_close tracker.close_issues close_issue_on_merge merge.close_issue " +
+			"close_on_merge",
+		"feedback.merged_state",
 	},
 	{"tracker.provider.project_gid", "examples/trackers/asana.py reads it from ASANA_PROJECT_GID"},
 	{"tracker.readonly tracker.read_only tracker.write tracker.scope", "tracker.tool_scope"},

@@ -95,6 +95,14 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{jira, "tracker.username", "tracker.provider.email"},
 		{linear, "tracker.workspace", "belongs to one workspace or account: leave it out"},
 		{github, "tracker.org", "tracker.provider.repo"},
+		{github, "tracker.board", "tracker.provider.project"},
+		{github, "tracker.provider.include_pull_requests", "no agent starts on one"},
+		{github, "tracker.provider.private_key", "with a token, in tracker.api_key"},
+		{linear, "tracker.key_file", "belongs into the environment file"},
+		{github, "tracker.webhook_secret", "takes no webhooks"},
+		{github, "tracker.provider.branch", "repository.base"},
+		{github, "tracker.close_on_merge", "feedback.merged_state"},
+		{github, "tracker.comment_on_start", "agents comment with the tool of the tracker"},
 	} {
 		test.Contains(t, c.key, hintAbout(t, c.front, c.key), c.want)
 	}

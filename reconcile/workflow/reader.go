@@ -241,8 +241,13 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				} else if names := r.keysOf(f.key); len(names) > 1 {
 					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
 				}
+			case f.key == "tracker" && len(text.Filter(value.Content, hasKind)) > 1:
+				hint = "a workflow has a single tracker: write a WORKFLOW.md for each"
 			case value.Style != yaml.FlowStyle:
 				hint = "remove the - before its keys"
+			}
+			if f.key == "tracker" && slices.Contains(TrackerKinds(), strings.ToLower(value.Value)) {
+				hint = "write `kind: " + strings.ToLower(value.Value) + "` on a line of its own below it, indented"
 			}
 			r.invalid(f, "must be a map of keys, is "+kindName(value), hint)
 		case section:
@@ -262,6 +267,11 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 // isListOfWords reports whether a list has an item that is no map.
 func isListOfWords(list *yaml.Node) bool {
 	return slices.ContainsFunc(list.Content, func(item *yaml.Node) bool { return item.Kind == yaml.ScalarNode })
+}
+
+// hasKind reports whether an item of a list is a map with the key kind, as of a tracker.
+func hasKind(item *yaml.Node) bool {
+	return slices.ContainsFunc(item.Content, func(word *yaml.Node) bool { return word.Value == "kind" })
 }
 
 // otherQuotes matches a text in quotes that are none for YAML, as word processors and web pages

@@ -162,6 +162,8 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 			"$ is not followed by the name of a variable",
 			"write $"+cmp.Or(usual, "NAME")+", or the key itself",
 		)
+	case strings.Contains(key.value, "{{"):
+		r.invalid(f, "nothing replaces {{ … }} here", "write $"+cmp.Or(usual, "NAME")+", and set that variable")
 	case strings.ContainsFunc(key.value, blank):
 		r.noKey(f, key.variable, "a blank or a control character", "copy it again from the tracker's settings")
 	case strings.ContainsAny(key.value, "<>"):

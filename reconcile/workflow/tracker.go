@@ -183,7 +183,9 @@ func (r trackerReader) kind(f field) {
 		r.tracker = trackers[i]
 		return
 	}
+	isRefused := slices.ContainsFunc(r.faults, func(l located) bool { return l.key == "tracker" })
 	switch {
+	case f.node == nil && isRefused: // the section is no map
 	case f.node == nil && r.src.FrontMatter == nil:
 		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
 			"write the keys between two lines of --- at its beginning")
