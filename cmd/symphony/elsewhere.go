@@ -120,6 +120,9 @@ func nameHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, f
 			continue
 		}
 		name, issue := nameIn(word)
+		if name == "" { // of :8080
+			continue
+		}
 		path := workflowCalled(ctx, w, name)
 		if path == "" {
 			continue

@@ -70,6 +70,10 @@ func serveAction(c *cli.Context, w *term.Env) error {
 		if text.IsNumber(arg) && !wiring.Exists(w.Absolute(arg)) {
 			return exit.Usage("serve: unexpected argument %q: --port %s chooses the port", arg, arg)
 		}
+		_, port, isAddress := strings.Cut(arg, ":")
+		if isAddress && text.IsNumber(port) {
+			return exit.Usage("serve: unexpected argument %q: --listen %s chooses the address", arg, arg)
+		}
 		if isWord(w, arg) {
 			return exit.Usage(
 				"serve: unexpected argument %q: only workflow files may be given; symphony serve alone starts the "+
