@@ -549,6 +549,20 @@ func (w *world) isStuck(at int, i Issue) bool {
 	return true
 }
 
+// isTouched reports whether there is anything of an issue: otherwise each machine gets it.
+func (w *world) isTouched(i Issue) bool {
+	key := w.keyOf(i)
+	isOfIssue := func(f flight) bool { return f.change.Key == key }
+	if w.remote[key].Object != "" || slices.ContainsFunc(w.flying, isOfIssue) {
+		return true
+	}
+	hasIssue := func(m machine) bool {
+		_, isOwn := m.own[i.ID]
+		return isOwn || slices.ContainsFunc(m.seen, func(s Seen) bool { return s.Key == key })
+	}
+	return slices.ContainsFunc(w.machines, hasIssue)
+}
+
 // fingerprint is the same for worlds in which the same can happen: names of objects and tokens are
 // replaced by their order, moments by their age.
 func (w *world) fingerprint() string {
