@@ -166,8 +166,8 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 		r.invalid(f, "nothing replaces {{ … }} here", "write $"+cmp.Or(usual, "NAME")+", and set that variable")
 	case strings.ContainsFunc(key.value, blank):
 		r.noKey(f, key.variable, "a blank or a control character", "copy it again from the tracker's settings")
-	case strings.ContainsAny(key.value, "<>"):
-		r.noKey(f, key.variable, "< or >, as the place of a key in an example", "write the key itself")
+	case placeholder().MatchString(key.value):
+		r.noKey(f, key.variable, "what an example has in the place of a key", "write the key itself")
 	case strings.ContainsAny(key.value, "\"'"):
 		r.noKey(f, key.variable, "a quote", "leave the quotes out: what sets the variable takes them for a part of it")
 	case key.value != "":
@@ -204,6 +204,9 @@ func (c *Config) withhold(names ...string) {
 	slices.Sort(all)
 	c.SecretVars = slices.Compact(all)
 }
+
+// placeholder matches what an example has in the place of a key: <token>, your_token_here, abc_...
+var placeholder = text.Pattern(`[<>]|\.\.\.|…|(?i)^(?:x{3,}|changeme|(?:your|my|paste|insert|change)[-_]\w+)$`)
 
 // noKey reports that a key contains what no key does. name is the variable from which it comes,
 // empty for a key in WORKFLOW.md.

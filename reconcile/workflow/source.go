@@ -303,6 +303,8 @@ func envValue(text string) (value, wrong string) {
 		return "", notExpanded
 	case otherQuotes().MatchString(value):
 		return "", notQuotes
+	case strings.HasSuffix(value, ";"):
+		return "", "the value ends with ;, which no shell reads here: leave it out, or put the value into quotes"
 	}
 	return value, ""
 }

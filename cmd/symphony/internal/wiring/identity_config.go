@@ -64,6 +64,8 @@ func (p *Project) addHints(err error) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
 		if misspelt := p.misspeltVars(); e.Code == workflow.CodeMissingAPIKey && misspelt != nil {
 			e.Hint = strings.Join(misspelt, "; ")
+		} else if other := p.OtherKeyVar(); e.Code == workflow.CodeMissingAPIKey && other != "" {
+			e.Hint = other + "; otherwise " + e.Hint
 		}
 		// the environment file is still named after the old path
 		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -72,6 +73,30 @@ func (p *Project) misspeltVars() (warnings []string) {
 		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: write %s, in capitals", path, name, meant))
 	}
 	return warnings
+}
+
+// ofKeys matches the end of names of variables with keys.
+var ofKeys = text.Pattern(`(?:^|_)(?:TOKEN|KEY|PAT|SECRET)$`)
+
+// isKeyVar reports whether a variable has the key of a tracker by its name: its first word is that of a
+// variable with such a key, or it has none.
+func isKeyVar(name string) bool {
+	first, _, _ := strings.Cut(name, "_")
+	isService := func(known string) bool { return strings.HasPrefix(known, first+"_") }
+	ofService := slices.ContainsFunc(workflow.EveryKeyVar(), isService)
+	return ofKeys().MatchString(name) && (ofService || slices.Contains([]string{"TOKEN", "API"}, first))
+}
+
+// OtherKeyVar says what to do about a variable of the environment files that has the key of the tracker under
+// a name that no tracker looks for; empty if there is none.
+func (p *Project) OtherKeyVar() string {
+	known := workflow.EveryKeyVar()
+	for _, name := range slices.Sorted(maps.Keys(p.EnvFile)) {
+		if isKeyVar(name) && !slices.Contains(known, name) {
+			return "if " + name + " in " + p.placeOf(name) + " has the key, write api_key: $" + name + " below tracker:"
+		}
+	}
+	return ""
 }
 
 // SharedEnvPath is the path of the environment file for all projects.

@@ -128,6 +128,9 @@ func missingKey(e *environment) []finding {
 			put+", with what gh auth token prints",
 		)
 	}
+	if other := e.p.OtherKeyVar(); other != "" {
+		put = other + "; otherwise " + put
+	}
 	return fail("missing", put)
 }
 
