@@ -294,7 +294,7 @@ func unknownCommand(app *cli.App, words []string) error {
 	name := words[0]
 	meant := cmp.Or(otherWords[strings.ToLower(name)], meantBy(foreignCommands, name))
 	first, _, _ := strings.Cut(meant, " ")
-	if meant != "" && app.Command(first) == nil {
+	if meant != "" && (app.Command(first) == nil || isSentence(meant)) {
 		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), meant)
 	}
 	if issueShaped(name) {
@@ -323,20 +323,29 @@ func unknownCommand(app *cli.App, words []string) error {
 	if meant != "" {
 		return exit.Usage("unknown command %q, did you mean %q?", name, aboutSameIssue(app, meant, words[1:]))
 	}
-	if near := text.Misspelt(name, names); near != "" {
+	if near := text.Misspelt(name, names); near != "" && len(name) > 2 {
 		return exit.Usage("unknown command %q, did you mean %q?", name, near)
 	}
 	return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), "symphony help lists the commands").
 		WithNext(reconcile.StepReadHelp)
 }
 
+// isSentence reports whether what is meant is more than a command.
+func isSentence(meant string) bool { return strings.Contains(meant, "symphony ") }
+
 // aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one
 // takes an issue.
 func aboutSameIssue(app *cli.App, meant string, arguments []string) string {
 	command, _, _ := strings.Cut(meant, " ")
 	takesIssue := strings.Contains(app.Command(command).UsageText, "ISSUE")
-	if takesIssue && len(arguments) == 1 && (issueShaped(arguments[0]) || text.IsNumber(arguments[0])) {
+	if len(arguments) == 0 || !isIssueName(arguments[0]) {
+		return meant
+	}
+	switch {
+	case takesIssue && len(arguments) == 1:
 		return meant + " " + arguments[0]
+	case aboutIssue[command] != "":
+		return aboutIssue[command] + " " + arguments[0]
 	}
 	return meant
 }
@@ -379,6 +388,7 @@ var otherWords = map[string]string{
 	"ls":          "ps",
 	"monitor":     "top",
 	"queue":       "issues",
+	"follow":      "logs -f",
 	"search":      "symphony ps --all --filter text=WORD lists the issues with a word in their names",
 	"stats":       "report",
 	"tail":        "logs -f",
@@ -488,7 +498,7 @@ var otherWords = map[string]string{
 
 // The tasks that several words stand for.
 const (
-	takeTask   = "symphony merges nothing: symphony show ISSUE has the commands that take a result"
+	takeTask   = "symphony show ISSUE has the commands that take a result; with merge.when symphony merges pull requests"
 	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
 		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
 	needyTask  = "symphony ps lists what needs you first, with --project all of every project"

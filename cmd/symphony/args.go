@@ -386,6 +386,9 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	case len(names) == 1 && names[0] == "ISSUE" && isAboutIssue:
 		line := "symphony " + c.Command.Name + " "
 		return nil, "", exit.Usage("%s: it is about one ISSUE: %s, and then %s", c.Command.Name, line+args[0], line+workflow)
+	case len(names) == 0 && rowOf(c.Command, c.Command.Name, workflow) != "":
+		return nil, "", exit.Usage("%s: unexpected argument %q: %s",
+			c.Command.Name, workflow, rowOf(c.Command, c.Command.Name, workflow))
 	case fieldMeant(c, workflow) != "":
 		return nil, "", exit.Usage("%s: unexpected argument %q: %s", c.Command.Name, workflow, fieldMeant(c, workflow))
 	case len(names) == 0:
@@ -495,6 +498,7 @@ func isIssueName(word string) bool { return issueShaped(word) || text.IsNumber(w
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
 	"claims":  "show",
+	"edit":    "show",
 	"issues":  "show",
 	"pause":   "hold",
 	"report":  "show",

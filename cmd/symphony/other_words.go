@@ -39,7 +39,7 @@ var foreignCommands = []foreignWord{
 	{"server ui gui http api browser webui frontend portal board kanban listen", "serve"},
 	{"tui htop ui-terminal", "top"},
 	{
-		"launch trigger dispatch submit assign work do begin go process execute play invoke queue-up " +
+		"launch trigger dispatch submit work do begin go process execute play invoke queue-up " +
 			"spawn delegate",
 		"run",
 	},
@@ -72,12 +72,12 @@ var foreignCommands = []foreignWord{
 	{"ship publish submit-pr create-pr open-pr pr-create push-branch upload", "deliver"},
 	{
 		"undo revert rollback discard drop",
-		"symphony send-back ISSUE TEXT has an agent change a result; symphony merges nothing, so that " +
-			"there is nothing to revert: delete the branch of a result that you do not want",
+		"symphony send-back ISSUE TEXT has an agent change a result; delete the branch of a result that you do " +
+			"not want, and revert with git what is merged",
 	},
 	{"rebase squash cherry-pick amend", "agents commit and rebase: symphony send-back ISSUE TEXT asks for it"},
 	{
-		"workspace workspaces worktree worktrees cd path where",
+		"workspace workspaces worktree worktrees cd cp scp path where",
 		"symphony show ISSUE names the workspace, symphony trash lists those that were removed",
 	},
 	{"cleanup purge clear tidy free wipe vacuum", "prune"},
@@ -145,7 +145,7 @@ var foreignCommands = []foreignWord{
 		"symphony edit opens WORKFLOW.md: repository.url there is the repository, and worker.ssh_hosts are machines",
 	},
 	{
-		"milestone label labels labels-add assignees state transition move resolve finish " +
+		"assign unassign priority milestone label labels labels-add assignees state transition move resolve finish " +
 			"mark-done",
 		"states and labels are changed in the tracker, or in the file of an issue; symphony show ISSUE " +
 			"has its address",
