@@ -372,6 +372,10 @@ type compared struct {
 // compare looks at a comparison of the value at a path with a text in quotes: some are never true.
 func (c *checker) compare(path string, value *shape, relation, other string) {
 	isEquality := relation == "==" || relation == "!="
+	if path == "attempt" {
+		c.compareAttempt(relation, other)
+		return
+	}
 	if !isLiteral(other) || !isEquality && relation != "contains" {
 		return
 	}
@@ -388,6 +392,19 @@ func (c *checker) compare(path string, value *shape, relation, other string) {
 		c.warn("issue.labels are in lower case, so that they never contain %s: write %s", other, small)
 	case path == "issue.state" && isEquality:
 		c.states = append(c.states, comparedState{strings.Trim(other, `"'`), c.line})
+	}
+}
+
+// compareAttempt looks at a comparison of the attempt, which is null in the first run.
+func (c *checker) compareAttempt(relation, other string) {
+	isEquality := relation == "==" || relation == "!="
+	isFirst := other == "0" && (isEquality || relation == "<=") || other == "1" && relation == "<"
+	switch {
+	case isFirst:
+		c.warn("attempt is null in the first run and 1 in the second, so that it is never 0: write {%% unless attempt %%} " +
+			"for the first run, and {%% if attempt %%} for later ones")
+	case isEquality && isLiteral(other):
+		c.warn("attempt is a number, never %s: write it without quotes", other)
 	}
 }
 
