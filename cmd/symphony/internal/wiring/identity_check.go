@@ -215,10 +215,10 @@ func scriptsOf(cfg *workflow.Config) []script {
 var isAddress = text.Pattern(`^\s*https?://\S+\s*$`)
 
 // inScript matches a variable of the prompt in a script.
-var inScript = text.Pattern(`\{\{-?\s*issue\.(\w+)`)
+var inScript = text.Pattern(`\{\{-?\s*(?:issue\.\w+|attempt\b)`)
 
-// scriptWarnings is about what a shell reads otherwise than it is meant: variables of the prompt, and
-// commands of bash in a hook.
+// scriptWarnings is about what a shell reads otherwise than it is meant: variables of the prompt,
+// variables that nothing sets, commands of bash in a hook, and commands without effect.
 func scriptWarnings(p *Project, cfg *workflow.Config) (list []string) {
 	for _, s := range scriptsOf(cfg) {
 		found := inScript().FindStringSubmatch(s.text)
@@ -226,8 +226,16 @@ func scriptWarnings(p *Project, cfg *workflow.Config) (list []string) {
 			list = append(list, keyAt(p, cfg, s.key)+": a script is no template, and gets "+found[0]+" }} as it is: "+
 				"hooks have variables such as $SYMPHONY_ISSUE_IDENTIFIER and $SYMPHONY_ISSUE_TITLE")
 		}
+		unset := unsetVariable(s, p.Environ())
+		if unset != "" {
+			list = append(list, keyAt(p, cfg, s.key)+": "+unset)
+		}
 		if s.shell != "sh" {
 			continue
+		}
+		lost := lostAtEnd(s)
+		if lost != "" {
+			list = append(list, keyAt(p, cfg, s.key)+": "+lost)
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(s.text), "\n")
 		word, instead := workspace.BashWord(s.text)
