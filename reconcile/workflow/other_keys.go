@@ -604,6 +604,7 @@ var otherKeys = []otherKey{
 		"symphony takes no webhooks: each pass asks the tracker, and symphony schedule install sets up passes",
 	},
 	{"tracker.branch tracker.provider.branch", "repository.base"},
+	{"tracker.command tracker.program tracker.script tracker.cmd tracker.provider.program", "tracker.provider.command"},
 	{
 		"tracker.close_on_merge tracker.auto_close tracker.close_issues close_issue_on_merge merge.close_issue " +
 			"close_on_merge",

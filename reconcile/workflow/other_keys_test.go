@@ -74,6 +74,7 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 	gitlab := "tracker:\n  kind: gitlab\n"
 	linear := "tracker:\n  kind: linear\n"
 	jira := "tracker:\n  kind: jira\n"
+	command := "tracker:\n  kind: command\n"
 	file := "tracker: {kind: file, provider: {path: issues}}\n"
 	for _, c := range []struct{ front, key, want string }{
 		{file, "issues_dir", "tracker.provider.path"},
@@ -95,6 +96,7 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{jira, "tracker.username", "tracker.provider.email"},
 		{linear, "tracker.workspace", "belongs to one workspace or account: leave it out"},
 		{github, "tracker.org", "tracker.provider.repo"},
+		{command, "tracker.command", "tracker.provider.command"},
 		{github, "tracker.board", "tracker.provider.project"},
 		{github, "tracker.provider.include_pull_requests", "no agent starts on one"},
 		{github, "tracker.provider.private_key", "with a token, in tracker.api_key"},
