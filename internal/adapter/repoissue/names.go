@@ -135,12 +135,29 @@ func (n *Names) Missing(name string) error {
 	if strings.HasPrefix(name, "!") {
 		hint = "! stands before the number of a merge request: give that of its issue"
 	}
+	if identifier := n.otherwise(name); identifier != "" {
+		hint = "write " + identifier + " for the issue of this number in " + repos
+	}
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: n.api.Scrub(fmt.Sprintf("%s shows no issue %q of %s", n.api.Name, name, repos)),
 		Hint:    hint,
 		Err:     reconcile.ErrGone,
 	}
+}
+
+// otherwise returns the identifier of the issue whose number ends a name that is no name here: GT-12
+// for GH-12 in a project whose prefix is GT. It is empty for a name that is one, and in a project with several
+// repositories.
+func (n *Names) otherwise(name string) string {
+	_, isOurs := n.IDOf(name)
+	_, digits, ok := n.splitName(strings.TrimSpace(name))
+	number, err := strconv.Atoi(digits)
+	if isOurs || !ok || err != nil || number < 1 || len(n.o.Repositories) > 1 {
+		return ""
+	}
+	_, identifier := n.Called(n.o.Repositories[0], number)
+	return identifier
 }
 
 // IDOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or

@@ -198,8 +198,13 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	}
 	names := text.Map(s.project.States, func(known reconcile.TrackerState) string { return known.Name })
 	nearest := text.Nearest(name, names)
-	if s.kind.forge.Name != "" && len(nearest) == 0 { // a label that does not exist is created when it is set
-		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
+	// a label that does not exist is created when it is set, also one like a name that is only proposed
+	if s.kind.forge.Name != "" {
+		misspelt := text.Misspelt(name, names)
+		if misspelt == "" {
+			return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
+		}
+		nearest = []string{misspelt}
 	}
 	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{
 		Name:    name,

@@ -107,7 +107,7 @@ func (s *starter) findCloud(context.Context) error {
 func (s *starter) jiraSummary() (lines []string, more JSON) {
 	lines = []string{
 		"wrote " + s.p.Path + ", for the project " + s.project.Name,
-		"the token is in " + s.keys.path(s.key),
+		s.keys.where("token", s.key),
 		"",
 		s.labelTask(s.tracker.Name),
 	}

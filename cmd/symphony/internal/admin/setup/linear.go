@@ -148,7 +148,9 @@ func (s *starter) linearSummary() (lines []string, more JSON) {
 		what = "team"
 	}
 	return []string{
-		"wrote " + s.p.Path + ", for the " + what + " " + s.project.Name, "the key is in " + s.keys.path(s.key), "",
+		"wrote " + s.p.Path + ", for the " + what + " " + s.project.Name,
+		s.keys.where("key", s.key),
+		"",
 		s.labelTask(s.tracker.Name),
 	}, more
 }

@@ -238,7 +238,7 @@ func (a answers) StateLabels() (labels []string) {
 }
 
 func (s *starter) repositorySummary() (lines []string, more JSON) {
-	token := "the token is in " + s.keys.path(s.key)
+	token := s.keys.where("token", s.key)
 	if s.keyFromGh {
 		token = fmt.Sprintf(
 			"the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
