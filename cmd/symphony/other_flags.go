@@ -578,10 +578,10 @@ var otherFlags = []otherFlag{
 	{"issues", "title t", "symphony issues new TITLE takes the title without a flag"},
 	{"issues", "web w", "symphony open ISSUE opens an issue in the browser"},
 	{"issues", "description desc message", "--body TEXT is the text of a new issue"},
-	{"issues", "s", "--state NAME lists the issues in a state"},
+	{"issues", "s status column", "--state NAME lists the issues in a state, and is the state of a new issue"},
 	{"issues", "file f", "--body-file FILE is the text of a new issue"},
 	{
-		"issues", "filter status search S grep sort limit L",
+		"issues", "filter search S grep sort limit L",
 		"symphony ps --all has --filter, --sort and --limit for the issues",
 	},
 

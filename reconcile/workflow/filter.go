@@ -169,7 +169,7 @@ func choosesIssues(key string, isMap bool) (use string, is bool) {
 // filterHint is what to do about a key that chooses issues in another program. use is the key
 // of symphony that does the same, empty for none.
 func (r *reader) filterHint(f field, use string) string {
-	known := r.firstOffered(otherKeysFor(plainKey(f.key)))
+	known := cmp.Or(r.suggestBoard(f), r.firstOffered(otherKeysFor(plainKey(f.key))))
 	if strings.HasPrefix(known, "tracker.") {
 		use = known
 	}

@@ -79,6 +79,7 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 	for _, c := range []struct{ front, key, want string }{
 		{file, "issues_dir", "tracker.provider.path"},
 		{github, "tracker.repo", "tracker.provider.repo"},
+		{github, "tracker.project", "tracker.provider.repo"},
 		{gitlab, "tracker.project", "tracker.provider.repo"},
 		{linear, "tracker.type", "tracker.kind"},
 		{linear, "tracker.token", "tracker.api_key"},
@@ -107,6 +108,20 @@ func TestOtherKeysOfTrackers(t *testing.T) {
 		{github, "tracker.comment_on_start", "agents comment with the tool of the tracker"},
 	} {
 		test.Contains(t, c.key, hintAbout(t, c.front, c.key), c.want)
+	}
+}
+
+// The value tells the address of a board from the name of a repository.
+func TestKeyOfBoard(t *testing.T) {
+	const board = "https://github.com/orgs/acme/projects/4"
+	for _, key := range []string{"project", "board", "project_url"} {
+		front := "tracker:\n  kind: github\n  provider: {repo: acme/web}\n  " + key + ": " + board
+		got := describe([]byte("---\n" + front + "\n---\nDo it.\n"))
+		isNamed := strings.Contains(got, "did you mean tracker.provider.project?") ||
+			strings.Contains(got, "write tracker.provider.project: "+board+" instead")
+		if !isNamed {
+			t.Errorf("%s: the message is\n%s", key, got)
+		}
 	}
 }
 

@@ -342,10 +342,17 @@ func (r trackerReader) assignee(f field) {
 	if r.tracker.name != fileTracker.name { // @kim and @me, as gh writes them
 		r.cfg.Policy.Assignee = strings.TrimPrefix(r.cfg.Policy.Assignee, "@")
 	}
+	if several := strings.FieldsFunc(r.cfg.Policy.Assignee, isBetweenNames); len(several) > 1 {
+		r.warn(f, "one user is meant, and no user is called "+strconv.Quote(r.cfg.Policy.Assignee)+": write one, such as "+
+			several[0]+", or let tracker.required_labels choose the issues")
+	}
 	if r.cfg.Policy.Assignee == "@me" {
 		r.warn(f, "no user has this name; did you mean me?")
 	}
 }
+
+// isBetweenNames reports whether a character stands between the names of several users.
+func isBetweenNames(c rune) bool { return c == ',' || c == ';' || c == ' ' }
 
 // root reads the workspace root. If it names a variable that is not set, the default is used
 // (specification 5.3.3). The default contains the number of the account, because all accounts

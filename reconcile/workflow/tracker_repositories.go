@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,5 +228,29 @@ func (r trackerReader) labelStates() {
 	}
 	for _, state := range r.cfg.Policy.TerminalStates {
 		check(r.field("tracker.terminal_states"), state)
+	}
+	r.eachHandoffState(r.warnLaterLabel)
+}
+
+// warnLaterLabel warns if the label of an active state stands before that of a state of handoff in
+// state_labels: an issue with both would be worked on, although it waits for a person.
+func (r trackerReader) warnLaterLabel(f field, state string) {
+	labels := r.cfg.Tracker.Repositories.StateLabels
+	isLabel := slices.ContainsFunc(labels, func(label string) bool { return reconcile.SameState(label, state) })
+	if !isLabel {
+		return
+	}
+	for _, label := range labels {
+		if reconcile.SameState(label, state) {
+			return
+		}
+		isOfGroup := strings.Contains(label, "::") // an issue on GitLab has only one of a group
+		if r.cfg.Policy.Active(label) && !isOfGroup {
+			r.warnKey("tracker.provider.state_labels", fmt.Sprintf(
+				"%q (%s) stands after %q, so that agents would work on an issue with both labels: write %q first",
+				state, f.key, label, state,
+			))
+			return
+		}
 	}
 }

@@ -103,7 +103,7 @@ func (r *reader) instead(f field) string {
 	if meant := r.unindented(f); meant != "" {
 		return "; did you mean " + meant + "? indent it below " + f.above
 	}
-	near := r.suggestMap(f)
+	near := cmp.Or(r.suggestMap(f), r.suggestBoard(f))
 	ways := []func(string) string{r.placeFor, r.ofBlock, r.ofSection, r.sameIn, r.ofOtherSection, r.ofOthers}
 	for _, find := range ways {
 		if near == "" {
@@ -159,6 +159,19 @@ func (r *reader) suggestMap(f field) string {
 	isSection := func(name string) bool { return !strings.Contains(name, ".") && r.offer(name) != "" }
 	sections := text.Filter(r.parents, isSection)
 	return text.Misspelt(plainKey(f.key), sections)
+}
+
+// suggestBoard returns the key for the address of a board, such as /orgs/acme/projects/4, whatever
+// the name of the key that has it; empty for another value.
+func (r *reader) suggestBoard(f field) string {
+	if f.node == nil {
+		return ""
+	}
+	_, path := splitAddress(f.node.Value)
+	if !boardPath().MatchString(path) {
+		return ""
+	}
+	return r.offer("tracker.provider.project")
 }
 
 // ofSection returns what the key of another program means in the section in which it stands.
