@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,10 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 	failed, isKnown := errors.AsType[*reconcile.Error](err)
 	if !isKnown || flagOf(c, "workflow") == nil || c.Hidden {
 		return err
+	}
+	isUnreadable := failed.Code == "missing_workflow_file" && !errors.Is(err, fs.ErrNotExist)
+	if isUnreadable {
+		return err // it names the file, and what is wrong with it
 	}
 	if failed.Code == "usage" {
 		if hint := projectHint(ctx, w, c, args, failed.Message); hint != "" {

@@ -51,7 +51,7 @@ func Read(path string) (Source, error) {
 			message += ", but " + beside(path)
 		case !errors.Is(err, fs.ErrNotExist):
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
-			hint = "make it a file that this account can read, or name another one with -w FILE"
+			hint = readableHint(path)
 		}
 		return Source{}, &reconcile.Error{
 			Code:    CodeMissingFile,
@@ -61,6 +61,18 @@ func Read(path string) (Source, error) {
 		}
 	}
 	return NewSource(path, resolved, data)
+}
+
+// readableHint says how this account can read a file.
+func readableHint(path string) string {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().IsRegular() {
+		stat, isUnix := info.Sys().(*syscall.Stat_t)
+		if isUnix && int(stat.Uid) != os.Geteuid() {
+			return `it belongs to another account; if it is yours: sudo chown "$(id -un)" ` + text.ShellQuote(path)
+		}
+	}
+	return "make it a file that this account can read, or name another one with -w FILE"
 }
 
 // beside returns the name of a file beside a missing one whose name begins with the same word, such as
