@@ -432,7 +432,7 @@ var otherWords = map[string]string{
 	"requeue":  "retry",
 	"rerun":    "retry",
 	"reset":    "retry",
-	"restart":  "retry",
+	"restart":  restartTask,
 	"scale": "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at " +
 		"once; symphony edit changes it",
 	"start":     "run",
@@ -510,6 +510,8 @@ const (
 		"this terminal; symphony run ISSUE starts one issue"
 	downTask = "symphony stop --all pauses the project and ends every run, symphony pause only starts no new ones; " +
 		"symphony schedule remove ends the passes"
+	restartTask = "for an agent at work these are two commands, symphony stop ISSUE and symphony retry ISSUE; for an " +
+		"issue that is held or waits, symphony retry ISSUE alone"
 	loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
 		"which symphony doctor names"
 )
