@@ -131,6 +131,10 @@ type printer struct {
 	texts  int      // lines of the present log, if it is not the events
 	asked  []string // the ids of the requests that were printed
 	newest bool     // the run is the newest of the issue
+	// printed counts the events that were printed, and earlier is the time of the last one that is
+	// too old for the options; zero if there is none.
+	printed int
+	earlier time.Time
 	// status is the last line on the terminal. It names what runs now, and the next output
 	// replaces it.
 	status string
@@ -399,13 +403,19 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// printRunning prints the commands that run now, or that the end of the run ended.
+// printRunning prints the commands that run now, however long, or that the end of the run ended. If
+// an agent at work has written nothing since the time that the options name, it says so.
 func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 	for _, l := range log.Running(pr.w.Now(), ended) {
-		if !l.At.Before(pr.o.Since) {
+		if !ended || !l.At.Before(pr.o.Since) {
 			pr.print(l, render.Log{})
 		}
 	}
+	if ended || pr.printed > 0 || pr.earlier.IsZero() {
+		return
+	}
+	const message = "%s is at work, and has written nothing since then: its last line is of %s"
+	pr.w.Note(slog.LevelInfo, fmt.Sprintf(message, pr.identifier, pr.earlier.Local().Format(time.DateTime)))
 }
 
 // showRunning shows the running commands in the last line of a terminal.
@@ -428,6 +438,7 @@ func (pr *printer) printStatus(line string) {
 
 // print prints a line above the status line.
 func (pr *printer) print(l eventlog.Line, o render.Log) {
+	pr.printed++
 	pr.printStatus("")
 	o.Print(pr.w, l)
 }
@@ -510,6 +521,9 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
 	old := l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since)
 	minor := l.Minor && !pr.o.Whole
+	if ok && old && !minor {
+		pr.earlier = l.At
+	}
 	if !ok || minor || running || old {
 		return
 	}
