@@ -132,6 +132,7 @@ func runCommand(w *term.Env) *cli.Command {
 			return operate.Start{Model: model}, nil
 		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Start) error {
 			command.Issue = issue
+			warnOfUnseen(c.Context, w, p)
 			return runIssue(c.Context, w, p, command)
 		}),
 	}
@@ -140,7 +141,6 @@ func runCommand(w *term.Env) *cli.Command {
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not
 // the run.
 func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Start) error {
-	warnOfUnseen(ctx, w, p)
 	r, err := operate.StartIssue(ctx, p, command)
 	if !w.JSON {
 		printPass(w, r.Pass)
@@ -169,7 +169,7 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
-	return showResult(ctx, w, p, run)
+	return showResult(ctx, w, p, command, run)
 }
 
 // warnOfUnseen warns about work here that the agent will not see. If the workflow is wrong, the pass
@@ -185,8 +185,15 @@ func warnOfUnseen(ctx context.Context, w *term.Env, p *wiring.Project) {
 }
 
 // showResult prints how to go on with what the agent of a run has handed over, or what happens
-// next if the issue is not done. If it needs help, the exit code says so.
-func showResult(ctx context.Context, w *term.Env, p *wiring.Project, run reconcile.Run) error {
+// next if the issue is not done. If it needs help, the exit code says so. If the run has only delivered
+// what an earlier one had left, the agent starts after it, as the user wanted.
+func showResult(
+	ctx context.Context,
+	w *term.Env,
+	p *wiring.Project,
+	command operate.Start,
+	run reconcile.Run,
+) error {
 	if h := run.Delivery.Handover; h.AsksHelp() {
 		render.Sentences(w, []string{
 			run.Identifier + " needs help: " + text.OneLine(h.Blocked),
@@ -198,7 +205,10 @@ func showResult(ctx context.Context, w *term.Env, p *wiring.Project, run reconci
 	if err != nil {
 		return err
 	}
+	agentIsNext := run.Kind == reconcile.DeliveryRun && v.Why.Code == string(reconcile.Continuation)
 	switch {
+	case agentIsNext:
+		return runIssue(ctx, w, p, command)
 	case v.Review != nil:
 		render.PrintReview(w, *v.Review)
 	case v.Claim != nil:

@@ -45,6 +45,11 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Since = text.OrNull(c.HeldAt)
 		v.Why = Why{string(v.Status), heldText(*c)}
 		v.Next = Next{Message: c.HoldEnds()}
+		if r.IsGone(ctx, c.IssueID) {
+			v.Why.Message = view.GoneText + "; " + v.Why.Message
+			v.Next.Message = "restore the file, from git or a backup; if nobody needs the issue any more, symphony retry " +
+				r.identifier + " lets a pass forget it"
+		}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
 	default:
@@ -331,10 +336,24 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if wait.Fails || !known {
 		message += last
 	}
-	if c.Kind == reconcile.Continuation {
+	switch {
+	case c.Kind != reconcile.Continuation:
+	case r.onlyDelivered():
+		message = "the commits in its workspace are delivered, and no agent has worked on it since its run was ended"
+	default:
 		message += r.notHandedOver()
 	}
 	return Why{string(c.Kind), message}
+}
+
+// onlyDelivered reports whether the newest run only delivered what an agent's run had left that did not
+// succeed, such as one that was stopped.
+func (r *issueReader) onlyDelivered() bool {
+	if len(r.runs) == 0 || r.runs[0].Kind != reconcile.DeliveryRun {
+		return false
+	}
+	ofAgent := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+	return ofAgent.Outcome != reconcile.Succeeded
 }
 
 // notHandedOver is the end of a sentence about an issue that is still active after a run that

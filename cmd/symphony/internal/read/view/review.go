@@ -42,7 +42,33 @@ type turn struct {
 
 func (r ReviewRow) addTo(v *Overview) { v.Reviews = append(v.Reviews, r) }
 
-// addReviews adds the issues that wait for a review, the oldest first.
+// GoneText says that an issue's file is no longer in its folder.
+const GoneText = "its file is gone from the folder"
+
+// markGone says of held issues that are no longer in their folder, which has the issues now. It is nil
+// for other trackers.
+func markGone(held []HeldRow, now map[string]reconcile.Issue) {
+	for i := range held {
+		r := &held[i]
+		_, isThere := now[r.IssueID]
+		if now != nil && !isThere {
+			r.Message = GoneText + "; " + r.Message
+			r.text = GoneText + "; " + r.text
+			r.brief = GoneText + "; " + r.brief
+		}
+	}
+}
+
+// IsGone reports whether an issue is no longer in its folder. It is false for other trackers, and for a
+// folder that can't be read.
+func (f *Facts) IsGone(ctx context.Context, id string) bool {
+	now := f.inFolder(ctx, []string{id})
+	_, isThere := now[id]
+	return now != nil && !isThere
+}
+
+// addReviews adds the issues that wait for a review, the oldest first. It looks at the folder of held
+// issues, too.
 func (v *Overview) addReviews(ctx context.Context, f *Facts, folder *FolderCache) error {
 	v.Reviews = []ReviewRow{}
 	reviews, err := f.DB.Views.Reviews(ctx)
@@ -57,9 +83,15 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, folder *FolderCache
 	for _, w := range v.Watched {
 		waits[w.IssueID] = w.WaitsFor
 	}
+	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
+	for _, r := range slices.Concat(v.NeedsHelp, v.Held) {
+		ids = append(ids, r.IssueID)
+	}
 	var now map[string]reconcile.Issue
-	if folder != nil && len(reviews) > 0 {
-		now = folder.read(ctx, f, reviews)
+	if folder != nil && len(ids) > 0 {
+		now = folder.read(ctx, f, ids)
+		markGone(v.NeedsHelp, now)
+		markGone(v.Held, now)
 	}
 	for _, r := range reviews {
 		if !f.wants(r.IssueID) {
@@ -115,13 +147,12 @@ type folderReading struct {
 // folderLasts is how long a reading counts as current.
 const folderLasts = 10 * time.Second
 
-// read returns the issues that wait for a review as their folder has them now, or had them a few
+// read returns the issues with these ids as their folder has them now, or had them a few
 // seconds ago; nil for other trackers.
-func (c *FolderCache) read(ctx context.Context, f *Facts, reviews []state.Review) map[string]reconcile.Issue {
+func (c *FolderCache) read(ctx context.Context, f *Facts, ids []string) map[string]reconcile.Issue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	dir := f.Project.StateDir
-	ids := text.Map(reviews, func(r state.Review) string { return r.IssueID })
 	last := c.of[dir]
 	if f.Now.Sub(last.at) < folderLasts && slices.Equal(last.ids, ids) {
 		return last.issues
@@ -157,7 +188,7 @@ func (f *Facts) turnOf(r state.Review, now map[string]reconcile.Issue) turn {
 	switch {
 	case !isThere:
 		return turn{
-			text:  "its file is gone from the folder: symphony show " + r.Identifier + " says more",
+			text:  GoneText + ": symphony show " + r.Identifier + " says more",
 			amiss: "no longer in the folder",
 		}
 	case issue.Malformed != "":
