@@ -261,7 +261,7 @@ func manyHint(c *cli.Command, message string, args []string) string {
 			return "there are no patterns: --filter chooses issues, such as --filter status=held or --filter text=WORD"
 		case !isList:
 		case flagOf(c, "filter") != nil || c.Name == "prune":
-			return "each issue is an argument of its own: symphony " + c.Name + " 3 4"
+			return "each issue is an argument of its own: symphony " + c.Name + " " + strings.Join(names, " ")
 		default:
 			return "it is about one issue: symphony " + c.Name + " " + names[0]
 		}

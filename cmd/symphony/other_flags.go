@@ -85,6 +85,9 @@ func dashed(name string) string {
 	return "--" + name
 }
 
+// ageFlag matches the name of the flag -7d, which means an age.
+var ageFlag = text.Pattern(`^[1-9]\d*[smhd]$`)
+
 // unknownFlag is the error for a flag that the command does not have.
 func unknownFlag(c *cli.Command, flag strangeFlag) error {
 	name := flag.name
@@ -95,6 +98,9 @@ func unknownFlag(c *cli.Command, flag strangeFlag) error {
 	if takesText(c) && slices.Contains(textFlags, name) {
 		const message = "%s: unknown flag %s: the TEXT is an argument, in quotes: %s"
 		return exit.Usage(message, c.Name, dashed(name), strings.Replace(c.UsageText, " [flags]", "", 1))
+	}
+	if ageFlag().MatchString(name) && flagOf(c, "since") != nil {
+		return exit.Usage("%s: unknown flag -%s, did you mean --since %s?", c.Name, name, name)
 	}
 	instead := cmp.Or(
 		withWorkflow(c, flag),
