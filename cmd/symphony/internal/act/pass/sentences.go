@@ -159,8 +159,8 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 	case a.Reason == string(reconcile.NoSlot), slices.ContainsFunc(n.Applied, follows):
 		return "" // said by the reasons for which issues wait, or by the start
 	case goesOn(a):
-		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues: symphony stop "+a.Identifier+
-			" ends it, and then symphony retry "+a.Identifier+" starts another")
+		ends := "symphony stop " + a.Identifier + " ends it, and then symphony retry " + a.Identifier + " starts another"
+		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues: "+ends)
 	case a.Reason == reconcile.HoldHostLost:
 		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
 	case a.Reason == "comment":
