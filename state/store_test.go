@@ -23,6 +23,11 @@ func TestEveryFieldIsStored(t *testing.T) {
 		i.Malformed = ""
 		i.StateMeant = ""
 		// they are asked for again
+		i.Unnamed = ""
+		i.Remarks = nil
+		for b := range i.BlockedBy {
+			i.BlockedBy[b].Mend = ""
+		}
 		i.PullRequest = nil
 		i.OtherPull = nil
 		i.PullsUnread = false
