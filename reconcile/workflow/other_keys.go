@@ -675,6 +675,11 @@ var otherKeys = []otherKey{
 			"listen_address",
 		"server.host",
 	},
+	{
+		"server.allowed_hosts server.allow_hosts server.allow_host server.allowed_domains server.domains server.domain " +
+			"server.trusted_hosts server.server_name server.allowlist server.whitelist",
+		"symphony serve --allow-host NAME permits the name by which browsers call it",
+	},
 	{"ports http_port web_port dashboard_port expose", "server.port"},
 	{
 		"server.token server.password server.auth server.user server.users server.secret",

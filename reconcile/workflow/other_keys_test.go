@@ -191,6 +191,8 @@ func TestFormsOfKeys(t *testing.T) {
 		"tracker_token":             "tracker.api_key?",
 		"feedback_max_rounds":       "feedback.rounds?",
 		"server_port":               "server.port?",
+		"server.allowed_hosts":      "symphony serve --allow-host NAME",
+		"server.allowedHosts":       "symphony serve --allow-host NAME",
 		"monitor_url":               "monitor.ping_url?",
 		"polling_zebra":             "polling?",
 		"feedback.label":            "feedback has state",
