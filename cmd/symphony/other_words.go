@@ -88,11 +88,19 @@ var foreignCommands = []foreignWord{
 	},
 	{"project workflows repos repositories accounts namespaces contexts use-context context switch", "projects"},
 	{"mv rename relocate move-project", "projects move"},
-	{"register link connect adopt import add-project", "init"},
+	{"register link connect adopt add-project", "init"},
+	{
+		"import",
+		"symphony restore-state FILE makes the state from a backup, symphony issues new TITLE adds an issue, and " +
+			"symphony init writes the WORKFLOW.md of a project",
+	},
 	{"machines nodes ssh cluster servers runners fleet", "hosts"},
 	{"workers", "ps"},
 	{"claim lock locks leases lease who", "claims"},
-	{"unlock release unclaim steal", "symphony claims --release ISSUE ends the claim of another machine"},
+	{
+		"release unlock unclaim steal",
+		"symphony retry ISSUE ends a hold, and symphony claims --release ISSUE the claim of another machine",
+	},
 	{"snapshot dump save archive", "backup"},
 	{"load restore-backup import-state", "restore-state"},
 	{"bugreport bug-report bug report-bug bundle crash sos collect", "support"},
