@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -141,10 +142,11 @@ func (v Views) findName(ctx context.Context, ref string) (issueName, bool, error
 		UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
 		UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
 		ORDER BY place, run DESC LIMIT 1`, ref)
-	if err != nil || ok || !text.IsNumber(ref) {
+	number := strings.TrimPrefix(ref, "#")
+	if err != nil || ok || !text.IsNumber(number) {
 		return name, ok, err
 	}
-	return v.findNumber(ctx, ref)
+	return v.findNumber(ctx, number)
 }
 
 // IssueOfPull returns the identifier of the issue whose pull request has a number; empty if none is

@@ -41,6 +41,7 @@ func TestFindIssue(t *testing.T) {
 		// several or no issues end with -1 and -9
 		"2":                                    {"id-0002", "ABC-2"},
 		"4":                                    {"id-skip", "ABC-4"},
+		"#4":                                   {"id-skip", "ABC-4"},
 		"1":                                    {},
 		"9":                                    {},
 		"https://linear.app/acme/issue/ABC-4":  {"id-skip", "ABC-4"},

@@ -269,10 +269,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 				w.PrintJSON(issue)
 				return nil
 			}
-			fmt.Fprintln(
-				w.Stdout,
-				text.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])),
-			)
+			fmt.Fprintln(w.Stdout, text.Visible("created "+issue.Identifier+": "+placeOf(issue)))
 			if lacks := cfg.Policy.MissingLabels(*issue); len(lacks) > 0 {
 				w.Note(
 					slog.LevelWarn,
@@ -369,4 +366,16 @@ func openTracker(p *wiring.Project) (*workflow.Config, *reconcile.TrackerAdapter
 	}
 	tracker, err := wiring.NewTracker(p, cfg, wiring.TrackerOptions{Warn: wiring.WarnOn(p.Env)})
 	return cfg, tracker, err
+}
+
+// placeOf returns where a person finds an issue: its file in a folder, else its address.
+func placeOf(issue *reconcile.Issue) string {
+	file, isFile := issue.NativeRef["file"].(string)
+	if isFile {
+		return file
+	}
+	if issue.URL != nil {
+		return *issue.URL
+	}
+	return "the tracker names no address of it"
 }

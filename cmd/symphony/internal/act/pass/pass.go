@@ -58,6 +58,15 @@ type Options struct {
 	Reported *time.Time
 }
 
+// recorded is the trigger under which the pass is recorded. A pass for some issues, such as that of
+// symphony run, does not read the others, and what was run by hand says something about all.
+func (o Options) recorded() string {
+	if len(o.Only) > 0 && o.Trigger == wiring.TriggerManual {
+		return wiring.TriggerCommand
+	}
+	return o.Trigger
+}
+
 // NoIssue in Options.Only confines a pass to commands about the project.
 const NoIssue = "-"
 
@@ -205,7 +214,7 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 		return r, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
+	r.Pass = state.Pass{Trigger: o.recorded(), StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = wiring.NewProject(p.Env, p.Path, p.StateDir)
 		config = configOf(p)

@@ -158,8 +158,10 @@ func idleReason(all []view.Overview) string {
 		return "the tracker's allowance is low"
 	case atWork != reconcile.Counts{}:
 		return ""
-	case !v.Schedule && (p.Trigger == wiring.TriggerWorker || p.Trigger == wiring.TriggerCommand):
+	case p.Trigger != wiring.TriggerWorker && p.Trigger != wiring.TriggerCommand:
+		return "no issue of the project is in an active state"
+	case !v.Schedule:
 		return "nothing starts by itself"
 	}
-	return "no issue of the project is in an active state"
+	return "" // such a pass does not read all issues
 }
