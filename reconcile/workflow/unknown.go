@@ -101,7 +101,12 @@ func (r *reader) unindented(f field) string {
 // known.
 func (r *reader) instead(f field) string {
 	if meant := r.unindented(f); meant != "" {
-		return "; did you mean " + meant + "? indent it below " + f.above
+		section, _, _ := cutLast(meant)
+		place := "indent it below " + f.above
+		if section != f.above { // codex.model for a model that follows agent
+			place = "write it below " + section + ":, indented"
+		}
+		return "; did you mean " + meant + "? " + place
 	}
 	near := cmp.Or(r.suggestMap(f), r.suggestBoard(f))
 	ways := []func(string) string{r.placeFor, r.ofBlock, r.ofSection, r.sameIn, r.ofOtherSection, r.ofOthers}
