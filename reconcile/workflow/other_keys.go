@@ -61,12 +61,12 @@ var otherKeys = []otherKey{
 	},
 	{
 		"polling.cron polling.crontab polling.schedule polling.schedules polling.cron_expression polling.at " +
-			"polling.timer polling.on",
-		"polling.interval_ms is how often symphony tick --loop looks; symphony schedule install lets passes run by " +
-			"themselves, with systemd, launchd or cron",
+			"polling.timer polling.on schedule schedules cron crontab cron_expression",
+		"polling.interval_ms is the time between passes of an installed timer and of symphony tick --loop; symphony " +
+			"schedule install lets passes run by themselves",
 	},
 	{
-		"hours schedule schedules cron crontab working_hours work_hours business_hours office_hours " +
+		"hours working_hours work_hours business_hours office_hours " +
 			"quiet_hours active_hours night nights at_night window time_window maintenance_window weekend " +
 			"weekends days weekdays timezone time_zone tz start_time end_time start_at stop_at not_before",
 		noHours,
