@@ -236,9 +236,13 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				hint = wrong
 			case value.Kind == yaml.ScalarNode, value.Kind == yaml.SequenceNode && isListOfWords(value):
 				hint = "write its keys on lines of their own below it, indented"
-				if f.key == "worker.engine" {
+				names := r.keysOf(f.key)
+				switch {
+				case f.key == "worker.engine":
 					hint += ": kind: slurm, or kind: command with the commands of another engine (docs/hosts.md)"
-				} else if names := r.keysOf(f.key); len(names) > 1 {
+				case f.key == "agent":
+					hint += ": kind: and one of " + listed(AgentKinds())
+				case len(names) > 1:
 					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
 				}
 			case f.key == "tracker" && len(text.Filter(value.Content, hasKind)) > 1:
@@ -246,8 +250,9 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			case value.Style != yaml.FlowStyle:
 				hint = "remove the - before its keys"
 			}
-			if f.key == "tracker" && slices.Contains(TrackerKinds(), strings.ToLower(value.Value)) {
-				hint = "write `kind: " + strings.ToLower(value.Value) + "` on a line of its own below it, indented"
+			kinds := map[string][]string{"tracker": TrackerKinds(), "agent": AgentKinds()}
+			if kind := strings.ToLower(value.Value); slices.Contains(kinds[f.key], kind) {
+				hint = "write `kind: " + kind + "` on a line of its own below it, indented"
 			}
 			r.invalid(f, "must be a map of keys, is "+kindName(value), hint)
 		case section:
