@@ -28,7 +28,7 @@ const defaultHost = "127.0.0.1"
 // listen opens the address that the options name.
 func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error) {
 	var config net.ListenConfig
-	if slices.Contains(o.Hosts, "*") {
+	if slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "*") }) {
 		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org, and no *")
 	}
 	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
