@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -43,11 +44,12 @@ func tellElsewhere(w *term.Env, p *wiring.Project) {
 	fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+hosts)
 }
 
-// isBackup reports whether the argument of restore is the name of an archive, or the path of
-// another file.
+// isBackup reports whether the argument of restore is the name of an archive, or of another file that
+// does not look like an issue.
 func isBackup(w *term.Env, arg string) bool {
-	return strings.HasSuffix(arg, ".tar.gz") || strings.HasSuffix(arg, ".tgz") ||
-		strings.Contains(arg, "/") && isFile(w.Absolute(arg))
+	endings := []string{".bak", ".tar", ".tar.gz", ".tgz"}
+	isArchive := slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(arg, ending) })
+	return isArchive || !isIssueName(arg) && isFile(w.Absolute(arg))
 }
 
 func restoreCommand(w *term.Env) *cli.Command {
