@@ -214,7 +214,12 @@ func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) 
 		return arg != c.Name && !strings.HasPrefix(arg, "-") && !strings.HasSuffix(arg, ".md")
 	})
 	title := strings.Join(words, " ")
-	if !strings.Contains(plainWords(title), " ") || slices.ContainsFunc(words, isIssueName) || takesText(c) {
+	at := slices.IndexFunc(words, isIssueName)
+	if c.Name == "run" && len(words) == 2 && at == 0 && strings.Contains(words[1], " ") {
+		return "run takes no text: symphony tell " + words[0] + " " + text.ShellQuote(words[1]) +
+			" tells its agent, at work or before it starts"
+	}
+	if !strings.Contains(plainWords(title), " ") || at >= 0 || takesText(c) {
 		return ""
 	}
 	path := wiring.FindWorkflow(w.Environment())
