@@ -100,6 +100,13 @@ func (c *checker) report(line int, format string, args ...any) {
 	}
 }
 
+// numberWords are names for the number of an issue.
+var numberWords = strings.Fields("number no num iid index issue_number")
+
+// theNumber leads to the number that Closes #12 needs, and issue.identifier, such as GH-12, is not.
+const theNumber = "write issue.native_ref.number, which each issue of a forge has, for Closes #12; issue.identifier " +
+	"is the short name of the issue, such as WEB-12"
+
 // unknown reports a name that does not exist, with the most similar existing name.
 func (c *checker) unknown(what, prefix, name string, known []string) {
 	message := "unknown " + what + " " + prefix + name
@@ -118,6 +125,8 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 	switch {
 	case name == "blank" || name == "empty":
 		message += "; write {% if x %}, {% if x == nil %} or {% if x == \"\" %} instead"
+	case prefix == "issue." && slices.Contains(numberWords, name):
+		message += "; " + theNumber
 	case near != "":
 		message += "; did you mean " + prefix + near + "?"
 	case what == "filter":

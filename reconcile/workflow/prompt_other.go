@@ -226,7 +226,6 @@ func otherFields() map[string]string {
 		"content":  "description",
 		"text":     "description",
 		"key":      "identifier",
-		"number":   "identifier",
 		"status":   "state",
 		"link":     "url",
 		"tags":     "labels",

@@ -430,6 +430,8 @@ func TestOtherDialects(t *testing.T) {
 		"{{ issue.labels | length }}":                             "unknown filter length; did you mean size?",
 		"{{ issue.labels | tojson }}":                             "unknown filter tojson; did you mean json?",
 		"{{ issue.body }}":                                        "unknown variable issue.body; did you mean issue.description?",
+		"Closes #{{ issue.number }}":                              "unknown variable issue.number; " + theNumber,
+		"Closes #{{ issue.iid }}":                                 "unknown variable issue.iid; " + theNumber,
 		"{% if issue.url == None %}{% endif %}":                   "unknown variable None; did you mean nil?",
 		"{% for l in issue.labels %}{{ loop.index }}{% endfor %}": "unknown variable loop; did you mean forloop?",
 	} {
