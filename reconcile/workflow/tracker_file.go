@@ -11,7 +11,7 @@ import (
 var fileTracker = tracker{
 	name:     "file",
 	title:    "the folder",
-	aliases:  []string{"backlog", "backlog.md", "directory", "folder", "local", "markdown"},
+	aliases:  []string{"backlog", "backlog.md", "directory", "folder", "local", "markdown", "md"},
 	active:   []string{"To Do", "Todo", "In Progress"},
 	terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
 	place:    "tracker.provider.path",
