@@ -74,7 +74,13 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
-	p, err := openAt(w, cmp.Or(path, "WORKFLOW.md"), stateDir)
+	path = cmp.Or(path, "WORKFLOW.md")
+	info, err := os.Stat(w.Absolute(path))
+	if c.Command.Name == "init" && err == nil && info.IsDir() {
+		inside := filepath.Join(path, "WORKFLOW.md")
+		return nil, exit.Usage("init: %s is a directory: name the file to write in it, %s", path, inside)
+	}
+	p, err := openAt(w, path, stateDir)
 	if err != nil {
 		return nil, err
 	}
