@@ -208,7 +208,7 @@ func plainWords(title string) string {
 }
 
 // titleHint helps a user who names an issue by its title, or writes a task in place of an issue, as
-// for codex exec; empty if no argument is a text.
+// for the program of an agent; empty if no argument is a text.
 func titleHint(ctx context.Context, w *term.Env, c *cli.Command, args []string) string {
 	words := text.Filter(args[1:], func(arg string) bool {
 		return arg != c.Name && !strings.HasPrefix(arg, "-") && !strings.HasSuffix(arg, ".md")

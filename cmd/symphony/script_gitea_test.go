@@ -53,7 +53,7 @@ func newGitea(atEnd func(func()), setenv func(name, value string)) (giteaTracker
 		Repository: &giteatest.Repository{
 			Server: server,
 			Name:   name,
-			States: []string{"Todo", "In Progress", "Human Review", "Backlog"},
+			States: []string{"Human Review", "Todo", "In Progress", "Backlog"},
 		},
 		proxy: server.NewProxy(),
 	}

@@ -326,7 +326,7 @@ func newGitHub(t testscript.T, end func(func()), repository, remote string) *git
 		Remote:      remote,
 		Tokens:      []string{"github_pat_secretsecret", "gho_secretsecret"},
 		Check:       checkGitHub(),
-		StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
+		StateLabels: []string{"Human Review", "In Review", "Todo", "In Progress", "Rework", "Merging"},
 		Errorf:      func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
 	}
 	s.Start()

@@ -37,7 +37,7 @@ func newGitLab(atEnd func(func()), setenv func(name, value string), remote strin
 		Path:        "/gitlab",
 		Token:       "glpat-secretsecretsecret",
 		Remote:      remote,
-		StateLabels: []string{"Todo", "In Progress", "Human Review", "Backlog"},
+		StateLabels: []string{"Human Review", "Todo", "In Progress", "Backlog"},
 	}
 	s.Start()
 	atEnd(s.Close)
