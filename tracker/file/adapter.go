@@ -113,15 +113,18 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 
 // warnOfMoved warns of issues that are gone, and in a folder below.
 func (t *tracker) warnOfMoved(ids []string, found map[string]reconcile.Issue) {
-	for _, id := range ids {
+	missing := text.Filter(ids, func(id string) bool {
 		_, isThere := found[id]
-		if isThere {
-			continue
-		}
-		all, err := t.read()
-		if err != nil {
-			return // the caller has met the same error
-		}
+		return !isThere
+	})
+	if len(missing) == 0 {
+		return
+	}
+	all, err := t.read()
+	if err != nil {
+		return // the caller has met the same error
+	}
+	for _, id := range missing {
 		moved := t.movedAway(all, id)
 		if moved != "" {
 			t.Warn(id + " is gone: " + moved)
