@@ -551,7 +551,7 @@ func argumentMissing(c *cli.Context, name string) error {
 		return exit.Usage(message, c.Command.Name, before, meant)
 	}
 	given := c.String("workflow")
-	if name == "ISSUE" && (issueShaped(given) || text.IsNumber(given)) {
+	if name == "ISSUE" && isIssueName(given) {
 		return exit.Usage("%s: ISSUE is missing: %q became the FILE of -w, which needs a value", c.Command.Name, given)
 	}
 	where := map[string]string{

@@ -75,8 +75,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 		}
 	}
 	path = cmp.Or(path, "WORKFLOW.md")
-	info, err := os.Stat(w.Absolute(path))
-	if c.Command.Name == "init" && err == nil && info.IsDir() {
+	if c.Command.Name == "init" && isDirectory(w.Absolute(path)) {
 		inside := filepath.Join(path, "WORKFLOW.md")
 		return nil, exit.Usage("init: %s is a directory: name the file to write in it, %s", path, inside)
 	}
@@ -90,10 +89,15 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	return p, nil
 }
 
+// isDirectory reports whether a path is that of a directory.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // openAt opens the project of the workflow at a path.
 func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
-	info, err := os.Stat(w.Absolute(path))
-	if err == nil && info.IsDir() {
+	if isDirectory(w.Absolute(path)) {
 		inside := filepath.Join(path, "WORKFLOW.md")
 		if !wiring.Exists(w.Absolute(inside)) {
 			return nil, exit.Usage("%s is a directory, and no WORKFLOW.md is in it", path)

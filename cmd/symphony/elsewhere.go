@@ -160,7 +160,7 @@ func nameIn(word string) (name, issue string) {
 	}
 	for _, between := range []string{"/", ":", "#"} {
 		name, issue, isBoth := strings.Cut(word, between)
-		if isBoth && (issueShaped(issue) || text.IsNumber(issue)) {
+		if isBoth && isIssueName(issue) {
 			return name, issue
 		}
 	}

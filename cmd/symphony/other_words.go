@@ -197,7 +197,7 @@ func unknownTask(words []string) string {
 	argument := strings.Join(words[1:], " ")
 	meant := meantBy(issueTasks, words[0])
 	switch {
-	case issueShaped(words[0]) || text.IsNumber(words[0]):
+	case isIssueName(words[0]):
 		meant = "show " + words[0]
 	case meant == "issues new", words[0] == "new":
 		meant = "issues new " + text.ShellQuote(cmp.Or(argument, "TITLE"))

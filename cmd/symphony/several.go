@@ -188,7 +188,7 @@ func onIssues[C operate.Command](
 func refuseReason(c *cli.Context, w *term.Env, p *wiring.Project, issues []string) error {
 	for i, word := range issues[min(len(issues), 1):] {
 		isTime := report.IsTime(word, w.Now()) && timeMeant(c.Command, word) != ""
-		if issueShaped(word) || text.IsNumber(word) || !isTime && c.Command.Name != "hold" {
+		if isIssueName(word) || !isTime && c.Command.Name != "hold" {
 			continue
 		}
 		isIssue, err := isTracked(c.Context, p, word)

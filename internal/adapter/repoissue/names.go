@@ -128,10 +128,11 @@ func (n *Names) IssuesOf(ids []string) []Ref {
 // Missing returns the error of an issue that does not exist.
 func (n *Names) Missing(name string) error {
 	repos := strings.Join(n.o.Repositories, ", ")
-	hint := "check the number, which may be that of a pull request, and that the token may read the issue"
+	pull := "pull request"
 	if n.o.Groups { // where merge requests have numbers of their own
-		hint = "check the number, which may be that of a merge request, and that the token may read the issue"
+		pull = "merge request"
 	}
+	hint := "check the number, which may be that of a " + pull + ", and that the token may read the issue"
 	if strings.HasPrefix(name, "!") {
 		hint = "! stands before the number of a merge request: give that of its issue"
 	}
