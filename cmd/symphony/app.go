@@ -330,7 +330,7 @@ func unknownCommand(app *cli.App, words []string) error {
 		WithNext(reconcile.StepReadHelp)
 }
 
-// isSentence reports whether what is meant is more than a command.
+// isSentence reports whether a text is a sentence with a command in it, and not the command alone.
 func isSentence(meant string) bool { return strings.Contains(meant, "symphony ") }
 
 // aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one

@@ -566,8 +566,8 @@ var crashScenarios = []crashScenario{
 		play: comesBackPlay,
 	},
 	{
-		// The same with a claim in the remote. It says that a check is answered once the answer
-		// is on the pull request.
+		// The same with a claim in the remote. As soon as the pull request has the answer to a
+		// check, the claim names that check as answered.
 		name:      "comes back to its claim",
 		accepted:  true,
 		claims:    ", claims: true",
@@ -977,7 +977,7 @@ func (c *crashScene) git(args ...string) string {
 	return test.Run(c.t, cmd)
 }
 
-// comesBackToItsClaimPlay is comesBackPlay, after which the claim says what was answered.
+// comesBackToItsClaimPlay runs comesBackPlay, and then looks whether the claim names the answered check.
 func comesBackToItsClaimPlay(c *crashScene) {
 	comesBackPlay(c)
 	c.passes("the claim says what was answered", func() bool {

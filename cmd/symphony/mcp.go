@@ -163,7 +163,7 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 }
 
 // mcpTasks are subcommands with which other programs set up or start their MCP server.
-var mcpTasks = []string{"add", "http", "init", "inspect", "install", "list", "register", "run", "serve", "server", "setup", "start", "stdio", "stop"}
+var mcpTasks = strings.Fields("add http init inspect install list register run serve server setup start stdio stop")
 
 // takeStdout returns the stdout of this process, and lets everything else that is printed
 // there go to stderr: a host reads only messages of the protocol.

@@ -160,8 +160,8 @@ func withWorkflow(c *cli.Command, flag strangeFlag) string {
 }
 
 // placeFlags are flags with which other programs name their file or their folder.
-var placeFlags = strings.Fields("f file c C config config-file conf settings workflow-file cwd cd directory dir chdir " +
-	"workdir working-directory work-tree root-dir project-dir project-directory folder repo r R")
+var placeFlags = strings.Fields("f file c C config config-file conf settings workflow-file cwd cd directory dir " +
+	"chdir workdir working-directory work-tree root-dir project-dir project-directory folder repo r R")
 
 // choiceMeant is the answer to a flag that chooses issues or projects in other words than ours.
 func choiceMeant(c *cli.Command, flag strangeFlag) string {

@@ -47,8 +47,8 @@ func scheduleCommand(w *term.Env) *cli.Command {
 }
 
 // noTimes says what becomes of the times that cron and systemd take.
-const noTimes = "it takes no times: polling.interval_ms in WORKFLOW.md is the time between passes of a timer, and --cron " +
-	"runs one every minute; for others write a line with symphony tick --trigger cron yourself (docs/scheduling.md)"
+const noTimes = "it takes no times: polling.interval_ms in WORKFLOW.md is the time between passes of a timer, and " +
+	"--cron runs one every minute; for others write a line with symphony tick --trigger cron yourself (docs/scheduling.md)"
 
 // isCalendar reports whether a word is a time of cron or systemd, such as */5 * * * * and hourly.
 func isCalendar(word string) bool {

@@ -216,8 +216,8 @@ func bashOnly(output []byte) string {
 }
 
 // bashWord matches a command of bash at the beginning of a command.
-var bashWord = text.Pattern(`(?m)(?:^|&&|\|\||;|\b(?:then|do|else|if))[ \t]*(source|\[\[|declare|typeset|shopt|mapfile|` +
-	`readarray|pushd|popd|let)[ \t]`)
+var bashWord = text.Pattern(`(?m)(?:^|&&|\|\||;|\b(?:then|do|else|if))[ \t]*(source|\[\[|declare|typeset|shopt|` +
+	`mapfile|readarray|pushd|popd|let)[ \t]`)
 
 // BashWord returns the first command of bash in the script of a hook that sh does not have here, and what
 // to write instead; empty for none.

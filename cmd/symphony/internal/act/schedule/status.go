@@ -331,7 +331,8 @@ type Verdict struct {
 	Problem string     // why nothing runs passes, with the next step; empty unless Dead
 }
 
-// countsAsByHand reports whether a line of somebody's own runs passes that count as run by hand.
+// countsAsByHand reports whether the crontab has a line that a person wrote, and that lacks --trigger:
+// its passes are recorded as run by hand.
 func (out *Status) countsAsByHand() bool {
 	return out.byHand != "" && !strings.Contains(out.byHand, "--trigger")
 }

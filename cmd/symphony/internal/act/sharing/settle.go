@@ -76,8 +76,8 @@ const (
 	isAwaited  fate = "awaited"  // an agent is to work on it, or it is not known what becomes of it
 )
 
-// fateOf says what becomes of an issue, by the tracker's answers in this pass. Without one it is
-// finished if its agent has moved it to a terminal state.
+// fateOf returns what becomes of an issue. The tracker's answers in this pass decide. If it was not
+// asked about the issue, the issue is finished if its agent has moved it to a terminal state.
 func (t *Team) fateOf(ctx context.Context, issueID string, tracked *reconcile.Tracked) (fate, error) {
 	for _, answer := range []*reconcile.Tracked{tracked, &t.asked} {
 		if answer == nil || !answer.Refreshed[issueID] {
@@ -129,7 +129,8 @@ func (t *Team) needed(ctx context.Context) (keep []team.Keep, err error) {
 	return keep, nil
 }
 
-// addWork adds what was delivered for issues, for the machine that goes on with them.
+// addWork adds to the claims what was delivered for their issues. A machine that takes one over goes
+// on from there.
 func (t *Team) addWork(ctx context.Context, keep []team.Keep) error {
 	var ids []string
 	for _, k := range keep {

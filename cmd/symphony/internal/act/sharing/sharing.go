@@ -27,7 +27,7 @@ type Team struct {
 	Closing func(context.Context) error
 
 	looked team.Instant // when CheckFresh looked last
-	// asked is what the tracker has answered about claims that nobody looks after
+	// asked is what the tracker has answered about the issues of abandoned claims
 	asked reconcile.Tracked
 }
 
@@ -56,8 +56,8 @@ func (t *Team) Close(ctx context.Context) error {
 	return t.Closing(ctx)
 }
 
-// Known implements reconcile.IssueClaims. An issue whose claim may be free by now is not among those that
-// others have: if it could start, Take looks who has it.
+// Known implements reconcile.IssueClaims. It leaves out an issue whose claim may be free by now: if that
+// issue could start, Take looks who has it.
 func (t *Team) Known(ctx context.Context) (known reconcile.Claimed, err error) {
 	all, err := t.Member.Known(ctx)
 	if err != nil {

@@ -20,10 +20,9 @@ const (
 // looksIn is how many looks there are in the term of a claim that waits for a review.
 const looksIn = 24
 
-// TakeOver takes the claims of issues that need no agent now, and that nobody works on: those of
-// machines that are not heard of any more, and free ones. This machine watches those that wait for a
-// review from now on. The claims of finished issues are deleted at the end of the pass. Active issues
-// are taken when they are started.
+// TakeOver takes abandoned claims whose issues wait for a review or are finished. This machine watches
+// the reviews from now on, and deletes the claims of finished issues at the end of the pass. Claims of
+// active issues are taken when their runs start.
 func (t *Team) TakeOver(ctx context.Context, tracker *reconcile.TrackerAdapter, handoff string) error {
 	if err := t.lookIfDue(ctx); err != nil {
 		return err
@@ -78,8 +77,9 @@ func isIn(i reconcile.Issue, state string) bool {
 	return state != "" && reconcile.SameState(i.State, state)
 }
 
-// abandoned are the claims that this machine may take, as it saw them last, and those of its own whose issues
-// it does not work on now. Nobody looks after these issues.
+// abandoned returns the claims on whose issues no machine works. Some belong to other machines: free
+// claims, and those of machines that were not heard of for too long, as this machine saw them last. The
+// others are its own, of issues that do not need it now.
 func (t *Team) abandoned(ctx context.Context) ([]team.Claim, error) {
 	ended, err := t.Member.Ended(ctx)
 	if err != nil {
