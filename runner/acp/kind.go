@@ -26,8 +26,6 @@ type kind struct {
 	agentName string
 	// the oldest version that was tried; "" accepts any
 	oldest string
-	// the method of authenticate before session/new; "" for none
-	login string
 	// the mode in which the agent asks before it acts; "" leaves it as it is
 	mode string
 	// without a model the agent would choose one itself, perhaps at another provider
@@ -184,14 +182,15 @@ var kinds = []*kind{
 		node:       22,
 		agentName:  "gemini-cli",
 		oldest:     "0.61.0",
-		login:      "gemini-api-key",
 		mode:       "default",
 		noTerminal: "Gemini CLI does not find its earlier sessions",
 		env:        geminiEnv,
 		service:    geminiService,
-		// else it sends statistics of its use to Google
+		// Without the second it sends statistics of its use to Google. With the last it needs no authenticate,
+		// with which each agent would write this file again while the other agents of the home read it.
 		homeFiles: map[string]string{
-			".gemini/settings.json": `{"general": {"enableAutoUpdate": false}, "privacy": {"usageStatisticsEnabled": false}}`,
+			".gemini/settings.json": `{"general": {"enableAutoUpdate": false}, "privacy": {"usageStatisticsEnabled": false},` +
+				` "security": {"auth": {"selectedType": "gemini-api-key"}}}`,
 		},
 		homeVars: []string{"GEMINI_CLI_HOME"},
 		tool:     toolName{in: inID, pattern: geminiTool},

@@ -31,7 +31,6 @@ var published = sync.OnceValue(func() *jsonschema.Schema {
 // Notification. session/set_model is older than the schema.
 var definitions = map[string]string{
 	"initialize":                 "Initialize",
-	"authenticate":               "Authenticate",
 	"session/new":                "NewSession",
 	"session/resume":             "ResumeSession",
 	"session/load":               "LoadSession",

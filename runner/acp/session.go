@@ -212,7 +212,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	info := able.AgentInfo
 	server.UserAgent = strings.Trim(info.Name+"/"+info.Version, "/")
 	server.Version = info.Version
-	return server, s.authenticate(ctx)
+	return server, nil
 }
 
 // accept returns why an agent can't be used.
@@ -244,15 +244,6 @@ func (k *kind) accept(able *initialized) error {
 		return incompatible(why)
 	}
 	return nil
-}
-
-// authenticate chooses the agent's login, where it needs that before a session.
-func (s *Session) authenticate(ctx context.Context) error {
-	if s.kind.login == "" {
-		return nil
-	}
-	_, err := s.request(ctx, "authenticate", wire.Object{"methodId": s.kind.login})
-	return s.openError("authenticate", err)
 }
 
 // tellFailedStart emits an event if the agent can't be used. ErrNoThread is no failure: the
