@@ -178,9 +178,9 @@ func TestDocumentedStatuses(t *testing.T) {
 func TestDocumentedPromises(t *testing.T) {
 	shown := map[string]string{
 		"Your own machine":       "all/file_folder codex/own_repository",
-		"Nothing between passes": "script/tick_json all/schedule all/schedule_cron",
+		"No daemon":              "script/tick_json all/schedule all/schedule_cron",
 		"Nothing is forgotten":   "all/power all/reboot all/commands_kept",
-		"Agents work on":         "script/run all/schedule_cron all/hosts",
+		"Agents keep running":    "script/run all/schedule_cron all/hosts",
 		"Proof first":            "all/verify codex/verify",
 		"No network for agents":  "all/delivery all/pull_request_open codex/no_network",
 		"Back to the agent":      "all/feedback_changed codex/feedback",
