@@ -177,15 +177,15 @@ func TestDocumentedStatuses(t *testing.T) {
 // Each row of what the README promises names scripts that show it, which have to exist.
 func TestDocumentedPromises(t *testing.T) {
 	shown := map[string]string{
-		"Your own machine":       "all/file_folder codex/own_repository",
-		"No daemon":              "script/tick_json all/schedule all/schedule_cron",
-		"Nothing is forgotten":   "all/power all/reboot all/commands_kept",
-		"Agents keep running":    "script/run all/schedule_cron all/hosts",
-		"Proof first":            "all/verify codex/verify",
-		"No network for agents":  "all/delivery all/pull_request_open codex/no_network",
-		"Back to the agent":      "all/feedback_changed codex/feedback",
-		"Merged, if you want":    "all/merge all/merge_later",
-		"An end to attempts":     "all/limits codex/max_tokens",
+		"Your own machine":      "all/file_folder codex/own_repository",
+		"No daemon":             "script/tick_json all/schedule all/schedule_cron",
+		"Nothing is forgotten":  "all/power all/reboot all/commands_kept",
+		"Agents keep running":   "script/run all/schedule_cron all/hosts",
+		"Proof first":           "all/verify codex/verify",
+		"No network for agents": "all/delivery all/pull_request_open codex/no_network",
+		"Back to the agent":     "all/feedback_changed codex/feedback",
+		"Merged, if you want":   "all/merge all/merge_later",
+		"An end to attempts":    "all/limits codex/max_tokens",
 	}
 	promises := rows(between(t, document(t, "README.md"), "\n## What you get\n", "\n## "))[1:]
 	for _, cells := range promises {
