@@ -317,6 +317,28 @@ func (b *book) delete(ctx context.Context, list []Own) error {
 	return b.look(ctx) // the next time deletes what it finds
 }
 
+// leave makes claims free, and forgets them. They are claims like those of other machines then: any
+// machine may take them, and one of them deletes them later.
+func (b *book) leave(ctx context.Context, list []Keep) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := b.renew(ctx, list); err != nil {
+		return err
+	}
+	var left []string
+	for _, k := range list {
+		own, isOwn := b.own[k.ID]
+		if isOwn && !b.due(own, k) {
+			left = append(left, k.ID)
+		}
+	}
+	if err := b.drop(ctx, left); err != nil {
+		return err
+	}
+	return b.look(ctx)
+}
+
 // checkOwn looks whether this machine still has the claim of an issue.
 func (b *book) checkOwn(ctx context.Context, i Issue) error {
 	if err := b.look(ctx); err != nil {
@@ -492,6 +514,16 @@ func (o Own) isReleased(e Entry) bool {
 	}
 	isOurTry := func(t Try) bool { return isOurs(t.Content) }
 	return isOurs(o.Content) || slices.ContainsFunc(o.Tried, isOurTry)
+}
+
+// wasReleased reports whether this machine took the claim after a person had released it.
+func (o Own) wasReleased() bool {
+	isIn := func(content string) bool {
+		c, err := Parse(content)
+		return err == nil && c.WasReleased
+	}
+	isTried := func(t Try) bool { return isIn(t.Content) }
+	return isIn(o.Content) || slices.ContainsFunc(o.Tried, isTried)
 }
 
 // waitsForReview reports whether the claim is one of an issue that was handed over. No agent works on

@@ -56,6 +56,10 @@ type Claim struct {
 	// Released is the token of the claim that a person has made free: its holder, if it still lives,
 	// takes it again. Empty for a claim that its holder has made free.
 	Released string `json:"released,omitempty"`
+	// WasReleased: this machine took the claim after a person had made it free. Whoever had it before may
+	// live and not know that: if it finds no claim within its term, it makes its own again. So the claim
+	// becomes free when it ends, and is deleted after that term.
+	WasReleased bool `json:"was_released,omitempty"`
 }
 
 // Term is for how long the claim holds after each renewal.

@@ -90,8 +90,8 @@ func (b *book) listed(e Entry) Listed {
 const CodeChanged = "claim_changed"
 
 // Release lets any machine take a claim that List has returned, whoever has it, if it is still the same.
-// If it says what was delivered, it becomes free, so that the next machine goes on from there. Otherwise
-// it is deleted.
+// The claim becomes free, and says still what was delivered, so that the next machine goes on from there.
+// What is free already or no claim is deleted.
 func (m *Member) Release(ctx context.Context, e Entry) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
@@ -116,7 +116,7 @@ func (m *Member) Release(ctx context.Context, e Entry) error {
 // released is the content of a claim after its release; empty if it is deleted.
 func (m *Member) released(e Entry) string {
 	c, err := e.Claim()
-	if err != nil || c.Branch == "" || c.Status == Free {
+	if err != nil || c.Status == Free {
 		return ""
 	}
 	c.Released = c.Token

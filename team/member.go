@@ -301,8 +301,8 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (not Not
 }
 
 // Ended returns the claims of other machines that this one may take, as it saw them last: those that
-// have ended, because their machines are not heard of any more, and those that are free. It makes no
-// request.
+// have ended, because their machines are not heard of any more, and those that are free. One that was
+// released is among them only after a term. It makes no request.
 func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 	b, err := m.openAll(ctx)
 	if err != nil {
@@ -310,8 +310,7 @@ func (m *Member) Ended(ctx context.Context) (ended []Claim, err error) {
 	}
 	for _, s := range b.seen {
 		c, err := s.Claim()
-		age, isKnown := m.ageOf(s)
-		if err == nil && c.Project == m.Project && isKnown && age >= m.ends(s) {
+		if err == nil && c.Project == m.Project && m.hasEnded(s) {
 			ended = append(ended, c)
 		}
 	}
@@ -361,8 +360,8 @@ func (m *Member) Own(ctx context.Context) (claims []Claim, err error) {
 }
 
 // Settle makes the claims of this machine agree with its issues: it renews those that are due, and
-// deletes those of issues that are not kept. It makes a push for each if there is anything to do, and a
-// look if any of it is refused.
+// deletes those of issues that are not kept, or leaves them free for a while if they were released. It
+// makes a push for each if there is anything to do, and a look if any of it is refused.
 func (m *Member) Settle(ctx context.Context, keep []Keep) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
@@ -380,14 +379,20 @@ func (m *Member) Settle(ctx context.Context, keep []Keep) error {
 		}
 	}
 	var ended []Own
+	var leaving []Keep
 	for id, own := range b.own {
-		if !kept[id] {
+		switch {
+		case kept[id]:
+		case own.LostTo == "" && own.wasReleased():
+			leaving = append(leaving, Keep{Issue: own.Issue, Status: Free})
+		default:
 			ended = append(ended, own)
 		}
 	}
-	// A remote may refuse one of them, which must not keep it from the other.
+	// A remote may refuse one of them, which must not keep it from the others.
 	renewed := b.renew(ctx, due)
-	return errors.Join(renewed, b.delete(ctx, ended))
+	left := b.leave(ctx, leaving)
+	return errors.Join(renewed, left, b.delete(ctx, ended))
 }
 
 // Renew renews the claim of an issue if half its term is over, and returns how long its holder may

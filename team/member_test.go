@@ -406,7 +406,8 @@ func TestRelease(t *testing.T) {
 	test.Equal(t, "the holder", w.holder(seen.Key), nameOf(0))
 
 	test.OK(t, second.Release(t.Context(), w.remote[seen.Key]))
-	test.Equal(t, "claims", len(w.remote), 0)
+	free := test.Must(w.remote[seen.Key].Claim())
+	test.Equal(t, "status", free.Status, Free)
 	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
 	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
 	_, err = first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
@@ -414,6 +415,36 @@ func TestRelease(t *testing.T) {
 	w.now += terms.Term / 2
 	_, err = first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
 	test.Equal(t, "lost", IsLost(err), true)
+}
+
+// A person releases the claim of a machine that lives, and another one finishes the issue before the first
+// one renews. The first one loses the claim. Nothing is left of it when its term is over.
+func TestReleasedAndFinishedElsewhere(t *testing.T) {
+	for _, looks := range []bool{false, true} {
+		w := newWorld(2)
+		first := w.member(0, arrives)
+		second := w.member(1, arrives)
+		test.Must(first.Take(t.Context(), []Issue{theIssue}))
+		test.OK(t, second.Release(t.Context(), w.remote[w.keyOf(theIssue)]))
+		if looks {
+			test.OK(t, first.Look(t.Context()))
+		}
+		test.Must(second.Take(t.Context(), []Issue{theIssue}))
+		test.OK(t, second.Settle(t.Context(), nil))
+		w.now += terms.Term / 2
+		_, err := first.Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+		test.Equal(t, "lost", IsLost(err), true)
+		test.OK(t, first.Settle(t.Context(), nil))
+
+		test.Equal(t, "to end after half a term", len(test.Must(second.Ended(t.Context()))), 0)
+		w.now += terms.Term
+		test.OK(t, second.Look(t.Context()))
+		test.Equal(t, "to end after a term", len(test.Must(second.Ended(t.Context()))), 1)
+		not := test.Must(second.TakeForReview(t.Context(), []Issue{theIssue}))
+		test.Equal(t, "not taken", not.Has(theIssue.ID), false)
+		test.OK(t, second.Settle(t.Context(), nil))
+		test.Equal(t, "claims", len(w.remote), 0)
+	}
 }
 
 // An agent begins to work on what waited for its review, and the answer to that push is lost. The claim

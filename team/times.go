@@ -70,6 +70,7 @@ func (m *Member) inherited(s Seen) Claim {
 		PullRequest: before.PullRequest,
 		Handled:     before.Handled,
 		Rounds:      before.Rounds,
+		WasReleased: before.Released != "" && !m.hasEnded(s),
 	}
 }
 
@@ -130,6 +131,18 @@ func (m *Member) ends(s Seen) time.Duration {
 	}
 	term := min(c.Term(), longest)
 	return term + Grace(term)
+}
+
+// hasEnded reports whether no machine holds the claim any more, not even one that does not know yet that
+// its claim was released: see [Claim.WasReleased].
+func (m *Member) hasEnded(s Seen) bool {
+	end := m.ends(s)
+	c := m.read(s.Entry)
+	if c.WasReleased || c.Released != "" {
+		end = max(end, m.Terms.Term+Grace(m.Terms.Term))
+	}
+	age, isKnown := m.ageOf(s)
+	return isKnown && age >= end
 }
 
 // ageOf is for how long this machine has seen the object of another machine's claim. It is not known if

@@ -195,6 +195,8 @@ func (r TeamRow) Effect(now time.Time) []string {
 			"the remote has something else in the place of the claim " + r.Key + ": " + r.Message,
 			"its issue can be started by any machine again",
 		}
+	case r.IsFree() && r.Branch == "":
+		return []string{"nobody works on " + name + ", and any machine may take its claim at once"}
 	case r.IsFree():
 		return []string{
 			"nobody works on " + name + ", and any machine may take its claim at once; " +
