@@ -464,34 +464,12 @@ var crashScenarios = []crashScenario{
 			deliveredPlay(c)
 		},
 	},
-	{
-		// A machine that is not heard of any more has handed the issue over. This one watches
-		// the pull request instead, and goes on from what was pushed when the issue comes back.
-		name:      "review taken over",
-		accepted:  true,
-		claims:    ", claims: true",
-		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
-		ends:      "Human Review",
-		keeps:     true,
-		recounted: true,
-		inherited: []string{"begin"},
-		again:     []string{"pass:team.", "pass:repository.claims.", "pass:state.SaveOwnClaims."},
-		play:      reviewTakenOverPlay,
-	},
-	{
-		// Another machine has delivered commits and made its claim free. This one takes the
-		// issue and goes on from them.
-		name:      "work taken over",
-		accepted:  true,
-		claims:    ", claims: true",
-		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
-		ends:      "Human Review",
-		keeps:     true,
-		recounted: true,
-		inherited: []string{"begin"},
-		again:     []string{"pass:team.", "pass:repository.claims.", "pass:state.SaveOwnClaims."},
-		play:      workTakenOverPlay,
-	},
+	// A machine that is not heard of any more has handed the issue over. This one watches
+	// the pull request instead, and goes on from what was pushed when the issue comes back.
+	takenOver("review taken over", reviewTakenOverPlay),
+	// Another machine has delivered commits and made its claim free. This one takes the
+	// issue and goes on from them.
+	takenOver("work taken over", workTakenOverPlay),
 	{
 		// The base moves between two runs in a workspace.
 		name:      "base moved",
@@ -880,6 +858,22 @@ func workTakenOverPlay(c *crashScene) {
 	c.leftBehind(team.Free)
 	c.handedOver()
 	c.isTakenOver()
+}
+
+// takenOver is a scenario in which this machine takes over what another one has left.
+func takenOver(name string, play func(c *crashScene)) crashScenario {
+	return crashScenario{
+		name:      name,
+		accepted:  true,
+		claims:    ", claims: true",
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		inherited: []string{"begin"},
+		again:     []string{"pass:team.", "pass:repository.claims.", "pass:state.SaveOwnClaims."},
+		play:      play,
+	}
 }
 
 // leftBehind makes what another machine has left in the remote: a branch with the work of the issue, its
