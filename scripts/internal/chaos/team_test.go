@@ -204,8 +204,8 @@ func (s *teamScene) teamIssues() (list []lineartest.Issue) {
 		"COMMIT\nMOVE",
 		"COMMIT\nstream 60 50ms\nCOMMIT\nMOVE",
 		"COMMIT\nsh sleep 2\nCOMMIT\nMOVE",
-		"COMMIT\nstream 100 100ms\nMOVE",
-		"COMMIT\nhang",
+		"COMMIT\nstream 100 50ms\nMOVE",
+		"COMMIT\nsh while [ -e " + s.stormFile() + " ]; do sleep 0.2; done\nMOVE", // it hangs as long as the storm lasts
 		"COMMIT\nstream 10 50ms\ncrash",
 	}
 	random := s.random("issues")
