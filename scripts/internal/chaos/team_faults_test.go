@@ -36,7 +36,7 @@ func (s *teamScene) killer(ctx context.Context) error {
 		way := random.IntN(100)
 		sleep := time.Duration(50+random.IntN(3000)) * time.Millisecond
 		if random.IntN(4) == 0 {
-			sleep = teamTerm + teamTerm/3 // longer than a term and its grace
+			sleep = s.term() + s.term()/3 // longer than a term and its grace
 		}
 		off := random.IntN(40) == 0
 		if lull() || !m.awake.TryRLock() {
@@ -115,7 +115,7 @@ func (s *teamScene) sleeper(ctx context.Context) error {
 	random := s.random("sleeper")
 	for pause(ctx, time.Duration(4+random.IntN(40))*time.Second) {
 		m := s.machines[random.IntN(len(s.machines))]
-		length := teamTerm/2 + time.Duration(random.Int64N(int64(3*teamTerm)))
+		length := s.term()/2 + time.Duration(random.Int64N(int64(3*s.term())))
 		s.count(&s.sleeps)
 		if random.IntN(4) > 0 {
 			s.fallAsleep(m)

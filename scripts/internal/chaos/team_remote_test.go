@@ -263,7 +263,7 @@ func (s *teamScene) cutter(ctx context.Context, m *machine) {
 	for pause(ctx, time.Duration(4+random.IntN(30))*time.Second) {
 		length := time.Duration(500+random.IntN(8000)) * time.Millisecond
 		if random.IntN(3) == 0 {
-			length = 20 * time.Second
+			length = s.term() + s.term()/3
 		}
 		s.count(&s.cuts)
 		if random.IntN(2) == 0 {

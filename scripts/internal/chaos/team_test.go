@@ -22,22 +22,32 @@ import (
 	"github.com/symphony-cron/symphony/team"
 )
 
-const (
-	// otherClaims is how many claims of another project are in the same remote.
-	otherClaims = 1000
-	// teamHaste is how much faster the clocks go that terms are counted with. So a term of a minute takes
-	// teamTerm.
-	teamHaste = 4
-	teamTerm  = 15 * time.Second
-)
+// otherClaims is how many claims of another project are in the same remote.
+const otherClaims = 1000
 
-// teamIssueCount is how many issues the machines of a team have, fewer in a short storm: they are finished
-// after it.
-func teamIssueCount() int {
-	if *seconds < 30 {
-		return 9
+// haste is how much faster the clocks go that terms are counted with. On a busy machine a push to a
+// real Gitea takes seconds, because it starts three hooks: a term of fifteen seconds would be spent
+// on renewals.
+func (s *teamScene) haste() int {
+	if s.way == overGitea {
+		return 1
 	}
-	return 24
+	return 4
+}
+
+// term is for how long claims hold, by the clocks of this test: they say a minute.
+func (s *teamScene) term() time.Duration { return time.Minute / time.Duration(s.haste()) }
+
+// issueCount is how many issues the machines have. They are finished after the storm: so there are fewer in
+// a short one, and on a real Gitea, of which each push takes a few seconds of CPU time.
+func (s *teamScene) issueCount() int {
+	switch {
+	case *seconds < 30 || s.way == overGitea:
+		return 9
+	case *seconds < 120:
+		return 24
+	}
+	return 40
 }
 
 // teamColumns are the figures of a team that must be zero.
@@ -109,6 +119,7 @@ type machine struct {
 	name  string
 	mark  string // in the environment of its processes
 	link  *cable
+	haste int
 	ahead time.Duration // of the clock that people read
 	slept time.Duration
 	awake sync.RWMutex // write-locked while the machine sleeps
@@ -174,6 +185,7 @@ func (s *teamScene) addMachine(n int) {
 		"SYMPHONY_TEST_UPTIME="+filepath.Join(dir, "uptime"),
 		"SYMPHONY_TEST_CLOCK="+filepath.Join(dir, "clock"))
 	m.ahead = time.Duration(n-1) * 10 * time.Minute
+	m.haste = s.haste()
 	m.setClocks()
 	branch := ""
 	if s.onBranch {
@@ -189,7 +201,7 @@ func (s *teamScene) addMachine(n int) {
 func (m *machine) setClocks() {
 	clocks := map[string]string{
 		"clock":  (m.ahead + m.slept).String(),
-		"uptime": fmt.Sprint(teamHaste, " ", m.slept),
+		"uptime": fmt.Sprint(m.haste, " ", m.slept),
 	}
 	for name, text := range clocks {
 		path := filepath.Join(m.Dir, name)
@@ -209,7 +221,7 @@ func (s *teamScene) teamIssues() (list []lineartest.Issue) {
 		"COMMIT\nstream 10 50ms\ncrash",
 	}
 	random := s.random("issues")
-	for n := range teamIssueCount() {
+	for n := range s.issueCount() {
 		name := fmt.Sprintf("ABC-%d", n+1)
 		// what another machine has pushed since; an agent that was killed may have left locks of git
 		merge := fmt.Sprintf("sh find .git -name '*.lock' -delete; ! git rev-parse -q --verify origin/symphony/%s || "+
@@ -380,7 +392,8 @@ func (s *teamScene) passesUntilNone(ctx context.Context, on []*machine, left fun
 	}
 }
 
-// patience is how long nothing may change before what is left is stuck. Many terms are over by then, also on a busy machine.
+// patience is how long nothing may change before what is left is stuck. Many terms are over by then,
+// also on a busy machine.
 const patience = 3 * time.Minute
 
 // print writes the table of figures.
@@ -390,12 +403,12 @@ func (s *teamScene) print(out io.Writer) {
 		total += n
 	}
 	made := 0
-	for n := range teamIssueCount() {
+	for n := range s.issueCount() {
 		made += len(s.made(fmt.Sprintf("ABC-%d", n+1)))
 	}
 	for _, line := range [][2]string{
 		{"seed", fmt.Sprint(*seed)},
-		{"machines, issues", fmt.Sprintf("%d, %d", len(s.machines), teamIssueCount())},
+		{"machines, issues", fmt.Sprintf("%d, %d", len(s.machines), s.issueCount())},
 		{"remote, claims", fmt.Sprintf("by %s, in %s", s.way, s.place())},
 		{"commands by exit code", counts(s.exits)},
 		{"kills", fmt.Sprintf("%d: %s", total, counts(s.kills))},
