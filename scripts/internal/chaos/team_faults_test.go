@@ -123,23 +123,28 @@ func (s *teamScene) sleeper(ctx context.Context) error {
 			s.wakeUp(m)
 			continue
 		}
-		for _, m := range s.machines {
-			s.fallAsleep(m)
-		}
-		s.mu.Lock()
-		s.jumps = append(s.jumps, time.Now().UnixMilli())
-		s.mu.Unlock()
-		for _, m := range s.machines {
-			m.slept += jump
-			m.setClocks()
-			s.wakeUp(m)
-		}
+		s.allSleep()
 	}
 	return nil
 }
 
 // jump is how long all machines sleep at once.
 const jump = time.Hour
+
+// allSleep lets all machines sleep for an hour, which takes no time.
+func (s *teamScene) allSleep() {
+	for _, m := range s.machines {
+		s.fallAsleep(m)
+	}
+	s.mu.Lock()
+	s.jumps = append(s.jumps, time.Now().UnixMilli())
+	s.mu.Unlock()
+	for _, m := range s.machines {
+		m.slept += jump
+		m.setClocks()
+		s.wakeUp(m)
+	}
+}
 
 // fallAsleep stops all processes of a machine. Nothing starts there, and nothing goes on, until it wakes
 // up.

@@ -345,14 +345,15 @@ func (s *teamScene) judge(ctx context.Context) {
 	for _, m := range rest { // until then nothing may start there, after faults of the remote
 		s.command(ctx, m, "unblock")
 	}
-	isLeft := func(i lineartest.Issue) bool { return i.State != "Human Review" }
 	s.passesUntilNone(ctx, rest, func() int {
-		return len(slices.DeleteFunc(s.tracker.Issues(), func(i lineartest.Issue) bool { return !isLeft(i) }))
-	})
-	for _, i := range s.tracker.Issues() {
-		if isLeft(i) {
-			s.fault("issues stuck", "%s is %s", i.Identifier, i.State)
+		left := s.notHandedOver()
+		if len(left) > 0 && s.areClaimedBy(first, left) {
+			s.allSleep() // a machine that dies in a delivery has claimed its issue for twenty minutes
 		}
+		return len(left)
+	})
+	for _, i := range s.notHandedOver() {
+		s.fault("issues stuck", "%s is %s", i.Identifier, i.State)
 	}
 	s.command(ctx, first, "unblock")
 	for range 3 { // the first machine is back
@@ -374,6 +375,22 @@ func (s *teamScene) judge(ctx context.Context) {
 	}
 	s.checkLog()
 	s.checkCommits()
+}
+
+// notHandedOver are the issues that are not finished.
+func (s *teamScene) notHandedOver() []lineartest.Issue {
+	return slices.DeleteFunc(s.tracker.Issues(), func(i lineartest.Issue) bool { return i.State == "Human Review" })
+}
+
+// areClaimedBy reports whether a machine has the claims of all of the issues.
+func (s *teamScene) areClaimedBy(m *machine, issues []lineartest.Issue) bool {
+	holders := map[string]string{}
+	for _, object := range s.ourClaims() {
+		c := s.claimIn(object)
+		holders[c.Identifier] = c.Machine
+	}
+	isOthers := func(i lineartest.Issue) bool { return holders[i.Identifier] != m.name }
+	return !slices.ContainsFunc(issues, isOthers)
 }
 
 // passesUntilNone runs passes of machines until nothing is left, or until no less is left for a while.
