@@ -104,7 +104,7 @@ func (s *teamScene) checkTaken(c change, pushed map[string]int64) {
 		return
 	}
 	s.taken++
-	age := (c.after - pushed[c.old]) * int64(s.haste())
+	age := (c.after - pushed[c.old]) * teamHaste
 	for _, at := range s.jumps {
 		if pushed[c.old] < at && at < c.after {
 			age += jump.Milliseconds()

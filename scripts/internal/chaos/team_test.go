@@ -22,21 +22,21 @@ import (
 	"github.com/symphony-cron/symphony/team"
 )
 
-// otherClaims is how many claims of another project are in the same remote.
-const otherClaims = 1000
+const (
+	// otherClaims is how many claims of another project are in the same remote.
+	otherClaims = 1000
+	// teamHaste is how much faster the clocks go that terms are counted with.
+	teamHaste = 4
+)
 
-// haste is how much faster the clocks go that terms are counted with. On a busy machine a push to a
-// real Gitea takes seconds, because it starts three hooks: a term of fifteen seconds would be spent
-// on renewals.
-func (s *teamScene) haste() int {
+// term is for how long claims hold. On a busy machine a push to a real Gitea takes seconds, because it starts
+// three hooks: all of a term of fifteen seconds would be spent on renewals.
+func (s *teamScene) term() time.Duration {
 	if s.way == overGitea {
-		return 1
+		return time.Minute
 	}
-	return 4
+	return 15 * time.Second
 }
-
-// term is for how long claims hold, by the clocks of this test: they say a minute.
-func (s *teamScene) term() time.Duration { return time.Minute / time.Duration(s.haste()) }
 
 // issueCount is how many issues the machines have. They are finished after the storm: so there are fewer in
 // a short one, and on a real Gitea, of which each push takes a few seconds of CPU time.
@@ -66,7 +66,7 @@ repository:
   url: %[1]s
   git_name: Agent
   git_email: agent@example.com
-  claims: {term_ms: 60000, watch_ms: 60000%[4]s}
+  claims: {term_ms: %[5]d, watch_ms: %[5]d%[4]s}
 handoff:
   state: Human Review
 hooks:
@@ -119,7 +119,6 @@ type machine struct {
 	name  string
 	mark  string // in the environment of its processes
 	link  *cable
-	haste int
 	ahead time.Duration // of the clock that people read
 	slept time.Duration
 	awake sync.RWMutex // write-locked while the machine sleeps
@@ -185,7 +184,6 @@ func (s *teamScene) addMachine(n int) {
 		"SYMPHONY_TEST_UPTIME="+filepath.Join(dir, "uptime"),
 		"SYMPHONY_TEST_CLOCK="+filepath.Join(dir, "clock"))
 	m.ahead = time.Duration(n-1) * 10 * time.Minute
-	m.haste = s.haste()
 	m.setClocks()
 	branch := ""
 	if s.onBranch {
@@ -193,6 +191,7 @@ func (s *teamScene) addMachine(n int) {
 	}
 	stage.Must(m.WriteWorkflow(
 		s.tracker.Endpoint(), teamWorkflow, s.connect(m), s.symphony, m.AgentHome, branch,
+		(teamHaste * s.term()).Milliseconds(),
 	))
 	s.machines = append(s.machines, m)
 }
@@ -201,7 +200,7 @@ func (s *teamScene) addMachine(n int) {
 func (m *machine) setClocks() {
 	clocks := map[string]string{
 		"clock":  (m.ahead + m.slept).String(),
-		"uptime": fmt.Sprint(m.haste, " ", m.slept),
+		"uptime": fmt.Sprint(teamHaste, " ", m.slept),
 	}
 	for name, text := range clocks {
 		path := filepath.Join(m.Dir, name)
