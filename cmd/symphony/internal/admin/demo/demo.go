@@ -152,7 +152,7 @@ func (d *playground) addIssues(context.Context) error {
 		front, err := yaml.Marshal(map[string]any{
 			"id":           id,
 			"title":        issue.Title,
-			"status":       "Todo",
+			"status":       "To Do",
 			"priority":     issue.Priority,
 			"blocked_by":   issue.BlockedBy,
 			"created_date": d.began.Add(time.Duration(n-60) * time.Minute).UTC().Format(time.RFC3339),
@@ -246,7 +246,7 @@ func (d *playground) openTracker(ctx context.Context) error {
 }
 
 func (d *playground) readIssues(ctx context.Context) ([]reconcile.Issue, error) {
-	return d.tracker.Candidates(ctx, []string{"Todo", "In Progress", "Human Review", "Done"})
+	return d.tracker.Candidates(ctx, []string{"To Do", "In Progress", "Human Review", "Done"})
 }
 
 // play runs pass after pass until every issue is handed over and nothing runs.
@@ -281,7 +281,7 @@ func (d *playground) play(ctx context.Context) error {
 		if err := d.show(ctx, r); err != nil {
 			return err
 		}
-		isOpen := func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" }
+		isOpen := func(i reconcile.Issue) bool { return i.State == "To Do" || i.State == "In Progress" }
 		waiting := slices.ContainsFunc(d.issues, isOpen)
 		idle := r.Holder == nil && r.Running+r.Retrying+r.Held == 0 && len(r.Applied) == 0
 		if idle && !waiting && len(pass.LiveRuns(ctx, d.project())) == 0 {
@@ -402,26 +402,43 @@ func (d *playground) lookBack(ctx context.Context) error {
 		text.Count(v.Totals.Total),
 	)
 	if !d.Remove {
+		d.lookAround()
+	}
+	fmt.Fprint(d.w.Stdout, d.begin(wiring.ProgramPath()))
+	return nil
+}
+
+// lookAround prints commands about the result, and the command that removes it. The scripted agent
+// reads nothing, so an issue is sent back only to a real one.
+func (d *playground) lookAround() {
+	command := program(wiring.ProgramPath())
+	fmt.Fprintf(
+		d.w.Stdout,
+		"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
+			"  git -C %[4]s log -p HEAD..symphony/DEMO-3\n",
+		text.Visible(d.repository()),
+		command,
+		d.flags(),
+		text.ShellQuote(d.repository()),
+	)
+	if d.Agent != "" {
 		remark := "Greet in German."
 		if d.Repository != "" {
 			remark = "Say it in fewer words."
 		}
 		fmt.Fprintf(
 			d.w.Stdout,
-			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-				"  git -C %[4]s log -p HEAD..symphony/DEMO-3\n"+
-				"  %[2]s send-back DEMO-3 %[5]s %[3]s\n\n"+
-				"When you have seen enough, remove all of it:\n\n  rm -rf %[6]s\n",
-			text.Visible(d.repository()),
-			program(wiring.ProgramPath()),
-			d.flags(),
-			text.ShellQuote(d.repository()),
+			"\nOr send a result back, and let its agent go on:\n\n  %s send-back DEMO-3 %s %s\n  %[1]s run DEMO-3 %[3]s\n",
+			command,
 			text.ShellQuote(remark),
-			text.ShellQuote(d.dir),
+			d.flags(),
 		)
 	}
-	fmt.Fprint(d.w.Stdout, d.begin(wiring.ProgramPath()))
-	return nil
+	fmt.Fprintf(
+		d.w.Stdout,
+		"\nWhen you have seen enough, remove all of it:\n\n  rm -rf %s\n",
+		text.ShellQuote(d.dir),
+	)
 }
 
 // begin tells how to use the program in the user's own repository. A program that go run has
