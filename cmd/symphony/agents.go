@@ -33,7 +33,7 @@ func agentsCommand(w *term.Env) *cli.Command {
 		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{
 			Name:  "all",
 			Usage: "also agents that have ended",
-		}, fieldsFlag()),
+		}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				const message = "agents: unexpected argument %q: it takes none; symphony ps AGENT shows one agent, " +

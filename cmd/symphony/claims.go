@@ -32,7 +32,6 @@ func claimsCommand(w *term.Env) *cli.Command {
 			"symphony claims --release ABC-7",
 		),
 		Flags: workflowFlags(jsonFlags[ClaimsJSON](
-			fieldsFlag(),
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line"},
 			&cli.StringFlag{
 				Name:  "release",

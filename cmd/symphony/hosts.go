@@ -25,7 +25,7 @@ func hostsCommand(w *term.Env) *cli.Command {
 		Usage:       "ask the machines on which agents work",
 		UsageText:   usageText("hosts", "[WORKFLOW]"),
 		Description: helpText("hosts", "symphony hosts"),
-		Flags:       workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
+		Flags:       workflowFlags(jsonFlags[HostsJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			rows, err := hosts.Rows(c.Context, p)
 			if err != nil {
