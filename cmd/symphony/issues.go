@@ -162,7 +162,7 @@ func issueRows(issues []reconcile.Issue, skips []reconcile.Skip) []issueRow {
 
 func issueTable(rows []issueRow) term.Table {
 	table := term.Table{
-		Head:     []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"},
+		Head:     []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "NOT STARTED"},
 		State:    1,
 		Figures:  []int{2},
 		Optional: []int{4, 5, 6},
