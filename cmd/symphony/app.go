@@ -74,7 +74,7 @@ func commandGroups() []commandGroup {
 			{"verify", verifyCommand},
 			{"takeover", takeoverCommand},
 		}},
-		{"Decide what agents ask for", []commandRow{
+		{"Answer what agents ask", []commandRow{
 			{"approve", approveCommand},
 			{"deny", denyCommand},
 			{"answer", answerCommand},
@@ -141,6 +141,15 @@ USAGE:
    {{.UsageText}}
 
 COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
+
+WORDS:
+   workflow   the file WORKFLOW.md: the settings, and the prompt, a text that each agent gets
+   project    a workflow with Symphony's records of it (the state directory) and its workspaces
+   workspace  the clone of the repository in which the agents of an issue work
+   pass       one execution of symphony tick: it reads the tracker, starts and stops agents, and exits
+   run        the work of one agent on one issue, from its start to its end
+   state      where an issue stands in the tracker, such as To Do
+   status     what Symphony does with an issue, such as running or held
 
 symphony help COMMAND explains a command and its flags.
 symphony WORKFLOW.md is short for symphony tick --loop WORKFLOW.md.

@@ -35,7 +35,7 @@ func workflowFlag(usage string, aliases ...string) cli.Flag {
 func stateDirFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:  "state-dir",
-		Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
+		Usage: "the state `DIRECTORY`, with Symphony's records (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
 	}
 }
 
@@ -49,7 +49,7 @@ type allProjectsFlag struct{ *cli.StringFlag }
 func projectFlag() cli.Flag {
 	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: "`all` is the only value: in every project of your account; for some projects write several -w",
+		Usage: "every project of your account (`all` is the only value); for some of them repeat -w FILE",
 	}}
 }
 

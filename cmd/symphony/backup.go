@@ -16,7 +16,7 @@ import (
 func backupCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "backup",
-		Usage:       "write what the project needs to go on into one file",
+		Usage:       "save Symphony's records of the project in one file",
 		UsageText:   usageText("backup", "FILE [WORKFLOW]"),
 		Description: helpText("backup", "symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
 		Flags: workflowFlags(&cli.BoolFlag{
@@ -50,7 +50,7 @@ func refuseStream(c *cli.Context, file string) error {
 func restoreStateCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "restore-state",
-		Usage:     "make the project's state from a backup, here or on another machine",
+		Usage:     "restore Symphony's records of a project from a backup, here or on another machine",
 		UsageText: usageText("restore-state", "FILE [WORKFLOW]"),
 		Description: helpText(
 			"restore-state",
@@ -87,12 +87,12 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 func supportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "support",
-		Usage:       "write what explains a problem into one file, without secrets",
+		Usage:       "collect in one file what helps to explain a problem, without the keys that Symphony knows",
 		UsageText:   usageText("support", "[FILE]"),
 		Description: helpText("support", "symphony support --issue ABC-7"),
 		Flags: workflowFlags(&cli.StringFlag{
 			Name:  "issue",
-			Usage: "also what happened to `ISSUE`",
+			Usage: "also collect what happened to `ISSUE`",
 		}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {

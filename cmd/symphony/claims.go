@@ -24,7 +24,7 @@ type ClaimsJSON struct {
 func claimsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "claims",
-		Usage:     "list which machine works on which issue, or release a claim",
+		Usage:     "with several machines: list which one works on which issue, or set an issue free",
 		UsageText: usageText("claims", "[WORKFLOW]"),
 		Description: helpText(
 			"claims",

@@ -22,7 +22,7 @@ import (
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
-		Usage:     "allow what a running agent asks for (a result you merge instead)",
+		Usage:     "allow what a running agent asks for (to accept a result, merge it)",
 		UsageText: usageText("approve", "REQUEST..."),
 		Description: requestHelpText(
 			"requests",

@@ -20,11 +20,11 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
 			&cli.BoolFlag{
 				Name:  "engine",
-				Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there",
+				Usage: "also run a trial job of worker.engine, which makes and removes a workspace in worker.root there",
 			},
 			&cli.BoolFlag{
 				Name:  "deep",
-				Usage: "also let the agent answer once in each environment, which uses a few tokens",
+				Usage: "also let the agent answer once with each set of variables, which uses a few tokens",
 			},
 			&cli.BoolFlag{
 				Name:  "all",

@@ -22,7 +22,7 @@ type HostsJSON struct {
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "hosts",
-		Usage:       "ask the machines on which agents work",
+		Usage:       "show whether the other machines on which agents work answer, and have free slots",
 		UsageText:   usageText("hosts", "[WORKFLOW]"),
 		Description: helpText("hosts", "symphony hosts"),
 		Flags:       workflowFlags(jsonFlags[HostsJSON]()...),

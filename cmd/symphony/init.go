@@ -29,7 +29,7 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:        "agent",
 			Usage:       "the `KIND` of agent: " + strings.Join(setup.AgentNames(), ", "),
-			DefaultText: setup.AgentNames()[0] + "; if only another one is installed, a terminal asks",
+			DefaultText: setup.AgentNames()[0] + "; on a terminal init asks if only another one is installed",
 		},
 		&cli.StringFlag{
 			Name:        "model",
@@ -48,12 +48,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "project",
-			Usage: "where the issues are, the `PROJECT`: the address of a Linear project, or its slug id; " +
-				"on GitHub and Gitea OWNER/NAME, on GitLab GROUP/PROJECT; of Jira the key or the address",
+			Usage: "where the issues are, the `PROJECT` of the tracker: the address of a Linear project, or the id at its " +
+				"end; on GitHub and Gitea OWNER/NAME, on GitLab GROUP/PROJECT; of Jira the key or the address",
 		},
 		&cli.StringFlag{
 			Name:  "team",
-			Usage: "the `KEY` of a Linear team, such as WEB, in place of a project",
+			Usage: "the `KEY` of a Linear team, such as WEB, in place of --project",
 		},
 		&cli.StringFlag{
 			Name:  "repository",
@@ -81,12 +81,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:        "endpoint",
-			Usage:       "the tracker's API at another `URL`",
+			Usage:       "the `URL` of the tracker's API on another server; of Jira the site",
 			DefaultText: "the tracker's own",
 		},
 		&cli.StringFlag{
 			Name:  "email",
-			Usage: "the `EMAIL` of the account that has the token of Jira",
+			Usage: "the `EMAIL` of the Jira account to which the token belongs",
 		},
 	)...)
 }

@@ -40,9 +40,10 @@ func logsCommand(w *term.Env) *cli.Command {
 					"2026-01-31T18:00:00Z",
 			},
 			&cli.IntFlag{
-				Name:        "tail",
-				Aliases:     []string{"n"},
-				Usage:       "only the last `N` lines of the run; the indented lines below a line do not count",
+				Name:    "tail",
+				Aliases: []string{"n"},
+				Usage: "only the last `N` entries of the run: messages, commands, changes and calls; " +
+					"lines below an entry do not count",
 				DefaultText: "all",
 			},
 			&cli.StringFlag{
@@ -58,9 +59,9 @@ func logsCommand(w *term.Env) *cli.Command {
 				Name:  "raw",
 				Usage: "print the events as they are stored, one JSON object per line",
 			},
-			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
-			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
-			&cli.BoolFlag{Name: "hooks", Usage: "the output of hooks"},
+			&cli.BoolFlag{Name: "stderr", Usage: "print the agent's stderr instead"},
+			&cli.BoolFlag{Name: "worker", Usage: "print instead the log of the worker, Symphony's process beside the agent"},
+			&cli.BoolFlag{Name: "hooks", Usage: "print the output of hooks instead"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		),
 		Action: onProject(

@@ -20,7 +20,7 @@ import (
 func mcpCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "mcp",
-		Usage:     "offer coding agents as tools to an MCP host",
+		Usage:     "let a program such as Claude Code start agents, by MCP",
 		UsageText: usageText("mcp", "[WORKFLOW]"),
 		Description: helpText(
 			"mcp",
@@ -48,7 +48,8 @@ func mcpCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:  "decide-by",
 				Value: "model",
-				Usage: "let `NAME` decide requests: model, or person (then the host's model gets no tool for it)",
+				Usage: "`NAME` says who decides requests of agents: model, that of the host, or person; " +
+					"then the model gets no tool for it",
 			},
 			&cli.DurationFlag{
 				Name:        "idle-timeout",

@@ -234,7 +234,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of the delivery"},
 			&cli.BoolFlag{
 				Name:  "unverified",
-				Usage: "hand the issue over although verify has not passed; the comment says so, with your name",
+				Usage: "hand the issue over although verify.command has not passed; the comment says so, with your name",
 			},
 			fieldsFlag(),
 		),
@@ -259,7 +259,7 @@ func verifyCommand(w *term.Env) *cli.Command {
 		Description: helpText("verify", "symphony verify ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{
 			Name:  "no-wait",
-			Usage: "do not wait for the end",
+			Usage: "do not wait for the end of the command",
 		}, fieldsFlag())...),
 		Action: onProject(
 			w,
@@ -300,15 +300,15 @@ func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operat
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "stop",
-		Usage:     "hold an issue and end its run, or end every run",
+		Usage:     "end the run of an issue and hold it; or pause the project and end every run",
 		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
 		Description: severalHelpText("stop",
 			"symphony stop ABC-7",
 			"symphony stop --all --project all",
 		),
 		Flags: severalFlags[operate.StopJSON](
-			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
-			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run, without holding an issue"},
+			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of the run"},
 			fieldsFlag(),
 		),
 		Action: func(c *cli.Context) error { return stopAction(c, w) },
@@ -433,7 +433,7 @@ func takeoverCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask before stopping a run"},
 			&cli.StringFlag{
 				Name:  "then",
-				Usage: "at the end do `ACTION`, retry or hold, without asking",
+				Usage: "do not ask at the end: `ACTION` is retry, which lets a run go on with the issue, or hold",
 			},
 		),
 		Action: onProject(

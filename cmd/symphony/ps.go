@@ -23,7 +23,7 @@ import (
 func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "ps",
-		Usage:     "show what needs you, runs, waits or is held, and why",
+		Usage:     "show the issues that need you, run, wait or are held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: helpText(
 			"ps",
@@ -49,7 +49,7 @@ func psCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name:  "team",
-				Usage: "also show the claims of other machines: looks at the remote (repository.claims)",
+				Usage: "also show on which issues other machines work: looks at the git remote (repository.claims)",
 			},
 			projectFlag(),
 			&cli.StringSliceFlag{
@@ -66,8 +66,8 @@ func psCommand(w *term.Env) *cli.Command {
 				Usage:       "only the first `N` issues",
 				DefaultText: "all",
 			},
-			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line"},
-			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
+			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line (gh's -q is --jq here)"},
+			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C (kubectl's -w; here -w is the workflow)"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: func(c *cli.Context) error {

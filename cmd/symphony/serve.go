@@ -56,7 +56,7 @@ func serverFlags(port string) []cli.Flag {
 		},
 		&cli.StringSliceFlag{
 			Name:  "allow-host",
-			Usage: "allow browsers to call the server by `NAME`, such as a proxy's; may be repeated",
+			Usage: "accept addresses with the host name `NAME`, such as that of a proxy in front of the server; may be repeated",
 		},
 		&cli.StringFlag{
 			Name:  "token-file",

@@ -19,7 +19,7 @@ import (
 func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "tick",
-		Usage:     "run one pass and exit, or repeat passes",
+		Usage:     "run one pass, which starts and stops agents, and exit; or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
 		Description: helpText(
 			"tick",
@@ -40,7 +40,7 @@ func tickCommand(w *term.Env) *cli.Command {
 			fieldsFlag(),
 			&cli.BoolFlag{
 				Name:  "quiet",
-				Usage: "for schedules: print only errors, and each only when it changes",
+				Usage: "for schedules: print only errors; one that stays is printed once an hour, and its end, too",
 			},
 			&cli.BoolFlag{
 				Name:  "wait",
@@ -48,8 +48,8 @@ func tickCommand(w *term.Env) *cli.Command {
 			},
 			&cli.DurationFlag{
 				Name:        "lock-timeout",
-				Usage:       "wait up to `TIME`, such as 10s, for another pass to end",
-				DefaultText: "do not wait",
+				Usage:       "if another pass is running, wait up to `TIME`, such as 10s, for its end; after that exit with 4",
+				DefaultText: "do not wait, do nothing, and exit with 0",
 			},
 			&cli.StringFlag{
 				Name:        "log-level",
@@ -64,8 +64,8 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:  "trigger",
 				Value: wiring.TriggerManual,
-				Usage: "record `NAME` as what started the pass: cron, timer, manual, worker or command; " +
-					"only cron and timer count as a schedule",
+				Usage: "record `NAME` as what started the pass: cron, timer, manual, worker or command. Write cron or timer " +
+					"in a schedule of your own: otherwise ps says NOT TICKING",
 			},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
@@ -150,6 +150,6 @@ func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "verbose",
 		Aliases: []string{"v"},
-		Usage:   "for scripts: print fields instead of sentences",
+		Usage:   "print fields such as reason=operator instead of sentences, for scripts that do not read JSON",
 	}
 }
