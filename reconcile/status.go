@@ -100,6 +100,10 @@ func (s Skip) IssueStatus(stopped bool) Status {
 	return StatusSkipped
 }
 
+// Stuck reports whether the candidate can't start before a person changes something in the
+// tracker: it waits for an issue that does not exist, for instance.
+func (s Skip) Stuck() bool { return s.Mend != "" || s.Reason == SkipMalformed }
+
 // Counts are the numbers of issues by their status.
 type Counts struct {
 	Running  int `json:"running"`  // claims with a run

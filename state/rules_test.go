@@ -241,10 +241,10 @@ func TestSkipsAreReplaced(t *testing.T) {
 		Identifier: "ABC-2",
 		Reason:     reconcile.SkipBlockedBy,
 		Message:    "ABC-1",
+		Mend:       "create ABC-1",
 	}
 	named := b
 	named.Subject = "ABC-1"
-	named.Mend = "remove one of the dependencies"
 	later := epoch.Add(time.Minute)
 	last := epoch.Add(time.Hour)
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))

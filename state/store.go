@@ -334,8 +334,7 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 		if was := stored[skip.IssueID]; was.Reason == skip.Reason {
 			since = was.Since
 		}
-		skip.Subject = "" // these two are not stored
-		skip.Mend = ""
+		skip.Subject = "" // it is not stored
 		next[skip.IssueID] = StoredSkip{skip, since}
 	}
 	if reflect.DeepEqual(stored, next) {
@@ -367,11 +366,11 @@ type StoredSkip struct {
 	Since time.Time `json:"since"`
 }
 
-const skipColumns = `issue_id, identifier, reason, message, since, title, url, place, labels`
+const skipColumns = `issue_id, identifier, reason, message, mend, since, title, url, place, labels`
 
 func skipFields(s *StoredSkip) []any {
 	return []any{
-		&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since),
+		&s.IssueID, &s.Identifier, &s.Reason, &s.Message, &s.Mend, stampOf(&s.Since),
 		&s.Title, &s.URL, &s.Place, jsonOf(&s.Labels),
 	}
 }

@@ -207,6 +207,8 @@ CREATE TABLE skips (
   identifier TEXT    NOT NULL,
   reason     TEXT    NOT NULL,
   message    TEXT    NOT NULL DEFAULT '',
+  -- What a person has to do before the issue can start; empty if it may start without that.
+  mend       TEXT    NOT NULL DEFAULT '',
   since      INTEGER NOT NULL,
   title      TEXT    NOT NULL DEFAULT '',
   url        TEXT    NOT NULL DEFAULT '',

@@ -21,6 +21,7 @@ type forecast struct {
 	reason      string
 	message     string
 	next        string           // what a person has to do first; empty if nothing
+	stuck       bool             // the planner skips it until a person has done that
 	limit       *reconcile.Limit // of the first usual agent's account, where it stops every issue
 	limited     string           // how that agent is named, such as claude
 	accountFull bool             // all slots of the account are taken
@@ -56,6 +57,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 			f.reason = skip.Reason
 			f.message = words.Skip(skip)
 			f.next = skip.Mend
+			f.stuck = skip.Stuck()
 			return f, nil
 		}
 	}

@@ -81,6 +81,9 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 		v.Status = StatusUnknown
 	default:
 		v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(stopped)
+		if f.stuck || f.reason == "" && r.skip.Stuck() {
+			v.Status = view.StatusStuck
+		}
 		if r.ConfigErr != nil || r.Conflict != nil || r.Failed() != nil {
 			v.Status = reconcile.StatusWaiting
 		}
@@ -463,7 +466,7 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		if r.Config != nil && r.Config.Tracker.Folder != "" {
 			what = "the file"
 		}
-		return r.atPass("correct " + what + ": the next pass reads it again")
+		return Next{Message: "correct " + what + ": the next pass reads it again", NeedsPass: true}
 	case reconcile.SkipPullRequest:
 		return Next{Message: "a pass starts it once that pull request is closed; " + run}
 	case reconcile.SkipBlocked:

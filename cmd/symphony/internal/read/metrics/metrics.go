@@ -172,6 +172,8 @@ func (s samples) addIssues(v view.Overview) {
 		switch status {
 		case view.StatusEnded:
 			continue
+		case view.StatusStuck:
+			count = len(v.Stuck())
 		case view.StatusKept:
 			count = len(v.Kept)
 		case reconcile.StatusRunning:

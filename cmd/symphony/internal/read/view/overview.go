@@ -83,8 +83,11 @@ type Overview struct {
 	// listsReviews: Rows contains the issues that wait for a review, too.
 	listsReviews bool
 	// claims and skips are the input of Counts: also the candidates that the last pass did not
-	// start, where Skipped is not read.
+	// start, where Skipped is not read, without those that are stuck.
 	claims []reconcile.Claim
+	// stuck are the candidates that can't start before a person changes something, where Skipped
+	// is not read.
+	stuck  []SkippedRow
 	places map[string]int // of claims in the queue for a slot
 	skips  []reconcile.Skip
 	// obstacle keeps every issue from starting: see Facts.Obstacle.

@@ -254,14 +254,20 @@ func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 		if s.Reason == reconcile.SkipNoSlot {
 			s.Message = cmp.Or(v.noSlot, s.Message)
 		}
-		rows = append(rows, SkippedRow{f.Name, s})
-		if s.Reason != reconcile.SkipUnsavedWork { // Kept lists it
+		row := SkippedRow{f.Name, s}
+		rows = append(rows, row)
+		switch {
+		case s.Reason == reconcile.SkipUnsavedWork: // Kept lists it
+		case s.Stuck():
+			v.stuck = append(v.stuck, row)
+		default:
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
 	slices.SortFunc(rows, func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) })
 	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
+		v.stuck = nil
 	}
 	return nil
 }

@@ -66,8 +66,14 @@ func (r RunningRow) addTo(v *Overview)  { v.Running = append(v.Running, r) }
 func (r RetryingRow) addTo(v *Overview) { v.Retrying = append(v.Retrying, r) }
 func (r HeldRow) addTo(v *Overview)     { v.addHeld(r) }
 func (r KeptRow) addTo(v *Overview)     { v.Kept = append(v.Kept, r) }
-func (r SkippedRow) addTo(v *Overview)  { v.Skipped = append(v.Skipped, r) }
-func (r RunRow) addTo(v *Overview)      { v.Ended = append(v.Ended, r) }
+func (r SkippedRow) addTo(v *Overview) {
+	if v.Skipped == nil {
+		v.stuck = append(v.stuck, r)
+		return
+	}
+	v.Skipped = append(v.Skipped, r)
+}
+func (r RunRow) addTo(v *Overview) { v.Ended = append(v.Ended, r) }
 
 // Label is the status as people read it. An issue that waits while the project is paused is
 // paused.
@@ -93,8 +99,10 @@ func (r Row) Has(words ...string) bool {
 // Status is the status of an issue, such as running or held.
 type Status = reconcile.Status
 
-// The statuses of rows that are neither claims nor candidates.
+// The statuses that only lists have.
 const (
+	// StatusStuck: it can't start before a person changes something in the tracker.
+	StatusStuck Status = "stuck"
 	StatusKept  Status = "kept"
 	StatusEnded Status = "ended"
 )
@@ -105,6 +113,7 @@ var Statuses = []Status{
 	reconcile.StatusNeedsAnswer,
 	reconcile.StatusNeedsHelp,
 	reconcile.StatusHeld,
+	StatusStuck,
 	reconcile.StatusUndelivered,
 	StatusKept,
 	reconcile.StatusRunning,
@@ -121,6 +130,7 @@ var Statuses = []Status{
 var StuckStatuses = []Status{
 	reconcile.StatusNeedsHelp,
 	reconcile.StatusHeld,
+	StatusStuck,
 	reconcile.StatusUndelivered,
 	StatusKept,
 }
@@ -146,7 +156,7 @@ func (v Overview) rows() []Row {
 	for _, r := range v.Kept {
 		list = append(list, r.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
-	for _, r := range v.Skipped {
+	for _, r := range slices.Concat(v.Skipped, v.stuck) {
 		if r.Reason != reconcile.SkipUnsavedWork { // Kept already lists these
 			list = append(list, v.skippedRow(r))
 		}
@@ -290,9 +300,22 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 	return row
 }
 
+// status is the status of the row of a candidate. stopped is set if nothing starts at present.
+func (r SkippedRow) status(stopped bool) Status {
+	if r.Stuck() {
+		return StatusStuck
+	}
+	return r.IssueStatus(stopped)
+}
+
+// Stuck are the rows of the candidates that can't start before a person changes something.
+func (v Overview) Stuck() []Row {
+	return text.Filter(v.Rows, func(r Row) bool { return r.Status == StatusStuck })
+}
+
 func (v Overview) skippedRow(r SkippedRow) Row {
 	row := Row{
-		Status:     r.IssueStatus(v.obstacle != ""),
+		Status:     r.status(v.obstacle != ""),
 		IssueID:    r.IssueID,
 		Identifier: r.Identifier,
 		Title:      r.Title,

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,36 @@ func TestRows(t *testing.T) {
 			Schedule:     true,
 			ProjectBlock: &block,
 		}).Verdict().Level, want)
+	}
+}
+
+// What can't start before a person changes something is a row and a reason of the verdict, whether
+// or not the other candidates are read.
+func TestStuck(t *testing.T) {
+	skip := func(identifier string, s reconcile.Skip) SkippedRow {
+		s.IssueID = identifier
+		s.Identifier = identifier
+		return SkippedRow{"web", state.StoredSkip{Skip: s}}
+	}
+	stuck := []SkippedRow{
+		skip("WEB-1", reconcile.Skip{Reason: reconcile.SkipMalformed}),
+		skip("WEB-2", reconcile.Skip{Reason: reconcile.SkipUnknownState, Mend: "set its state to Todo"}),
+		skip("WEB-3", reconcile.Skip{Reason: reconcile.SkipBlockedBy, Mend: "create WEB-9"}),
+	}
+	others := []SkippedRow{
+		skip("WEB-4", reconcile.Skip{Reason: reconcile.SkipBlockedBy}),
+		skip("WEB-5", reconcile.Skip{Reason: reconcile.SkipLabel}),
+	}
+	for name, v := range map[string]Overview{
+		"plain": {stuck: stuck},
+		"all":   {Skipped: slices.Concat(stuck, others)},
+	} {
+		v.Schedule = true
+		v.Rows = v.rows()
+		got := text.Map(v.Stuck(), func(r Row) string { return r.Identifier })
+		test.Equal(t, name+": the rows", got, []string{"WEB-1", "WEB-2", "WEB-3"})
+		test.Equal(t, name+": the verdict", v.Verdict(),
+			Verdict{LevelNeedsPerson, []string{"3 stuck"}, []string{"3 stuck"}})
 	}
 }
 

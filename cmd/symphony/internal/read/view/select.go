@@ -136,7 +136,6 @@ var statusSynonyms = map[string]Status{
 	"ready":    reconcile.StatusHandedOver,
 	"review":   reconcile.StatusHandedOver,
 	"stopped":  reconcile.StatusHeld,
-	"stuck":    reconcile.StatusNeedsHelp,
 }
 
 // unknownStatus is the error for a word that is no status.
@@ -299,6 +298,7 @@ func (v Overview) confine(rows []Row) Overview {
 	}
 	v.Kept = []KeptRow{}
 	v.Reviews = []ReviewRow{}
+	v.stuck = nil
 	if v.Skipped != nil {
 		v.Skipped = []SkippedRow{}
 	}

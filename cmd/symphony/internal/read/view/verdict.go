@@ -95,25 +95,20 @@ func (v Overview) Verdict() Verdict {
 		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
 	counts := map[Status]int{}
-	var unreadable, skipped []string
+	var unreadable []string
 	for _, r := range v.Rows {
 		counts[r.Status]++
-		entry, isSkipped := r.Entry.(SkippedRow)
-		switch {
-		case r.unreadable != "":
+		if r.unreadable != "" {
 			unreadable = append(unreadable, r.Identifier)
-		case isSkipped && entry.Reason == reconcile.SkipMalformed:
-			skipped = append(skipped, r.Identifier)
 		}
 	}
-	out.addUnreadable(LevelNeedsPerson, unreadable)
+	out.addUnreadable(unreadable)
 	for _, s := range StuckStatuses {
 		if counts[s] > 0 {
 			out.add(LevelNeedsPerson, s.Counted(counts[s]), "")
 		}
 	}
 	v.addStops(&out, LevelOK)
-	out.addUnreadable(LevelOK, skipped)
 	if b := v.Budget; b != nil && b.Reached {
 		out.add(LevelOK, nothingStarts, ": "+*b.Message)
 	}
@@ -135,7 +130,7 @@ func (v *Verdict) add(level Level, brief, more string) {
 }
 
 // addUnreadable names the issues whose records the tracker can't read, if there are any.
-func (v *Verdict) addUnreadable(level Level, names []string) {
+func (v *Verdict) addUnreadable(names []string) {
 	const most = 3
 	n := len(names)
 	if n == 0 {
@@ -145,7 +140,7 @@ func (v *Verdict) addUnreadable(level Level, names []string) {
 	if n > most {
 		more += fmt.Sprintf(" and %d more", n-most)
 	}
-	v.add(level, text.Plural(n, "unreadable record"), more)
+	v.add(LevelNeedsPerson, text.Plural(n, "unreadable record"), more)
 }
 
 // notTicking is why nothing runs passes; empty if something does.

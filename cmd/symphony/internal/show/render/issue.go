@@ -65,6 +65,7 @@ var statusWords = map[string]struct{ word, colour string }{
 	string(reconcile.StatusNeedsAnswer): {"needs an answer", term.ColourWaits},
 	string(reconcile.StatusNeedsHelp):   {"needs help", term.ColourStuck},
 	string(reconcile.StatusHeld):        {"held", term.ColourStuck},
+	string(view.StatusStuck):            {"stuck", term.ColourStuck},
 	string(reconcile.StatusUndelivered): {"not delivered", term.ColourStuck},
 	string(reconcile.StatusRunning):     {"running", term.ColourRuns},
 	string(reconcile.StatusQueued):      {"queued", term.ColourWaits},

@@ -80,6 +80,7 @@ var statusColours = map[view.Status]string{
 	reconcile.StatusNeedsAnswer: term.ColourStuck,
 	reconcile.StatusNeedsHelp:   term.ColourStuck,
 	reconcile.StatusHeld:        term.ColourStuck,
+	view.StatusStuck:            term.ColourStuck,
 	reconcile.StatusUndelivered: term.ColourStuck,
 	view.StatusKept:             term.ColourStuck,
 	reconcile.StatusRunning:     term.ColourRuns,

@@ -156,7 +156,7 @@ func idleReason(all []view.Overview) string {
 		return ""
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
-	case atWork != reconcile.Counts{}:
+	case atWork != reconcile.Counts{}, len(v.Stuck()) > 0:
 		return ""
 	case p.Trigger != wiring.TriggerWorker && p.Trigger != wiring.TriggerCommand:
 		return "no issue of the project is in an active state"

@@ -150,6 +150,7 @@ func (i IssueForm) Can(verb string) bool {
 			reconcile.StatusBlocked,
 			reconcile.StatusWaiting,
 			reconcile.StatusSkipped,
+			view.StatusStuck,
 			detail.StatusReady,
 		)
 	case "deliver":

@@ -123,6 +123,7 @@ func TestIssueForm(t *testing.T) {
 		reconcile.StatusWaiting:     "retry hold",
 		reconcile.StatusSkipped:     "hold",
 		detail.StatusReady:          "hold",
+		view.StatusStuck:            "hold",
 		view.StatusKept:             "",
 		view.StatusEnded:            "",
 		reconcile.StatusHandedOver:  "",

@@ -81,6 +81,7 @@ var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsAnswer: {"warn", "alert", "Needs you: the agent waits for an answer"},
 	reconcile.StatusNeedsHelp:   {"warn", "alert", "Needs you: its agent can't go on without you"},
 	reconcile.StatusHeld:        {"warn", "alert", "Needs you: it is held"},
+	view.StatusStuck:            {"warn", "alert", "Needs you: it can't start before you change something"},
 	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
 	reconcile.StatusHandedOver:  {"good", "check", "Handed over: it waits for your review"},
 	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
