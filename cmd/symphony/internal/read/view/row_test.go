@@ -177,8 +177,8 @@ func TestStuck(t *testing.T) {
 		v.Rows = v.rows()
 		got := text.Map(v.Stuck(), func(r Row) string { return r.Identifier })
 		test.Equal(t, name+": the rows", got, []string{"WEB-1", "WEB-2", "WEB-3"})
-		test.Equal(t, name+": the verdict", v.Verdict(),
-			Verdict{LevelNeedsPerson, []string{"3 stuck"}, []string{"3 stuck"}})
+		test.Equal(t, name+": the level", v.Verdict().Level, LevelNeedsPerson)
+		test.Equal(t, name+": the reasons", v.Verdict().Reasons, []string{"3 stuck"})
 	}
 }
 
@@ -243,7 +243,7 @@ func TestSelection(t *testing.T) {
 		Error:    &reconcile.Error{Code: "state_corrupt", Message: "damaged"},
 	})
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
-	want := "web, api: 1 request to answer; web: 2 held; api: 1 held; old-1: state_corrupt: damaged"
+	want := "old-1: state_corrupt: damaged; 2 requests to answer (web 1, api 1); 3 held (web 2, api 1)"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }
 

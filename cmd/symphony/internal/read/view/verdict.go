@@ -20,6 +20,33 @@ type Verdict struct {
 	// Brief are the reasons for a page that shows the messages of blocks, errors and budgets
 	// elsewhere.
 	Brief []string `json:"-"`
+
+	// counts are the reasons that are numbers.
+	counts []count
+}
+
+// count is how many of something need a person: of issues with a status, of requests, or of
+// unreadable records.
+type count struct {
+	of Status
+	n  int
+}
+
+// What is counted beside the issues of a status.
+const (
+	ofRequests   Status = "request"
+	ofUnreadable Status = "unreadable record"
+)
+
+// String is such as "2 requests to answer" or "1 held".
+func (c count) String() string {
+	switch c.of {
+	case ofRequests:
+		return text.Plural(c.n, string(ofRequests)) + " to answer"
+	case ofUnreadable:
+		return text.Plural(c.n, string(ofUnreadable))
+	}
+	return c.of.Counted(c.n)
 }
 
 // Level is the severity of a verdict.
@@ -81,7 +108,11 @@ func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
 // person; a project that can't be read does.
 func (v Overview) Verdict() Verdict {
 	if e := v.Error; e != nil {
-		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
+		return Verdict{
+			Level:   LevelNeedsPerson,
+			Reasons: []string{e.Code + ": " + e.Message},
+			Brief:   []string{e.Code},
+		}
 	}
 	out := Verdict{Level: LevelOK, Reasons: []string{}}
 	if reason := v.notTicking(); reason != "" {
@@ -91,9 +122,7 @@ func (v Overview) Verdict() Verdict {
 	if v.Disk != nil {
 		out.add(LevelNeedsPerson, nothingStarts, ": "+reconcile.SkipDiskLow+": "+v.Disk.Message)
 	}
-	if n := len(v.Requests); n > 0 {
-		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
-	}
+	out.addCount(count{ofRequests, len(v.Requests)}, "")
 	counts := map[Status]int{}
 	var unreadable []string
 	for _, r := range v.Rows {
@@ -102,11 +131,9 @@ func (v Overview) Verdict() Verdict {
 			unreadable = append(unreadable, r.Identifier)
 		}
 	}
-	out.addUnreadable(unreadable)
+	out.addCount(count{ofUnreadable, len(unreadable)}, ": "+firstOf(unreadable))
 	for _, s := range StuckStatuses {
-		if counts[s] > 0 {
-			out.add(LevelNeedsPerson, s.Counted(counts[s]), "")
-		}
+		out.addCount(count{s, counts[s]}, "")
 	}
 	v.addStops(&out, LevelOK)
 	if b := v.Budget; b != nil && b.Reached {
@@ -129,18 +156,23 @@ func (v *Verdict) add(level Level, brief, more string) {
 	}
 }
 
-// addUnreadable names the issues whose records the tracker can't read, if there are any.
-func (v *Verdict) addUnreadable(names []string) {
-	const most = 3
-	n := len(names)
-	if n == 0 {
+// addCount adds a reason that is a number, unless that is 0.
+func (v *Verdict) addCount(c count, more string) {
+	if c.n == 0 {
 		return
 	}
-	more := ": " + strings.Join(names[:min(n, most)], ", ")
-	if n > most {
-		more += fmt.Sprintf(" and %d more", n-most)
+	v.add(LevelNeedsPerson, c.String(), more)
+	v.counts = append(v.counts, c)
+}
+
+// firstOf lists the first names, such as "WEB-1, WEB-2, WEB-3 and 4 more".
+func firstOf(names []string) string {
+	const most = 3
+	list := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	v.add(LevelNeedsPerson, text.Plural(n, "unreadable record"), more)
+	return list
 }
 
 // notTicking is why nothing runs passes; empty if something does.

@@ -70,8 +70,7 @@ API-11  waiting  api                        due          no slot is free`)
 	)
 }
 
-// TestManyProjects checks that the first line of many projects says how many need a person,
-// and that their names are the last column to go.
+// TestManyProjects checks that the first line of many projects counts what needs a person, and that their names are the last column to go.
 func TestManyProjects(t *testing.T) {
 	var all []view.Overview
 	for _, name := range []string{"api", "shop", "docs", "billing", "search", "mail", "web"} {
@@ -89,7 +88,8 @@ func TestManyProjects(t *testing.T) {
 	}
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 60}
 	test.Equal(t, "the head", strings.Split(summary(w, all), "\n"), []string{
-		"NOT TICKING  4 of 7 projects: api, shop, docs, web; nothing", "             running",
+		"NOT TICKING  api, shop, web: paused; docs: no pass has run", "             yet; 4 requests to answer (api 2, web 2);",
+		"             nothing running",
 	})
 	row := view.Row{
 		Project:    "web-shop",

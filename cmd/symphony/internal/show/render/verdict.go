@@ -31,22 +31,8 @@ func summary(w *term.Env, all []view.Overview) string {
 		return hang(w, "", "no projects: no pass has run yet as this account")
 	}
 	verdict := view.Judge(all)
-	line := verdictLine(w, all, verdict.Level, verdict.Brief)
-	if len(all) == 1 || strings.Count(line, "\n") < summaryLines {
-		return line
-	}
-	var needy []string // of many projects only the names
-	for _, v := range all {
-		if v.Verdict().Level != view.LevelOK {
-			needy = append(needy, v.Project.Name)
-		}
-	}
-	brief := fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))
-	return verdictLine(w, all, verdict.Level, []string{brief})
+	return verdictLine(w, all, verdict.Level, verdict.Brief)
 }
-
-// summaryLines is how many lines of a terminal the reasons of several projects may take.
-const summaryLines = 2
 
 // Status prints the last line of ps about projects, with the reasons that ps prints above it,
 // and which pull requests are watched. On a terminal it continues on further lines.
