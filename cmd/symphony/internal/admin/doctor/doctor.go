@@ -77,7 +77,7 @@ var checks = slices.Concat(
 		{"workflow", needsNothing, checkWorkflow, "", ofProject},
 		{
 			"environment file",
-			needsWorkflow,
+			needsNothing,
 			checkEnvFile,
 			"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
 			ofProject,
