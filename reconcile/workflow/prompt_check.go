@@ -145,7 +145,7 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 }
 
 func (c *checker) nodes(list []render.Node) {
-	for _, n := range list {
+	for i, n := range list {
 		switch n := n.(type) {
 		case *render.SeqNode:
 			c.nodes(n.Children)
@@ -153,6 +153,9 @@ func (c *checker) nodes(list []render.Node) {
 			c.text(n)
 		case *render.ObjectNode:
 			c.read(n.Args, n.SourceLoc.LineNo)
+			if i > 0 && namesIssue().MatchString(n.Args) && endsWithDollar(list[i-1]) {
+				c.warn("the $ before {{ %s }} stays in the text for the agent: write {{ %[1]s }} without it", strings.TrimSpace(n.Args))
+			}
 			value := c.expression("")
 			if value.fields != nil && value.fields["title"] != nil {
 				message := strings.TrimSpace(n.Args) + " is printed with all of its fields; write {{ issue.title }} for one"
@@ -173,6 +176,13 @@ func (c *checker) nodes(list []render.Node) {
 			c.block(n)
 		}
 	}
+}
+
+// endsWithDollar reports whether the text of a node ends with $, as in ${{ issue.title }}, which is
+// how workflows of GitHub Actions write a value.
+func endsWithDollar(n render.Node) bool {
+	before, isText := n.(*render.TextNode)
+	return isText && strings.HasSuffix(before.Source, "$")
 }
 
 // inlineComment matches the beginning of Liquid's comment in a single tag, {% # … %}, which

@@ -355,6 +355,7 @@ func TestPlainTextWarnings(t *testing.T) {
 		"Do <issue.title>.":   "<issue.title> is plain text for the agent; did you mean {{ issue.title }}?",
 		"Do {{ issue }}.":     "issue is printed with all of its fields; write {{ issue.title }} for one",
 		"Do ${ISSUE_STATE} x": "${ISSUE_STATE} is plain text for the agent; did you mean {{ issue.state }}?",
+		"Do ${{issue.title}}": "the $ before {{ issue.title }} stays in the text for the agent: write {{ issue.title }} without it",
 	} {
 		prompt := test.Must(ParsePrompt(body, "WORKFLOW.md", 1))
 		got := text.Map(prompt.warnings, func(w Warning) string { return w.Message })
