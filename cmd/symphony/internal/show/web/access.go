@@ -175,11 +175,17 @@ func (a *access) isCalled(host string) bool {
 	return len(a.open) > 0 && net.ParseIP(name) != nil
 }
 
-// permit refuses a request without the token that it needs.
+// permit refuses a request without the token that it needs. It also refuses a wrong token where
+// none is needed: who sends one counts on being known.
 func (a *access) permit(r *http.Request, n need) error {
+	given := r.Header.Get("Authorization")
+	scheme, _, _ := strings.Cut(given, " ")
+	isWrong := strings.EqualFold(scheme, "Bearer") && !a.mayAct(r)
 	switch {
 	case n == needNothing:
 		return nil
+	case isWrong:
+		return a.wrongHeader(given)
 	case n == needReading && !a.public:
 		return nil
 	case n == needDetails && a.own:
@@ -187,7 +193,6 @@ func (a *access) permit(r *http.Request, n need) error {
 	case a.mayAct(r):
 		return nil
 	}
-	given := r.Header.Get("Authorization")
 	if given != "" {
 		return a.wrongHeader(given)
 	}
