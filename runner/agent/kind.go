@@ -54,6 +54,9 @@ type Kind struct {
 	PrepareHome, PrepareBox func(operators, agents string) error
 	// OperatorOnly lists the settings of a home that agents do not get.
 	OperatorOnly func(home string) ([]string, error)
+	// OtherProvider reports whether the settings of a home name another provider of models than the
+	// agent's own, which may have models of any maker.
+	OtherProvider func(home string) bool
 	// LoginInFile reports whether the login of a home can be shared.
 	LoginInFile func(home string) bool
 }

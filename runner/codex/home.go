@@ -158,6 +158,17 @@ func readConfig(home string) (config map[string]any, err error) {
 	return config, nil
 }
 
+// OtherProvider reports whether the config.toml of a home sets another provider of models than
+// OpenAI. One that can't be read may do so.
+func OtherProvider(home string) bool {
+	config, err := readConfig(home)
+	if err != nil {
+		return true
+	}
+	provider, isSet := config["model_provider"]
+	return isSet && provider != defaultProvider
+}
+
 // agentConfig returns the configuration of agents, given the operator's. Apps and plugins are
 // off, because they would belong to the operator's account.
 func agentConfig(operators map[string]any, home string) map[string]any {

@@ -33,6 +33,7 @@ func Kind() agent.Kind {
 		PrepareHome:    PrepareHome,
 		PrepareBox:     PrepareBox,
 		OperatorOnly:   OperatorOnly,
+		OtherProvider:  OtherProvider,
 		LoginInFile:    LoginInFile,
 	}
 }

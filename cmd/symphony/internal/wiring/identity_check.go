@@ -56,6 +56,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	}
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
 	out.Warnings = append(out.Warnings, scriptWarnings(p, cfg)...)
+	out.Warnings = append(out.Warnings, modelWarnings(p, cfg)...)
 	for _, advice := range RootAdvice(p, cfg, false) {
 		out.Warnings = append(out.Warnings, keyAt(p, cfg, "workspace.root")+": "+advice.Message+": "+advice.Hint)
 	}
