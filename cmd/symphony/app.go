@@ -304,7 +304,7 @@ func unknownCommand(app *cli.App, words []string) error {
 	meant := cmp.Or(otherWords[strings.ToLower(name)], meantBy(foreignCommands, name))
 	first, _, _ := strings.Cut(meant, " ")
 	if meant != "" && (app.Command(first) == nil || isSentence(meant)) {
-		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), meant)
+		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), ofIssue(meant, words[1:]))
 	}
 	if issueShaped(name) {
 		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
@@ -341,6 +341,14 @@ func unknownCommand(app *cli.App, words []string) error {
 
 // isSentence reports whether a text is a sentence with a command in it, and not the command alone.
 func isSentence(meant string) bool { return strings.Contains(meant, "symphony ") }
+
+// ofIssue puts the issue of a mistyped command into the commands of a sentence, which have ISSUE there.
+func ofIssue(sentence string, arguments []string) string {
+	if len(arguments) == 0 || !isIssueName(arguments[0]) {
+		return sentence
+	}
+	return strings.ReplaceAll(sentence, "ISSUE", arguments[0])
+}
 
 // aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one
 // takes an issue.
@@ -477,8 +485,8 @@ var otherWords = map[string]string{
 
 	// the issues of the tracker
 	"add": "issues new",
-	"close": "close the issue in its tracker: a pass then ends its run, and moves its workspace to the trash; " +
-		"symphony stop ISSUE ends the run now",
+	"close": "close the issue in its tracker, or write its final state into its file, which symphony show ISSUE names: a " +
+		"pass then ends its run, and moves its workspace to the trash; symphony stop ISSUE ends the run now",
 	"create": "issues new",
 	"new":    "issues new",
 

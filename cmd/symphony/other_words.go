@@ -156,7 +156,7 @@ var foreignCommands = []foreignWord{
 		"assign unassign priority milestone label labels labels-add assignees state transition move resolve finish " +
 			"mark-done",
 		"states and labels are changed in the tracker, or in the file of an issue; symphony show ISSUE " +
-			"has its address",
+			"has its address, or names the file",
 	},
 	{
 		"estimate",
@@ -172,13 +172,13 @@ var issueTasks = []foreignWord{
 	{"add create", "issues new"},
 	{
 		"edit update set modify body title",
-		"a text is changed in the tracker, or in the file of an issue; symphony show ISSUE has its address",
+		"a text is changed in the tracker, or in the file of an issue; symphony show ISSUE has its address, or names the file",
 	},
 	{
 		"close reopen delete remove rm resolve complete finish done move mv transition state status assign " +
 			"unassign assignee label labels priority transfer develop pin unpin lock unlock",
 		"states, labels and assignees are changed in the tracker, or in the file of an issue; symphony show " +
-			"ISSUE has its address",
+			"ISSUE has its address, or names the file",
 	},
 	{
 		"comment comments note reply",
@@ -204,7 +204,7 @@ func unknownTask(words []string) string {
 	case meant == "show", meant == "" && hasRow(words[0]) && words[0] != "issues":
 		meant = cmp.Or(meant, words[0]) + " " + cmp.Or(argument, "ISSUE")
 	case meant != "":
-		return ": " + meant
+		return ": " + ofIssue(meant, words[1:])
 	default:
 		return ""
 	}
