@@ -121,6 +121,10 @@ var ErrRejected = errors.New("the tracker rejected the request")
 // ErrGone is wrapped by the error of a write to an issue or comment that no longer exists.
 var ErrGone = errors.New("it no longer exists")
 
+// ErrMisplaced is an ErrGone whose error says where the issue is now, or why it is not read there:
+// "done/A-1.md has it, where no issue is read".
+var ErrMisplaced = fmt.Errorf("it is elsewhere: %w", ErrGone)
+
 // Limited is implemented by a tracker's rate limit errors. ResetAt is when the next request
 // may be made.
 type Limited interface{ ResetAt() time.Time }

@@ -22,6 +22,17 @@ func gone(message, hint string) error {
 	}
 }
 
+// goneElsewhere is gone for an issue that is somewhere else, or in a file that is not read. The hint says
+// where, or why.
+func goneElsewhere(message, hint string) error {
+	return &reconcile.Error{
+		Code:    "issue_not_found",
+		Message: message,
+		Hint:    hint,
+		Err:     reconcile.ErrMisplaced,
+	}
+}
+
 // malformed returns the error of a file that is no issue.
 func (t *tracker) malformed(r *record) error {
 	return reconcile.NewError(

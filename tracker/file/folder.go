@@ -300,11 +300,11 @@ func (t *tracker) notFound(all *folder, ref string) error {
 	message := fmt.Sprintf("%s contains no issue %q", t.Path, ref)
 	moved := t.movedAway(all, ref)
 	if moved != "" {
-		return gone(message, moved)
+		return goneElsewhere(message, moved)
 	}
 	plain := cmp.Or(all.plainFile(ref), all.onlyPlain())
 	if plain != "" {
-		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
+		return goneElsewhere(message+": "+plain+" is none"+noFrontMatter, mendFront)
 	}
 	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 	hint := "check the id; " + contents(ids, ref)
@@ -320,7 +320,7 @@ func (t *tracker) notFound(all *folder, ref string) error {
 		}
 	}
 	if overlooked != nil {
-		hint = strings.Join(overlooked, "; ")
+		return goneElsewhere(message+text.DidYouMeanIssue(ref, ids), strings.Join(overlooked, "; "))
 	}
 	return gone(message+text.DidYouMeanIssue(ref, ids), hint)
 }

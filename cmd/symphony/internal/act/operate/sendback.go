@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -147,14 +148,7 @@ func (o *operation) refuseSendBack(
 	reason, _ := policy.StopReason(there, visible)
 	switch {
 	case !visible:
-		gone := refuse("the tracker no longer returns %s", name)
-		_, err := tracker.Find(ctx, o.command.IssueID)
-		why, known := errors.AsType[*reconcile.Error](err)
-		if known && why.Hint != "" {
-			gone.Hint = why.Hint
-			return gone
-		}
-		return gone.WithHint("%s shows what is known of it", show)
+		return o.refuseGone(ctx, cfg, tracker)
 	case back == "":
 		return refuse("no active state is known to which %s could go", name).
 			WithHint("set tracker.active_states in WORKFLOW.md")
@@ -171,11 +165,53 @@ func (o *operation) refuseSendBack(
 		return refuse("the work on %s is not delivered yet", name).
 			WithHint("%s delivers it now", reconcile.CommandFor("deliver", name))
 	case policy.Active(issue.State):
-		return refuse("%s is in the state %q, in which agents work already", name, issue.State).
-			WithHint("%s tells its next agent", tell)
+		return refuse("%s is in the state %q, in which agents work anyway", name, issue.State).
+			WithHint("%s tells its next agent%s", tell, o.takenBack(ctx, cfg, issue))
 	case reason != "":
 		return refuse("no agent would work on %s in the state %q (%s)", name, back, reason).
 			WithHint("%s explains it", show)
 	}
 	return nil
+}
+
+// refuseGone is the error for an issue that the tracker no longer returns.
+func (o *operation) refuseGone(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
+	name := o.command.Identifier
+	refuse := func(message string) *reconcile.Error { return reconcile.NewError("not_sent_back", message, "") }
+	_, err := tracker.Find(ctx, o.command.IssueID)
+	isDeleted := errors.Is(err, reconcile.ErrGone) && !errors.Is(err, reconcile.ErrMisplaced)
+	if isDeleted && cfg.Tracker.Folder != "" {
+		releases, err := o.db.Views.Releases(ctx, o.command.IssueID, 1)
+		if err != nil {
+			return err
+		}
+		last := ""
+		if len(releases) > 0 {
+			last = text.OrEmpty(releases[0].To)
+		}
+		return refuse("the file of "+name+" is gone from "+cfg.Tracker.Folder).
+			WithHint("%s; if nobody needs the issue any more, a pass forgets it, and %s removes its workspace",
+				wiring.RestoreFile(ctx, o.p, cfg, name, last), reconcile.CommandFor("prune", name))
+	}
+	gone := refuse("the tracker no longer returns " + name)
+	why, known := errors.AsType[*reconcile.Error](err)
+	if known && why.Hint != "" {
+		gone.Hint = why.Hint
+		return gone
+	}
+	return gone.WithHint("%s shows what is known of it", reconcile.CommandFor("show", name))
+}
+
+// takenBack is the end of a hint about an issue that was handed over, and is in an active state again,
+// perhaps because git took its file back; empty for any other issue.
+func (o *operation) takenBack(ctx context.Context, cfg *workflow.Config, issue reconcile.Issue) string {
+	releases, err := o.db.Views.Releases(ctx, issue.ID, 1)
+	if err != nil || len(releases) == 0 { // the hint is complete without it
+		return ""
+	}
+	back := view.MovedBack(cfg, releases[0], issue.State, o.p.Env.Now())
+	if back == "" {
+		return ""
+	}
+	return "; " + back
 }

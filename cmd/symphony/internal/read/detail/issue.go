@@ -120,6 +120,7 @@ type KnownIssue struct {
 	Priority    *int     `json:"priority"` // 1 is the most urgent
 	Assignee    *string  `json:"assignee"` // the e-mail address, or else the id
 	URL         *string  `json:"url"`
+	File        *string  `json:"file"` // with its text, in a folder of issues; null if it is not there
 	Labels      []string `json:"labels"`
 	BlockedBy   []string `json:"blocked_by"`
 	Blocks      []string `json:"blocks"` // the issues of the last passes that it blocks
@@ -238,6 +239,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	}
 	r.addRuns(&v)
 	if !o.Brief {
+		v.Issue.File = r.FileOf(ctx, r.id)
 		if err := r.addWork(ctx, &v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err
 		}

@@ -19,10 +19,11 @@ import (
 type Review struct {
 	// Result is where the result is: the address of the pull request, the branch or the
 	// workspace.
-	Result   string   `json:"result"`
-	Look     []string `json:"look"`      // commands that show it
-	Take     []string `json:"take"`      // steps that take it over
-	SendBack string   `json:"send_back"` // the command that sends it back to an agent
+	Result string   `json:"result"`
+	Look   []string `json:"look"` // commands that show it
+	Take   []string `json:"take"` // steps that take it over
+	// SendBack is the command that sends it back to an agent; empty if the issue's file was deleted.
+	SendBack string `json:"send_back"`
 }
 
 // review returns how to go on with the result of the issue; nil if its agent has not handed it
@@ -62,6 +63,10 @@ func (r *issueReader) review(ctx context.Context, v Issue) *Review {
 	}
 	if workspace.ID != "" && (v.Workspace == nil || v.Workspace.Exists && v.Workspace.Git != nil) {
 		out.Look = slices.Insert(out.Look, 0, "symphony diff "+r.identifier)
+	}
+	if r.lacksFile(v) {
+		out.SendBack = ""
+		return out
 	}
 	out.Take = append(out.Take, r.closing(v, pull != "")...)
 	return out
@@ -113,6 +118,9 @@ func (r *issueReader) closing(v Issue, hasPull bool) []string {
 	}
 	if hasPull && v.WaitsFor != nil && r.Config.Feedback.MergedState != "" {
 		return []string{"a pass then moves the issue to " + r.Config.Feedback.MergedState}
+	}
+	if v.Issue.File != nil {
+		return []string{"write status: " + terminal[0] + " into " + *v.Issue.File}
 	}
 	return []string{"move the issue to " + terminal[0]}
 }

@@ -3,6 +3,7 @@ package detail
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,11 +48,18 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Next = Next{Message: c.HoldEnds()}
 		if r.IsGone(ctx, c.IssueID) {
 			v.Why.Message = view.GoneText + "; " + v.Why.Message
-			v.Next.Message = "restore the file, from git or a backup; if nobody needs the issue any more, symphony retry " +
+			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, "") + "; if nobody needs the issue any more, symphony retry " +
 				r.identifier + " lets a pass forget it"
 		}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
+		if r.lacksFile(*v) {
+			last := text.OrEmpty(r.released().To)
+			v.Why.Message += "; " + view.GoneText
+			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, last) +
+				"; if nobody needs the issue any more, a pass forgets it, and symphony prune " + r.identifier +
+				" removes its workspace"
+		}
 	default:
 		r.explainWait(v, f)
 	}
@@ -209,6 +217,13 @@ func (r *issueReader) isReleased(f forecast) bool {
 	}
 	outside := []string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}
 	return f.next != "" || slices.Contains(outside, f.reason)
+}
+
+// lacksFile reports whether the file of an issue was deleted from the folder of the issues.
+func (r *issueReader) lacksFile(v Issue) bool {
+	fault := v.TrackerErr
+	return r.Config != nil && r.Config.Tracker.Folder != "" && fault != nil &&
+		errors.Is(fault, reconcile.ErrGone) && !errors.Is(fault, reconcile.ErrMisplaced)
 }
 
 // codeIssueNotFound is the code of an issue that the tracker does not have.

@@ -59,6 +59,17 @@ func markGone(held []HeldRow, now map[string]reconcile.Issue) {
 	}
 }
 
+// FileOf returns the file of an issue in the folder of the issues; nil for other trackers, and if the
+// issue is in no file there.
+func (f *Facts) FileOf(ctx context.Context, id string) *string {
+	issue := f.inFolder(ctx, []string{id})[id]
+	file, isFile := issue.NativeRef["file"].(string)
+	if !isFile {
+		return nil
+	}
+	return &file
+}
+
 // IsGone reports whether an issue is no longer in its folder. It is false for other trackers, and for a
 // folder that can't be read.
 func (f *Facts) IsGone(ctx context.Context, id string) bool {

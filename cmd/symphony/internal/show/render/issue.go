@@ -52,7 +52,9 @@ func PrintReview(w *term.Env, r detail.Review) {
 		printField(w, name, command)
 	}
 	printField(w, "take", r.Steps())
-	printField(w, "send back", r.SendBack)
+	if r.SendBack != "" {
+		printField(w, "send back", r.SendBack)
+	}
 }
 
 // statusWords are the words for statuses and, before them, for codes of the reason that are
@@ -93,6 +95,9 @@ func printHead(w *term.Env, v detail.Issue) {
 		if i.URL != nil {
 			printField(w, "url", *i.URL)
 		}
+		if i.File != nil {
+			printField(w, "issue file", *i.File)
+		}
 		printField(w, "status", strings.TrimSuffix(string(v.Status)+" "+sinceText(w, v), " "))
 		printField(w, "claim", claimLine(w, v))
 		printField(w, "why", v.Why.Message)
@@ -108,6 +113,9 @@ func printHead(w *term.Env, v detail.Issue) {
 	fmt.Fprintln(w.Stdout, w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+margin))
 	if i.URL != nil {
 		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(text.Visible(*i.URL))))
+	}
+	if i.File != nil {
+		fmt.Fprintln(w.Stdout, w.Dim(text.Visible(*i.File)))
 	}
 	fmt.Fprintln(w.Stdout)
 	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))

@@ -1,0 +1,43 @@
+package wiring
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// RestoreFile says how the file of an issue comes back that was deleted from the folder of the
+// issues: by a command of git, if git has it. The issue was in a state last, which may be newer than
+// the one that was committed; it is empty if that does not matter.
+func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifier, state string) string {
+	name := deletedFile(ctx, p, cfg.Tracker.Folder, identifier)
+	if name == "" {
+		return "restore the file, from git or a backup"
+	}
+	folder := text.ShellQuote(cfg.Tracker.Folder)
+	command := fmt.Sprintf("git -C %s checkout HEAD -- %s brings the file back", folder, text.ShellQuote(name))
+	if state != "" {
+		command += ", as it was committed: then write status: " + state + " into it"
+	}
+	return command
+}
+
+// deletedFile returns the name of an issue's file in the last commit that is no longer in the
+// folder, such as "A-1.md" or "task-1 - Mend the door.md"; empty if git has none.
+func deletedFile(ctx context.Context, p *Project, folder, identifier string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	said, err := gitSays(ctx, p, folder,
+		"--no-optional-locks", "diff", "-z", "--name-only", "--relative", "--diff-filter=D", "HEAD", "--", ".")
+	if err != nil { // no repository, or no commit
+		return ""
+	}
+	return text.First(strings.Split(said, "\x00"), func(name string) bool {
+		id, _, _ := strings.Cut(strings.TrimSuffix(name, ".md"), " ")
+		return name == filepath.Base(name) && strings.EqualFold(id, identifier)
+	})
+}
