@@ -385,6 +385,9 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 			c.Command.Name, workflow, switchBefore(c, workflow))
 	case len(names) == 1 && names[0] == "ISSUE" && isAboutIssue:
 		line := "symphony " + c.Command.Name + " "
+		if !isIssueName(args[0]) { // show pr 7
+			return nil, "", exit.Usage("%s: unexpected argument %q, did you mean %q?", c.Command.Name, args[0], line+workflow)
+		}
 		return nil, "", exit.Usage("%s: it is about one ISSUE: %s, and then %s", c.Command.Name, line+args[0], line+workflow)
 	case len(names) == 0 && rowOf(c.Command, c.Command.Name, workflow) != "":
 		return nil, "", exit.Usage("%s: unexpected argument %q: %s",

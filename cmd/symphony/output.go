@@ -76,11 +76,14 @@ func (d jsonDocument) within(field string) string {
 }
 
 // nearWithin returns the field of the document's members that a mistyped name most resembles,
-// such as title for titel; empty for none.
+// such as title for titel, and issue_identifier for identifier; empty for none.
 func (d jsonDocument) nearWithin(name string) string {
 	var inner []string
 	for _, m := range membersOf(d.typ) {
 		inner = append(inner, text.Map(membersOf(m.typ), func(m jsonMember) string { return m.name })...)
+	}
+	if slices.Contains(inner, "issue_"+name) {
+		return "issue_" + name
 	}
 	if len(name) < 4 {
 		return ""
