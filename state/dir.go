@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -217,8 +218,8 @@ func unreadable(dir string, err error) error {
 func dirError(dir, what, hint string, err error) error {
 	if foreign := closedAbove(dir); errors.Is(err, fs.ErrPermission) && foreign != "" {
 		what += ": " + foreign + " belongs to another account"
-		hint = "if symphony has run with sudo: sudo chown -R \"$(id -un)\" " + foreign
 	}
+	hint = cmp.Or(paths.Regain(dir), hint)
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
 }
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -85,7 +87,7 @@ func sqliteFault(dir, doing string, code int, err error) error {
 			return readonly(dir, doing, err)
 		}
 		return problem("state_error", fmt.Sprintf("%s: %s cannot be opened", doing, path),
-			"check the permissions of "+path+" and of the files next to it", err)
+			cmp.Or(paths.Regain(path), "check the permissions of "+path+" and of the files next to it"), err)
 	}
 	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), "", err)
 }
@@ -180,7 +182,10 @@ func readonly(dir, doing string, err error) error {
 	return problem(
 		"state_readonly",
 		fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
-		"make the directory (0700) and its files (0600) writable, or mount the volume read-write",
+		cmp.Or(
+			paths.Regain(filepath.Join(dir, databaseName)),
+			"make the directory (0700) and its files (0600) writable, or mount the volume read-write",
+		),
 		err,
 	)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/team"
@@ -523,6 +524,8 @@ func GitHint(output string) string {
 			"in an ssh-agent; or write an https address into repository.url"
 	case strings.Contains(output, "Host key verification failed"):
 		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
+	case regain(output) != "":
+		return regain(output)
 	case strings.Contains(output, ".lock': File exists"):
 		return "if no git works there now, remove that file"
 	case strings.Contains(output, "unpacker error"):
@@ -540,6 +543,18 @@ func GitHint(output string) string {
 // ofGitHub matches the question of git for a user or password on GitHub, or on a server whose name says
 // that it is GitHub Enterprise. gh logs in nowhere else.
 var ofGitHub = text.Pattern(`could not read \w+ for 'https://[^/']*(?:github\.|\.ghe\.com)`)
+
+// denied matches a file that git may not write, such as the lock of a reference.
+var denied = text.Pattern(`'(/[^']+)': Permission denied`)
+
+// regain says how the file that git may not write becomes this account's; empty if git names none.
+func regain(output string) string {
+	found := denied().FindStringSubmatch(output)
+	if found == nil {
+		return ""
+	}
+	return paths.Regain(found[1])
+}
 
 var dubious = text.Pattern(`detected dubious ownership in repository at '([^']+)'`)
 

@@ -47,8 +47,8 @@ func unreadable(path string, err error) error {
 	return reconcile.NewError(
 		"file_read",
 		path+": "+reason(err),
-		"make it readable for the account that symphony runs as; "+
-			"until then nothing is started, stopped or released",
+		cmp.Or(paths.Regain(path), "make it readable for the account that symphony runs as")+
+			"; until then nothing is started, stopped or released",
 	).WithCause(err)
 }
 
@@ -83,7 +83,10 @@ func folderError(path string, err error) error {
 
 // unwritable returns the error of a file that the system did not let symphony change.
 func (t *tracker) unwritable(name string, err error) error {
-	hint := "make the folder and the file writable for the account that symphony runs as"
+	hint := cmp.Or(
+		paths.Regain(filepath.Join(t.Path, name)),
+		"make the folder and the file writable for the account that symphony runs as",
+	)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		hint = "free space on the volume of the folder"

@@ -48,6 +48,11 @@ func Failed(err error, format string, args ...any) error {
 	case errors.Is(err, syscall.EROFS):
 		e.Code = CodeRootUnusable
 		e.Hint = "mount the volume of workspace.root read-write"
+	case errors.Is(err, fs.ErrPermission):
+		denied, isPath := errors.AsType[*fs.PathError](err)
+		if isPath {
+			e.Hint = paths.Regain(denied.Path)
+		}
 	case errors.Is(err, exec.ErrNotFound):
 		e.Hint = "install git, or add its directory to PATH in ~/.profile"
 	}

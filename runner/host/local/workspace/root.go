@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -222,8 +224,10 @@ func resolveRoot(path string) (*Root, error) {
 		return nil, rootFailed(path, errors.New("it is the root of the file system"))
 	case !files.Ours(info):
 		failed := rootFailed(path, errors.New("it belongs to another account"))
-		failed.Hint = "run symphony as that account, without sudo if it is yours; " +
-			"or set workspace.root to a directory of your own"
+		failed.Hint = cmp.Or(
+			paths.Regain(real),
+			"run symphony as that account, without sudo if it is yours; or set workspace.root to a directory of your own",
+		)
 		return nil, failed
 	case info.Mode().Perm()&0o022 != 0:
 		failed := rootFailed(path, fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm()))
@@ -247,6 +251,9 @@ func rootFailed(path string, err error) *reconcile.Error {
 		"set workspace.root to the absolute path of a directory that this account can create, "+
 			"or owns and can write to alone",
 	).WithCause(err)
+	if errors.Is(err, fs.ErrPermission) {
+		failed.Hint = cmp.Or(paths.Regain(path), failed.Hint)
+	}
 	ofVolume := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
 	if slices.ContainsFunc(ofVolume, func(fault error) bool { return errors.Is(err, fault) }) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -222,7 +223,8 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	case lacks == "written" && e.config.Repository.Delivers():
 		return warn(
 			dir+" can't be written by this account: agents can begin, and their commits can't be delivered",
-			"give the repository to this account with chown -R, or make it writable with chmod -R u+w",
+			cmp.Or(paths.Regain(filepath.Join(dir, ".git", "objects")),
+				"give the repository to this account with chown -R, or make it writable with chmod -R u+w"),
 		)
 	case lacks == "files":
 		return fail(

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -38,7 +39,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	db, err := state.OpenReadOnly(ctx, dir)
 	if !exists && !creatable(dir) {
 		return fail("state_dir: "+dir+" can't be created by this account",
-			"make the directory around it writable, or choose another with --state-dir")
+			cmp.Or(paths.Regain(dir), "make the directory around it writable, or choose another with --state-dir"))
 	}
 	if !exists || errors.Is(err, state.ErrNoState) {
 		_, lost := wiring.OpenForReading(ctx, e.p)
@@ -60,7 +61,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	file := filepath.Join(dir, "state.db")
 	if unix.Access(file, unix.W_OK) != nil {
 		return fail("state_readonly: "+file+" can't be written by this account",
-			"make the directory (0700) and its files (0600) writable, or mount the volume read-write")
+			cmp.Or(paths.Regain(file), "make the directory (0700) and its files (0600) writable, or mount the volume read-write"))
 	}
 	_, ownerErr := wiring.OwnerPath(ctx, e.p, db)
 	_, copyErr := wiring.OriginalPath(ctx, e.p, db)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 
@@ -233,7 +235,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 			list = warn(
 				found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move "+
 					"their issues to another state",
-				"make the folder and its files writable for the account that symphony runs as",
+				cmp.Or(paths.Regain(t.Folder), "make the folder and its files writable for the account that symphony runs as"),
 			)
 		}
 		if len(answer.malformed) > 0 && err == nil {
