@@ -485,8 +485,8 @@ var otherWords = map[string]string{
 
 	// the issues of the tracker
 	"add": "issues new",
-	"close": "close the issue in its tracker, or write its final state into its file, which symphony show ISSUE names: a " +
-		"pass then ends its run, and moves its workspace to the trash; symphony stop ISSUE ends the run now",
+	"close": "close the issue in its tracker, or write its final state into its file, which symphony show ISSUE names: " +
+		"a pass then ends its run, and moves its workspace to the trash; symphony stop ISSUE ends the run now",
 	"create": "issues new",
 	"new":    "issues new",
 

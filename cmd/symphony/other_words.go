@@ -172,7 +172,8 @@ var issueTasks = []foreignWord{
 	{"add create", "issues new"},
 	{
 		"edit update set modify body title",
-		"a text is changed in the tracker, or in the file of an issue; symphony show ISSUE has its address, or names the file",
+		"a text is changed in the tracker, or in the file of an issue; symphony show ISSUE has its address, or names " +
+			"the file",
 	},
 	{
 		"close reopen delete remove rm resolve complete finish done move mv transition state status assign " +

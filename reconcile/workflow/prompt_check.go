@@ -154,7 +154,8 @@ func (c *checker) nodes(list []render.Node) {
 		case *render.ObjectNode:
 			c.read(n.Args, n.SourceLoc.LineNo)
 			if i > 0 && namesIssue().MatchString(n.Args) && endsWithDollar(list[i-1]) {
-				c.warn("the $ before {{ %s }} stays in the text for the agent: write {{ %[1]s }} without it", strings.TrimSpace(n.Args))
+				const message = "the $ before {{ %s }} stays in the text for the agent: write {{ %[1]s }} without it"
+				c.warn(message, strings.TrimSpace(n.Args))
 			}
 			value := c.expression("")
 			if value.fields != nil && value.fields["title"] != nil {

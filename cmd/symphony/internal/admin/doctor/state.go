@@ -61,7 +61,8 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	file := filepath.Join(dir, "state.db")
 	if unix.Access(file, unix.W_OK) != nil {
 		return fail("state_readonly: "+file+" can't be written by this account",
-			cmp.Or(paths.Regain(file), "make the directory (0700) and its files (0600) writable, or mount the volume read-write"))
+			cmp.Or(paths.Regain(file),
+				"make the directory (0700) and its files (0600) writable, or mount the volume read-write"))
 	}
 	_, ownerErr := wiring.OwnerPath(ctx, e.p, db)
 	_, copyErr := wiring.OriginalPath(ctx, e.p, db)

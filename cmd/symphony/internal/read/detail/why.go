@@ -48,8 +48,8 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Next = Next{Message: c.HoldEnds()}
 		if r.IsGone(ctx, c.IssueID) {
 			v.Why.Message = view.GoneText + "; " + v.Why.Message
-			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, "") + "; if nobody needs the issue any more, symphony retry " +
-				r.identifier + " lets a pass forget it"
+			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, "") +
+				"; if nobody needs the issue any more, symphony retry " + r.identifier + " lets a pass forget it"
 		}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
