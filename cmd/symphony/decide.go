@@ -72,6 +72,7 @@ func answerCommand(w *term.Env) *cli.Command {
 			"symphony answer ABC-7.5 --stdin < answer.txt",
 		),
 		Flags: workflowFlags(jsonFlags[requests.JSON](
+			projectFlag(),
 			&cli.IntSliceFlag{
 				Name:  "choice",
 				Usage: "the `N`th option instead of a text; repeat it for each question",
@@ -90,11 +91,18 @@ func answerAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	p, err := openProject(w, c, "")
+	projects, err := chosenProjects(w, c, "")
 	if err != nil {
 		return err
 	}
-	return decide(c, w, p, c.Args().First(), d)
+	at := 0
+	if namesSeveral(c) {
+		at, err = projectOf(c, w, projects, c.Args().First())
+		if err != nil {
+			return err
+		}
+	}
+	return decide(c, w, projects[at].Project, c.Args().First(), d)
 }
 
 // answerOf returns the answer on the command line, or on stdin with --stdin.
@@ -130,6 +138,9 @@ func answerOf(c *cli.Context, w *term.Env) (requests.Decision, error) {
 // the project can be read.
 func requestMissing(w *term.Env, c *cli.Context) error {
 	missing := argumentMissing(c, "REQUEST")
+	if namesSeveral(c) {
+		return missing
+	}
 	p, err := openProject(w, c, "")
 	if err != nil {
 		return missing

@@ -62,7 +62,10 @@ func withPlace(ctx context.Context, w *term.Env, c *cli.Command, args []string, 
 		statusHint(c, failed.Message, args),
 	)
 	if hint == "" && failed.Code == "request_not_found" {
-		return err
+		hint = requestHint(ctx, w, c, args, failed.Message)
+		if hint == "" {
+			return err
+		}
 	}
 	if hint == "" && failed.Code == "issue_not_found" {
 		hint = titleHint(ctx, w, c, args)
@@ -135,21 +138,73 @@ func nameHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, f
 		if issue == "" && failed.Code == "issue_not_found" && c.Name != "ps" {
 			return name + " is a project, and no issue: symphony ps -w " + text.ShellQuote(path) + " lists its issues"
 		}
-		words := []string{"symphony", c.Name}
-		for j := 1; j < len(args); j++ {
-			switch {
-			case args[j] == "-w" || args[j] == "--workflow":
-				j++ // its FILE
-			case j == i && issue != "":
-				words = append(words, issue)
-			case j != i && args[j] != c.Name:
-				words = append(words, args[j])
-			}
-		}
-		words = append(words, "-w", path)
-		return strings.Join(text.Map(words, text.ShellQuote), " ")
+		typed := slices.Clone(args)
+		typed[i] = issue
+		return typedFor(c, typed, path)
 	}
 	return ""
+}
+
+// typedFor is the command line with the workflow of another project. Words of args that are empty
+// are left out.
+func typedFor(c *cli.Command, args []string, path string) string {
+	words := []string{"symphony", c.Name}
+	for i := 1; i < len(args); i++ {
+		switch args[i] {
+		case "-w", "--workflow":
+			i++ // its FILE
+		case "", c.Name:
+		default:
+			words = append(words, args[i])
+		}
+	}
+	words = append(words, "-w", path)
+	return strings.Join(text.Map(words, text.ShellQuote), " ")
+}
+
+// requestHint names the other project of the account with the open request that the message is
+// about, and the command line that decides it there; empty if there is none.
+func requestHint(ctx context.Context, w *term.Env, c *cli.Command, args []string, message string) string {
+	isMissing := func(arg string) bool { return strings.Contains(message, "there is no request "+arg+" in") }
+	at := slices.IndexFunc(args, isMissing)
+	if at < 0 {
+		return ""
+	}
+	ref := args[at]
+	owners := text.Filter(otherProjects(ctx, w, args), func(p view.Named) bool {
+		asked, err := hasAsked(ctx, p.Project, ref)
+		return err == nil && asked
+	})
+	switch len(owners) {
+	case 0:
+		return ""
+	case 1:
+		line := "symphony " + c.Name + " " + ref + " -w " + text.ShellQuote(owners[0].Path)
+		if c.Name == "answer" { // about a single request, with the words of the answer
+			line = typedFor(c, args, owners[0].Path)
+		}
+		return ref + " is open in the project " + owners[0].Name + ": " + line
+	}
+	return ref + " is open in the projects " + placesText(owners) + ": add the right -w"
+}
+
+// placesText names projects, and their workflows.
+func placesText(projects []view.Named) string {
+	names := text.Map(projects, func(p view.Named) string {
+		return p.Name + " (-w " + text.ShellQuote(p.Path) + ")"
+	})
+	return strings.Join(names, " and ")
+}
+
+// otherProjects are the projects of the account in which the command has not looked. There are none
+// if they can't be read: the command's own error is the one to read.
+func otherProjects(ctx context.Context, w *term.Env, args []string) []view.Named {
+	projects, err := wiring.AllProjects(w.Environment())
+	if err != nil {
+		return nil
+	}
+	looked := placesOf(w, args)
+	return text.Filter(view.Name(ctx, projects), func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
 }
 
 // nameIn is the word that may be the name of a project, and the issue behind it.
@@ -178,7 +233,8 @@ func namesWorkflow(w *term.Env, args []string) bool {
 
 // allHint names --all to a user who wrote the word all in place of an issue.
 func allHint(c *cli.Command, code string, args []string) string {
-	if !slices.Contains(args, "all") {
+	at := slices.Index(args, "all")
+	if at < 1 || args[at-1] == "--"+allProjects {
 		return ""
 	}
 	if code == "usage" && flagOf(c, allProjects) != nil {
@@ -330,10 +386,7 @@ func ownersHint(issue string, owners []view.Named) string {
 		owner := owners[0]
 		return fmt.Sprintf("%s is an issue of the project %s: add -w %s", issue, owner.Name, text.ShellQuote(owner.Path))
 	}
-	names := text.Map(owners, func(owner view.Named) string {
-		return owner.Name + " (-w " + text.ShellQuote(owner.Path) + ")"
-	})
-	return issue + " is an issue of the projects " + strings.Join(names, " and ") + ": add the right -w"
+	return issue + " is an issue of the projects " + placesText(owners) + ": add the right -w"
 }
 
 // placesOf returns the state directories in which a command may have looked: of each file that

@@ -95,7 +95,7 @@ func onProjects[C operate.Command](
 // argument is an issue, except with --filter. Requests are followed by no workflow.
 func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow string, err error) {
 	issues = c.Args().Slice()
-	if !strings.Contains(c.Command.UsageText, "REQUEST") && (len(issues) > 1 || c.IsSet("filter")) {
+	if !takesRequest(c.Command) && (len(issues) > 1 || c.IsSet("filter")) {
 		issues, workflow = issuesAndWorkflow(w, issues)
 	}
 	for _, arg := range issues[min(len(issues), 1):] {
@@ -134,7 +134,7 @@ func onIssues[C operate.Command](
 		several := takesSeveral(w, c)
 		w.Verbose = c.Bool("verbose")
 		noun := "ISSUE"
-		if strings.Contains(c.Command.UsageText, "REQUEST") {
+		if takesRequest(c.Command) {
 			noun = "REQUEST"
 		}
 		if len(issues) > 0 && isWorkflowFile(issues[0]) {
@@ -222,22 +222,38 @@ func inProjects(c *cli.Context, w *term.Env, projects []view.Named, refs []strin
 	return own, nil
 }
 
-// projectOf returns the index of the only project that has an issue, or a request. The trackers
-// are asked only about an issue of which no project has a record.
+// projectOf returns the index of the only project that has an issue or an open request. The
+// trackers are asked only about an issue of which no project has a record.
 func projectOf(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
-	has := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasRecord(c.Context, p, ref) })
+	if takesRequest(c.Command) {
+		asks := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasAsked(c.Context, p, ref) })
+		return onlyProject(c, projects, asks, ref, reconcile.NewError(
+			"request_not_found",
+			"none of these projects has an open request "+ref,
+			"symphony ps --project all shows the open requests",
+		))
+	}
+	has := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return wiring.KnowsIssue(c.Context, p, ref) })
 	if len(has) == 0 {
 		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return isTracked(c.Context, p, ref) })
 	}
+	return onlyProject(c, projects, has, ref, reconcile.NewError(
+		"issue_not_found",
+		"none of these projects has "+ref,
+		"symphony ps --all --project all lists what they have",
+	))
+}
+
+// onlyProject returns the only index of the projects that have an issue or a request. missing is
+// the error if there is none.
+func onlyProject(
+	c *cli.Context, projects []view.Named, has []int, ref string, missing *reconcile.Error,
+) (int, error) {
 	switch len(has) {
 	case 1:
 		return has[0], nil
 	case 0:
-		return 0, reconcile.NewError(
-			"issue_not_found",
-			"none of these projects has "+ref,
-			"symphony ps --all --project all lists what they have",
-		)
+		return 0, missing
 	}
 	names := text.Map(has, func(at int) string {
 		return projects[at].Name + " (-w " + text.ShellQuote(projects[at].Path) + ")"
@@ -262,15 +278,28 @@ func projectsWith(
 	return indexes
 }
 
-// hasRecord reports whether the state of a project has records of an issue, or of the issue of a
-// request.
-func hasRecord(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
-	known, err := wiring.KnowsIssue(ctx, p, ref)
-	identifier, number := reconcile.RequestRef(ref)
-	if err != nil || known || number == 0 {
-		return known, err
+// takesRequest reports whether a command is about requests, as approve is, and not about issues.
+func takesRequest(c *cli.Command) bool { return strings.Contains(c.UsageText, "REQUEST") }
+
+// hasAsked reports whether a running agent of a project waits for an answer to a request, such as
+// ABC-7.3, or to any request of an issue, such as ABC-7.
+func hasAsked(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
+	if !p.HasState() {
+		return false, nil
 	}
-	return wiring.KnowsIssue(ctx, p, identifier)
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	_, name, err := wiring.IssueName(ctx, p, db, ref)
+	if err != nil {
+		return false, err
+	}
+	open, err := view.OpenRequests(ctx, p, db)
+	return slices.ContainsFunc(open, func(r reconcile.Request) bool {
+		return strings.EqualFold(r.ID(), ref) || strings.EqualFold(r.Identifier, name)
+	}), err
 }
 
 // isTracked reports whether the tracker of a project has an issue in it.

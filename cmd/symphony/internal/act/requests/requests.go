@@ -241,7 +241,7 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 	}
 	return reconcile.NewError(
 		"request_not_found",
-		"there is no request "+ref,
+		"there is no request "+ref+" in this project",
 		"",
 	).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
 		WithNext(reconcile.StepListRequests)
