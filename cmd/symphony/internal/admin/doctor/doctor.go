@@ -174,7 +174,10 @@ func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) err
 	pending := text.Map(checks, func(c check) [2]<-chan answer {
 		return [2]<-chan answer{called.start(ctx, c, giveUp), scheduled.start(ctx, c, giveUp)}
 	})
-	out := &report{w: w, verbose: o.Verbose, machine: called.machine, secrets: secrets}
+	out := &report{w: w, verbose: o.Verbose, secrets: secrets}
+	if called.machine {
+		out.next = nextSteps(called.others(ctx))
+	}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here
 			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 &&

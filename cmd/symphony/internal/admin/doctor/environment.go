@@ -15,8 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -84,6 +86,16 @@ func newEnvironment(
 var defaults = workflow.Source{
 	FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"),
 	Body:        "{{ issue.title }}",
+}
+
+// others are the workflows of the projects of the account; nil if they can't be read, which the
+// commands about them report.
+func (e *environment) others(ctx context.Context) []string {
+	projects, err := wiring.AllProjects(e.p.Env)
+	if err != nil {
+		return nil
+	}
+	return text.Map(view.Name(ctx, projects), func(p view.Named) string { return p.Path })
 }
 
 func (e *environment) has(n need) bool {

@@ -63,7 +63,7 @@ type report struct {
 	w       *term.Env
 	secrets *agent.Redactor
 	verbose bool
-	machine bool // there is no workflow
+	next    []string // what to do where there is no workflow
 	results []result
 }
 
@@ -240,12 +240,7 @@ func (r *report) printSummary() {
 		parts = append(parts, "not checked because of that: "+strings.Join(skipped, ", "))
 	}
 	lines := []string{paint(r.w.Bold(verdict)) + ": " + strings.Join(parts, "; ")}
-	if r.machine {
-		lines = append(
-			lines,
-			"next: symphony init, in the folder of your project, which writes a WORKFLOW.md",
-		)
-	}
+	lines = append(lines, r.next...)
 	if !r.w.Piped() {
 		lines = slices.Insert(lines, 0, "")
 	}
@@ -255,4 +250,22 @@ func (r *report) printSummary() {
 		}
 		fmt.Fprintln(r.w.Stdout, line)
 	}
+}
+
+// mostNext is how many projects the steps name.
+const mostNext = 5
+
+// nextSteps are the lines that say how to go on where there is no workflow: with the projects that
+// the account has, or by making one.
+func nextSteps(workflows []string) (lines []string) {
+	for i, path := range workflows {
+		if i == mostNext {
+			return append(lines, fmt.Sprintf("next: symphony projects lists %d more", len(workflows)-i))
+		}
+		lines = append(lines, "next: symphony doctor -w "+text.ShellQuote(path))
+	}
+	if len(lines) == 0 {
+		return []string{"next: symphony init, in the folder of your project, which writes a WORKFLOW.md"}
+	}
+	return lines
 }

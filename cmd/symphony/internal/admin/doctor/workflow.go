@@ -22,12 +22,13 @@ import (
 )
 
 // checkWorkflow reports the findings of symphony check.
-func checkWorkflow(_ context.Context, e *environment) (list []finding) {
+func checkWorkflow(ctx context.Context, e *environment) (list []finding) {
 	if e.machine {
-		return warn(
-			"there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked",
-			"symphony init writes one",
-		)
+		hint := "symphony init writes one"
+		if len(e.others(ctx)) > 0 {
+			hint = "symphony doctor -w FILE checks a project; symphony init writes a WORKFLOW.md here"
+		}
+		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", hint)
 	}
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
