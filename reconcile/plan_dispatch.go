@@ -443,9 +443,34 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 		case b.State == nil:
 			unknown = " (unknown to the tracker)"
 		}
-		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
+		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown+s.standstill(b))
 	}
 	return strings.Join(list, ", "), len(list) > 0
+}
+
+// standstill says that a blocker does not go on before a person acts, such as " (held)"; empty if it
+// does, or if that is not known.
+func (s *Snapshot) standstill(b BlockerRef) string {
+	if b.ID == nil {
+		return ""
+	}
+	for _, c := range s.Claims {
+		if c.IssueID != *b.ID {
+			continue
+		}
+		status := c.IssueStatus(slices.Contains(s.Asking, c.RunID), false)
+		switch status {
+		case StatusNeedsAnswer, StatusNeedsHelp, StatusHeld, StatusUndelivered:
+			return " (" + status.Label() + ")"
+		}
+		return ""
+	}
+	for _, r := range s.Reviews {
+		if r.IssueID == *b.ID {
+			return " (" + StatusHandedOver.Label() + ")"
+		}
+	}
+	return ""
 }
 
 // malformed is the fault of the record of a blocker without a state, as far as it is among the

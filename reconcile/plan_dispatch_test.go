@@ -146,6 +146,25 @@ func TestCircleOfBlockers(t *testing.T) {
 	}
 }
 
+// A blocker that waits for a person is named with that.
+func TestStandstillOfBlocker(t *testing.T) {
+	blocker := issueNo(1, inState("Human Review"))
+	waits := issueNo(2, inState("Todo"), func(i *Issue) {
+		i.BlockedBy = []BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: &blocker.State}}
+	})
+	handedOver := newScene()
+	handedOver.Reviews = []InReview{{IssueID: blocker.ID}}
+	for want, s := range map[string]*scene{
+		"A-1":               newScene(),
+		"A-1 (held)":        newScene().held(blocker, HoldOperator),
+		"A-1 (needs help)":  newScene().held(blocker, HoldNeedsHelp),
+		"A-1 (handed over)": handedOver,
+	} {
+		names, _ := s.blockers(waits)
+		equal(t, want, names, want)
+	}
+}
+
 // An issue does not wait for itself if its blocker has begun: blockers count only before.
 func TestNoCircleWithBegunIssue(t *testing.T) {
 	blockedBy := func(id, state string) func(*Issue) {
