@@ -28,6 +28,8 @@ type ReviewRow struct {
 	// WaitsFor is the wait of its watched pull request, such as for its checks; null if none is
 	// watched.
 	WaitsFor *reconcile.Waits `json:"waits_for"`
+	// words are the agent's summary, or the first line of its last message; empty if it said nothing.
+	words string
 	// turn is what has happened to the issue since, in a folder; the zero value where that is nothing,
 	// and where Options.Folder is not set.
 	turn turn
@@ -119,6 +121,7 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts, folder *FolderCache
 			},
 			State: text.OrEmpty(r.To),
 			Since: r.At,
+			words: r.Words,
 		}
 		row.PullAddress = text.OrNull(r.PullRequest)
 		pull, read := pulls[r.IssueID]
@@ -270,6 +273,18 @@ func (r ReviewRow) text() string {
 	return words
 }
 
+// brief is what a list of reviews says: the agent's words, where nothing else has happened.
+func (r ReviewRow) brief() string {
+	words, _, _ := strings.Cut(r.words, "\n")
+	if words == "" || r.turn.text != "" || r.WaitsFor != nil {
+		return ""
+	}
+	if p := r.PullRequest; p != nil && p.Checks != "" {
+		return "checks " + p.Checks + "; " + words
+	}
+	return words
+}
+
 // reviewRows are the rows of the issues that wait for a review, if the overview lists them.
 func (v Overview) reviewRows() (list []Row) {
 	if !v.listsReviews {
@@ -278,6 +293,7 @@ func (v Overview) reviewRows() (list []Row) {
 	for i, r := range v.Reviews {
 		row := r.row(reconcile.StatusHandedOver, &r.Since, r.text(), r)
 		row.place = i + 1
+		row.Brief = r.brief()
 		row.State = text.OrNull(r.State)
 		row.PullRequest = r.PullAddress
 		list = append(list, row)
