@@ -112,6 +112,7 @@ func newPage(w *term.Env, s selected) page {
 	out.Stdout = &head
 	if !w.Piped() && len(s.all) > 0 {
 		printRequests(&out, s.all[0].GeneratedAt, allRequests(s))
+		printNeedsHelp(&out, s)
 	}
 	for _, v := range s.all {
 		printObstacles(&out, v, s.projects)
@@ -170,7 +171,7 @@ func adviceLines(w *term.Env, s selected) (lines []string) {
 	}
 	var said, advised []string
 	for _, r := range s.rows {
-		if r.Advice == "" {
+		if r.Advice == "" || r.Status == reconcile.StatusNeedsHelp { // printNeedsHelp has the command
 			continue
 		}
 		line := r.Label() + ": " + r.Advice

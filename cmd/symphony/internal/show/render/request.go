@@ -35,6 +35,31 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	}
 }
 
+// printNeedsHelp prints the words of agents that can't go on without a person, with the command
+// that answers each, as printRequests does.
+func printNeedsHelp(w *term.Env, s selected) {
+	head := w.Bold("NEEDS HELP")
+	for _, v := range s.confined {
+		for _, r := range v.NeedsHelp {
+			if head != "" {
+				fmt.Fprintln(w.Stdout, head)
+				head = ""
+			}
+			asked := fmt.Sprintf("  %s  %s, for %s", r.Identifier, r.Title, text.Age(v.GeneratedAt, r.HeldAt))
+			fmt.Fprintln(w.Stdout, w.Yellow(text.Visible(asked)))
+			words, _ := r.Brief()
+			eachLine("agent", words, func(label, line string) {
+				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), line))
+			})
+			answer := reconcile.CommandLine{Verb: "send-back", Name: r.Identifier, Rest: "TEXT"}
+			if s.projects {
+				answer.Flags = "-w " + text.ShellQuote(v.Project.WorkflowPath)
+			}
+			fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(answer.String())))
+		}
+	}
+}
+
 const runsOutside = "runs outside the sandbox"
 
 // printRequestRecord prints an open request for a program.
