@@ -448,6 +448,9 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	return strings.Join(list, ", "), len(list) > 0
 }
 
+// standing are the statuses of claims with which nothing goes on before a person acts.
+var standing = []Status{StatusNeedsAnswer, StatusNeedsHelp, StatusHeld, StatusUndelivered}
+
 // standstill says that a blocker does not go on before a person acts, such as " (held)"; empty if it
 // does, or if that is not known.
 func (s *Snapshot) standstill(b BlockerRef) string {
@@ -459,8 +462,7 @@ func (s *Snapshot) standstill(b BlockerRef) string {
 			continue
 		}
 		status := c.IssueStatus(slices.Contains(s.Asking, c.RunID), false)
-		switch status {
-		case StatusNeedsAnswer, StatusNeedsHelp, StatusHeld, StatusUndelivered:
+		if slices.Contains(standing, status) {
 			return " (" + status.Label() + ")"
 		}
 		return ""

@@ -40,10 +40,10 @@ const (
 
 // String is such as "2 requests to answer" or "1 held".
 func (c count) String() string {
-	switch c.of {
-	case ofRequests:
+	if c.of == ofRequests {
 		return text.Plural(c.n, string(ofRequests)) + " to answer"
-	case ofUnreadable:
+	}
+	if c.of == ofUnreadable {
 		return text.Plural(c.n, string(ofUnreadable))
 	}
 	return c.of.Counted(c.n)
