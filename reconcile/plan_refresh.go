@@ -195,6 +195,8 @@ func (p *planner) endTrackerWait(c Claim) {
 func endOfHold(c Claim, issue Issue, back bool) (reason, message string) {
 	byComment := CommentEnds(c.HoldReason)
 	switch {
+	case c.HoldReason == HoldNeedsHelp:
+		return "answered", "a person has answered its agent"
 	case holdRules[c.HoldReason].moveEnds, back && byComment:
 		return "moved", "a person has moved it, which ended the hold"
 	case byComment && issue.CommentedAfter(c.HoldCommentAt):

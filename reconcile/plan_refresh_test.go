@@ -313,7 +313,7 @@ func TestNeedsHelp(t *testing.T) {
 	}{
 		{"as it was", review, ""},
 		{"answered by a comment", answered, ""},
-		{"moved to an active state", issueNo(1), "retry A-1 moved; dispatch A-1 requested"},
+		{"moved to an active state", issueNo(1), "retry A-1 answered; dispatch A-1 requested"},
 		{"moved on", issueNo(1, inState("Backlog")), "release A-1 by_person"},
 		{"closed", issueNo(1, inState("Done")), "release A-1 by_person"},
 		{"archived", issueNo(1, inState("Human Review"), func(i *Issue) { i.Archived = true }), "release A-1 by_person"},

@@ -72,6 +72,9 @@ type Result struct {
 	Verb    reconcile.Verb
 	Pass    pass.Result // the pass that was run for it
 	Applied bool        // if not, the next pass applies the command
+	// Asked is what the operator asked for and the pass did first: "commented on ABC-7 and moved it
+	// from Human Review to Todo".
+	Asked []string
 	// Effect describes the change by the command, or why there was nothing to change, where no
 	// action of the pass shows it: "paused: no new run starts until symphony resume".
 	Effect []string
@@ -115,7 +118,7 @@ func (r Result) Next() (list []string) {
 
 // Lines tell everything about the command, for readers without a terminal.
 func (r Result) Lines(now time.Time) []string {
-	list := slices.Concat(r.Pass.Warnings, r.Pass.Sentences(now), r.Effect, r.Warnings())
+	list := slices.Concat(r.Pass.Warnings, r.Asked, r.Pass.Sentences(now), r.Effect, r.Warnings())
 	if !r.Applied {
 		for _, e := range r.Pass.Errors {
 			list = append(list, withNext(e.Error(), e))

@@ -66,7 +66,7 @@ func (o *operation) sendBack(ctx context.Context, said string) error {
 		if order.NoComment {
 			how = "told the next agent of " + order.Identifier
 		}
-		o.result.Effect = []string{fmt.Sprintf("%s and moved it from %s to %s", how, order.From, order.To)}
+		o.result.Asked = []string{fmt.Sprintf("%s and moved it from %s to %s", how, order.From, order.To)}
 	case !order.EndedAt.IsZero():
 		if err := o.refuseElsewhere(ctx); err != nil { // the pass has learned that
 			return err

@@ -91,6 +91,27 @@ func TestSentenceOfAnArchivedIssue(t *testing.T) {
 	}
 }
 
+// An agent that needs help is not held, and what ends that is no clearing of limits.
+func TestSentencesOfAnAgentThatNeedsHelp(t *testing.T) {
+	for reason, want := range map[string]string{
+		reconcile.HoldNeedsHelp: "WEB-1 Prices needs help: Net or gross?",
+		"answered":              "WEB-1 Prices goes on, because a person has answered its agent: it is due now",
+	} {
+		kind := reconcile.ActHold
+		if reason == "answered" {
+			kind = reconcile.ActRetry
+		}
+		a := reconcile.Applied{Action: reconcile.Action{
+			Kind:       kind,
+			Identifier: "WEB-1",
+			Title:      "Prices",
+			Reason:     reason,
+			Message:    "Net or gross?",
+		}}
+		test.Equal(t, reason, (narrator{}).action(a), want)
+	}
+}
+
 func TestStoppedRunSentence(t *testing.T) {
 	for reason, want := range map[string]string{
 		reconcile.StopAll:      "the run of WEB-1 was stopped by symphony stop --all",

@@ -132,6 +132,9 @@ func (n narrator) released(a reconcile.Applied, subject string) string {
 
 // held is the sentence for a hold.
 func (n narrator) held(a reconcile.Applied, subject string) string {
+	if a.Reason == reconcile.HoldNeedsHelp && !n.DryRun && a.Err == nil {
+		return subject + " needs help: " + a.Message
+	}
 	if a.Reason != reconcile.HoldOperator {
 		return n.did(a, "hold", "held", subject+": "+a.Message) // the message says how to end the hold
 	}
@@ -163,6 +166,8 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues: "+ends)
 	case a.Reason == reconcile.HoldHostLost:
 		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
+	case a.Reason == "answered" && !n.DryRun && a.Err == nil:
+		return subject + " goes on, because a person has answered its agent: it is due now"
 	case a.Reason == "comment":
 		return n.did(a, "end", "ended", "the hold of "+subject+" after a comment")
 	}

@@ -226,6 +226,13 @@ func (r *issueReader) lacksFile(v Issue) bool {
 		errors.Is(fault, reconcile.ErrGone) && !errors.Is(fault, reconcile.ErrMisplaced)
 }
 
+// hasNothingNew reports whether an issue was handed over again with the commit that was delivered
+// before it was handed over the last time.
+func (r *issueReader) hasNothingNew(v Issue) bool {
+	isAgain := len(r.releases) > 1 && r.releases[0].HandedOver() && r.releases[1].HandedOver()
+	return isAgain && v.Delivered != nil && v.Delivered.At.Before(r.releases[1].At)
+}
+
 // codeIssueNotFound is the code of an issue that the tracker does not have.
 const codeIssueNotFound = "issue_not_found"
 
@@ -252,6 +259,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		if r.issue != nil && r.issue.Unnamed != "" {
 			v.Why.Message += ": " + r.issue.Unnamed
 		}
+	}
+	if r.hasNothingNew(*v) {
+		v.Why.Message += "; no new commits since it was sent back"
 	}
 	v.Next.Message = "nothing to do"
 	if release.InReview {

@@ -33,6 +33,7 @@ func printEffect(w *term.Env, r operate.Result) {
 	if r.Applied {
 		shown.Errors = nil
 	}
+	Sentences(w, r.Asked)
 	Pass(w, shown, shown.Warnings, shown.Errors)
 	Sentences(w, r.Effect)
 	for _, warning := range r.Warnings() {
