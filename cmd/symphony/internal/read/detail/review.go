@@ -22,7 +22,8 @@ type Review struct {
 	Result string   `json:"result"`
 	Look   []string `json:"look"` // commands that show it
 	Take   []string `json:"take"` // steps that take it over
-	// SendBack is the command that sends it back to an agent; empty if the issue's file was deleted.
+	// SendBack is the command that sends it back to an agent; empty if the issue
+	// is closed, or its file was deleted.
 	SendBack string `json:"send_back"`
 }
 
@@ -67,6 +68,9 @@ func (r *issueReader) review(ctx context.Context, v Issue) *Review {
 	if r.lacksFile(v) {
 		out.SendBack = ""
 		return out
+	}
+	if r.Config.Policy.Terminal(text.OrEmpty(v.Issue.State)) {
+		out.SendBack = ""
 	}
 	out.Take = append(out.Take, r.closing(v, pull != "")...)
 	return out

@@ -51,7 +51,9 @@ func PrintReview(w *term.Env, r detail.Review) {
 		}
 		printField(w, name, command)
 	}
-	printField(w, "take", r.Steps())
+	if len(r.Take) > 0 {
+		printField(w, "take", r.Steps())
+	}
 	if r.SendBack != "" {
 		printField(w, "send back", r.SendBack)
 	}
