@@ -283,7 +283,12 @@ func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
 		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
-		return HoldMaxTokens, fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, pol.MaxTokens)
+		message = fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, pol.MaxTokens)
+		if c.TokenBase > 0 {
+			message = fmt.Sprintf("%d tokens used since the last hold ended, %d in all; agent.max_tokens is %d",
+				used, s.Tokens[c.IssueID], pol.MaxTokens)
+		}
+		return HoldMaxTokens, message
 	}
 	return "", ""
 }

@@ -197,6 +197,20 @@ func TestTokensUsedUp(t *testing.T) {
 	}
 }
 
+// The limit counts the tokens since the last hold ended. The message tells both numbers.
+func TestTokensUsedUpAgain(t *testing.T) {
+	s := newScene()
+	s.Policy.MaxTokens = 1000
+	s.Tokens["1"] = 2500
+	for base, want := range map[int64]string{
+		0:    "2500 tokens used, agent.max_tokens is 1000",
+		1400: "1100 tokens used since the last hold ended, 2500 in all; agent.max_tokens is 1000",
+	} {
+		_, message := s.reachedCap(Claim{IssueID: "1", TokenBase: base})
+		equal(t, fmt.Sprint(base), message, want)
+	}
+}
+
 // fakeAccounts is an account in memory.
 type fakeAccounts struct {
 	account  Account
