@@ -112,6 +112,37 @@ func printReportSum(w *term.Env, all []report.OfProject) {
 	if sum.runs > 0 {
 		p.paragraph("", sum.use(w))
 	}
+	p.table("PROJECTS", projectsTable(w, all))
+}
+
+// projectsTable has a row for each project that can be read: what was done there, and its cost.
+func projectsTable(w *term.Env, all []report.OfProject) term.Table {
+	head := []string{"PROJECT", "HANDED OVER", "NEED HELP", "FAILED", "HELD", "RUNS", "TIME", "TOKENS", "COST"}
+	t := newTable(head, step{"PROJECT", 16})
+	t.Figures = []int{1, 2, 3, 4, 5, 6, 7, 8}
+	for _, of := range all {
+		if of.Report == nil {
+			continue
+		}
+		c := newReportCounts(*of.Report)
+		spent := of.Report.Totals.Spent
+		cost := "no prices"
+		if spent.Cost != nil {
+			cost = costText(spent.Cost) + " " + spent.Cost.Currency
+		}
+		t.Add(
+			of.Project,
+			strconv.Itoa(c.handedOver),
+			strconv.Itoa(c.needsHelp),
+			strconv.Itoa(c.failed),
+			strconv.Itoa(c.held),
+			strconv.Itoa(c.runs),
+			secondsText(w, c.seconds),
+			countText(w, spent.Tokens.Total),
+			cost,
+		)
+	}
+	return t
 }
 
 // head prints the answers: how many issues were handed over, failed or are stuck, and the cost
@@ -163,13 +194,22 @@ func newReportCounts(r report.Report) reportCounts {
 		needsHelp:   len(r.NeedsHelp),
 		failed:      len(r.Failed),
 		held:        len(r.Held),
-		waiting:     len(r.Waiting),
+		waiting:     len(onlyWaiting(r)),
 		running:     len(r.Running),
 		undelivered: len(r.Undelivered),
 		runs:        r.Totals.Runs + r.Totals.Running,
 		seconds:     r.Totals.Seconds,
 		spent:       []view.Spent{r.Totals.Spent},
 	}
+}
+
+// onlyWaiting are the issues that wait for their next run, without those whose commits are to be
+// delivered, which the report lists elsewhere.
+func onlyWaiting(r report.Report) []view.RetryingRow {
+	return text.Filter(r.Waiting, func(row view.RetryingRow) bool {
+		isSame := func(u view.UndeliveredRow) bool { return u.IssueID == row.IssueID }
+		return !slices.ContainsFunc(r.Undelivered, isSame)
+	})
 }
 
 // add adds the numbers of another report.
@@ -233,6 +273,8 @@ func (c reportCounts) use(w *term.Env) string {
 		cost := countText(w, spent.Tokens.Total) + " tokens"
 		if spent.Cost != nil {
 			cost = costText(spent.Cost) + " " + spent.Cost.Currency + " for " + cost
+		} else if len(c.spent) > 1 {
+			cost += " without prices"
 		}
 		costs = append(costs, cost)
 	}
@@ -387,7 +429,7 @@ func (p *reportPage) troubles() {
 	failures("FAILED HOOKS", p.Hooks)
 	p.held()
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
-	for _, x := range p.Waiting {
+	for _, x := range onlyWaiting(p.Report) {
 		due := dueText(p.Env, p.GeneratedAt, x)
 		waiting.Add(x.Identifier, x.Title, string(x.Kind), due, waitError(x))
 	}
