@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -88,12 +89,25 @@ func MoveHint(old, path string) string {
 func (p *Project) hintGone() {
 	known, ok := errors.AsType[*reconcile.Error](p.SourceErr)
 	if ok && errors.Is(p.SourceErr, fs.ErrNotExist) && p.HasState() {
-		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(p.Path) +
-			" NEW, with its new path; otherwise restore it"
+		path := text.ShellQuote(p.Path)
+		known.Hint = "if it was moved: symphony projects move " + path + " NEW, with its new path; " +
+			"if the project is over: symphony projects remove " + path + "; otherwise restore it"
+		if copied := p.newestCopy(); copied != "" {
+			known.Hint += ", for instance by cp " + text.ShellQuote(copied) + " " + path
+		}
 		if branch := branchWith(p); branch != "" {
 			known.Hint = "the branch " + branch + " has it: git switch " + branch + "; " + known.Hint
 		}
 	}
+}
+
+// newestCopy returns the path of the workflow that the newest run has used; empty if there is none.
+func (p *Project) newestCopy() string {
+	copies, err := filepath.Glob(filepath.Join(p.StateDir, "runs", "*", runner.WorkflowFile)) // their names begin with the time
+	if err != nil || len(copies) == 0 {
+		return ""
+	}
+	return copies[len(copies)-1]
 }
 
 // branchWith returns a branch that has the missing workflow, such as main where an old branch is

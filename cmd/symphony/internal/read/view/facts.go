@@ -132,10 +132,7 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.LastPass != nil && f.Project.SourceErr == nil { // it is there again, perhaps at another path
-		isOver := func(e reconcile.Error) bool { return e.Code == workflow.CodeMissingFile }
-		f.LastPass.Errors = slices.DeleteFunc(f.LastPass.Errors, isOver)
-	}
+	f.lookForWorkflow()
 	f.rhythm, err = wiring.ReadRhythm(ctx, f.DB, f.Now)
 	if err != nil {
 		return err
@@ -143,6 +140,20 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 	f.Schedule = f.rhythm.Alive || wiring.Looping(f.Project.StateDir)
 	f.demo, err = wiring.IsUnlisted(ctx, f.DB)
 	return err
+}
+
+// lookForWorkflow makes the errors of the last pass say whether there is a workflow now: it may have
+// been deleted since, or be there again, perhaps at another path.
+func (f *Facts) lookForWorkflow() {
+	if f.LastPass == nil {
+		return
+	}
+	isMissing := func(e reconcile.Error) bool { return e.Code == workflow.CodeMissingFile }
+	f.LastPass.Errors = slices.DeleteFunc(f.LastPass.Errors, isMissing)
+	gone, ok := errors.AsType[*reconcile.Error](f.Project.SourceErr)
+	if ok && isMissing(*gone) {
+		f.LastPass.Errors = append(f.LastPass.Errors, *gone)
+	}
 }
 
 // readBlock returns the block that matters most: a full disk, which keeps passes from recording
