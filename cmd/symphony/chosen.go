@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/urfave/cli/v2"
 )
 
@@ -66,6 +68,9 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	if path == "" && named != "" && !wiring.Exists(w.Absolute(named)) {
 		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
 	}
+	if path == "" && named != "" {
+		noteOther(w, named)
+	}
 	path = cmp.Or(path, named)
 	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
 	if path == "" && c.Command.Name != "init" {
@@ -87,6 +92,17 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 		return nil, p.SourceErr
 	}
 	return p, nil
+}
+
+// noteOther says which workflow is used if the variable names another one than that of the working
+// directory, which a person would expect.
+func noteOther(w *term.Env, named string) {
+	here := wiring.FindWorkflow(w.Environment())
+	if here == "" || paths.Real(here) == paths.Real(w.Absolute(named)) {
+		return
+	}
+	const message = "using %s, which the variable SYMPHONY_WORKFLOW names, and not %s: -w FILE names another one"
+	w.Note(slog.LevelWarn, fmt.Sprintf(message, w.Absolute(named), here))
 }
 
 // isDirectory reports whether a path is that of a directory.
