@@ -65,6 +65,9 @@ const (
 	ResolveConflict    = "choose one of its sides, and remove the lines <<<<<<<, ======= and >>>>>>>"
 )
 
+// ForeignExpression says of ${{ secrets.NPM_TOKEN }} what to write.
+const ForeignExpression = "${{ … }} is of GitHub Actions and means nothing here; $NAME is the value of a variable"
+
 const (
 	noMapping  = "mapping values are not allowed in this context"
 	noColon    = "could not find expected ':'"
@@ -105,6 +108,9 @@ func explain(lines []string, line int, message string) (at int, explained string
 		}
 		return line, "a [ is not closed, or a comma is missing behind it"
 	case "did not find expected ',' or '}'":
+		if strings.Contains(lines[line], "${{") {
+			return line, ForeignExpression
+		}
 		return line, "a { is not closed, or a comma is missing behind it"
 	case "found unexpected end of stream":
 		return line, "a quote is not closed"

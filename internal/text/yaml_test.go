@@ -42,6 +42,7 @@ func TestYAMLFault(t *testing.T) {
 		{"a:|  - [b, #c]|d: 1", 2, `a [ is not closed, because # begins a comment: write "#c"`},
 		{"a: [b|c: 1", 1, "a [ is not closed, or a comma is missing behind it"},
 		{"a: {b: 1|c: 1", 1, "a { is not closed, or a comma is missing behind it"},
+		{"a: 1|b: {c: ${{ secrets.D }}}", 2, ForeignExpression},
 		{"a: 1|b: \"x|c: 1", 2, "a quote is not closed"},
 		{"b: 'x|c: 1", 1, "a quote is not closed"},
 		{`a: "C:\work"`, 1, `in double quotes \ begins an escape such as \n: write \\, or use single quotes`},

@@ -110,6 +110,8 @@ func (r *reader) checkEnv() {
 			)
 		case slices.ContainsFunc(secrets, isIn):
 			r.invalid(entry, "contains a secret of symphony, which no agent gets", "give agents a key of their own")
+		case strings.HasPrefix(value, "${{"):
+			r.warn(entry, text.ForeignExpression)
 		case !isVar && len(value) >= shortestKey && secretName().MatchString(name.Value):
 			const visible = "everyone who can read the file sees the key: write %s: $%[1]s, and put %[1]s=… into %s"
 			r.warn(entry, fmt.Sprintf(visible, name.Value, cmp.Or(r.env.EnvFile, "the environment file")))

@@ -29,6 +29,7 @@ var namesGitHub = []string{
 	"cmd/symphony/internal/wiring/state_account.go",
 	"internal/adapter/graphqltest/graphqltest.go",
 	"internal/text/text.go",
+	"internal/text/yaml.go",
 	"linear/created.go",
 	"reconcile/fault.go",
 	"reconcile/label.go",

@@ -180,7 +180,7 @@ func (c *checker) nodes(list []render.Node) {
 }
 
 // endsWithDollar reports whether the text of a node ends with $, as in ${{ issue.title }}, which is
-// how workflows of GitHub Actions write a value.
+// how the workflow files of some CI services write a value.
 func endsWithDollar(n render.Node) bool {
 	before, isText := n.(*render.TextNode)
 	return isText && strings.HasSuffix(before.Source, "$")
