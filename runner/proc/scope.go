@@ -146,7 +146,7 @@ func (s *ScopeManager) output(
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = "/"
-	cmd.WaitDelay = 100 * time.Millisecond
+	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + lookup(s.Env, "PATH")}
 	if m.user {
 		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
