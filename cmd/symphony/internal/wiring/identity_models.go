@@ -30,8 +30,8 @@ func makerOf(model string) modelMaker {
 	})
 }
 
-// modelWarnings is about models of other makers that codex is to use, such as claude-opus-5. codex
-// has such models only from another provider, which its settings name.
+// modelWarnings is about models of other makers that the default agent is to use, such as claude-opus-5.
+// It has such models only from another provider, which its settings name.
 func modelWarnings(p *Project, cfg *workflow.Config) (list []string) {
 	isDefault := func(a workflow.AgentChoice) bool { return a.Kind == workflow.DefaultAgent }
 	agents := text.Filter(cfg.AllAgents(), isDefault)
@@ -51,9 +51,9 @@ func modelWarnings(p *Project, cfg *workflow.Config) (list []string) {
 		if kind != workflow.DefaultAgent || maker.kind == "" {
 			return
 		}
-		const message = "%s: codex has no model %s, unless its config.toml sets a model_provider that does: for an agent " +
+		const message = "%s: %s has no model %s, unless its config.toml sets a model_provider that does: for an agent " +
 			"that has it, write agent.kind: %s and agent.model: %s (docs/agents.md)"
-		list = append(list, fmt.Sprintf(message, keyAt(p, cfg, key), model, maker.kind, model))
+		list = append(list, fmt.Sprintf(message, keyAt(p, cfg, key), workflow.DefaultAgent, model, maker.kind, model))
 	}
 	warn(kind.Key("model"), workflow.DefaultAgent, cfg.Session.Model)
 	for _, set := range cfg.Agent.Fallback {
