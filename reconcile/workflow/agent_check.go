@@ -72,7 +72,8 @@ func twinHint(key string) string {
 	case key == "codex.command": // each kind has a command of its own
 		return ""
 	case key == "agent.env":
-		return ": write the variables into the environment file, and the names with KEY, SECRET or TOKEN into agent.pass_env, too"
+		return ": write the variables into the environment file, and names with KEY, SECRET or TOKEN into " +
+			"agent.pass_env, too"
 	case slices.Contains(ofOthers, twin), slices.Contains(ofDefault, twin):
 		return ": write " + twin
 	}

@@ -101,9 +101,10 @@ func (p *Project) hintGone() {
 	}
 }
 
-// newestCopy returns the path of the workflow that the newest run has used; empty if there is none.
+// newestCopy returns the path of the workflow that the newest run has used; empty if there is none. The
+// directories of runs have names that begin with the time.
 func (p *Project) newestCopy() string {
-	copies, err := filepath.Glob(filepath.Join(p.StateDir, "runs", "*", runner.WorkflowFile)) // their names begin with the time
+	copies, err := filepath.Glob(filepath.Join(p.StateDir, "runs", "*", runner.WorkflowFile))
 	if err != nil || len(copies) == 0 {
 		return ""
 	}
