@@ -271,7 +271,8 @@ func (r claimsRepository) fetched(ctx context.Context, fetch, read func(writer) 
 // isDamaged reports whether an object is missing or false, such as one that was not on disk yet when
 // the power failed.
 func (r claimsRepository) isDamaged(ctx context.Context) bool {
-	err := r.run(r.localGit(ctx, "fsck", "--connectivity-only", "--no-dangling", "--no-progress"))
+	// With --connectivity-only git 2.47 succeeds although it can't read a pack.
+	err := r.run(r.localGit(ctx, "fsck", "--no-dangling", "--no-progress"))
 	return ctx.Err() == nil && git.Exited(err)
 }
 
@@ -471,6 +472,9 @@ func (r claimsRepository) notPushed(ctx context.Context, said error) error {
 		return notAtomic(r.Address(), said)
 	}
 	if !mayNotPush().MatchString(output) {
+		if r.isDamaged(ctx) {
+			_ = r.empty() // the next look fetches everything again
+		}
 		return r.unavailable("push the claims", said)
 	}
 	if _, err := r.askHead(ctx); err != nil {
