@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -138,6 +139,9 @@ func TestTableOfIdlePasses(t *testing.T) {
 	doc := string(test.Must(os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "costs.md"))))
 	for _, kind := range workflow.TrackerKinds() {
 		t.Run(kind, func(t *testing.T) {
+			if _, err := exec.LookPath("python3"); kind == "command" && err != nil {
+				t.Skip("python3, in which the tracker of this kind is written here, is not installed")
+			}
 			if row := idlePasses(t, kind); !strings.Contains(doc, "\n"+row+"\n") {
 				t.Errorf("docs/costs.md lacks the row\n%s", row)
 			}
