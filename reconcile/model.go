@@ -104,6 +104,12 @@ type Assignee struct {
 	IsMe  bool   `json:"is_me"` // the tracker's key belongs to this person
 }
 
+// File returns the issue's file in a folder of issues; empty for other trackers.
+func (i Issue) File() string {
+	file, _ := i.NativeRef["file"].(string)
+	return file
+}
+
 // NormalizeState makes tracker states comparable (specification 4.2).
 func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 

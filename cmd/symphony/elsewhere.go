@@ -171,7 +171,8 @@ func requestHint(ctx context.Context, w *term.Env, c *cli.Command, args []string
 		return ""
 	}
 	ref := args[at]
-	owners := text.Filter(otherProjects(ctx, w, args), func(p view.Named) bool {
+	_, elsewhere := otherProjects(ctx, w, args)
+	owners := text.Filter(elsewhere, func(p view.Named) bool {
 		asked, err := hasAsked(ctx, p.Project, ref)
 		return err == nil && asked
 	})
@@ -188,23 +189,25 @@ func requestHint(ctx context.Context, w *term.Env, c *cli.Command, args []string
 	return ref + " is open in the projects " + placesText(owners) + ": add the right -w"
 }
 
+// placeText names a project, and its workflow.
+func placeText(p view.Named) string { return p.Name + " (-w " + text.ShellQuote(p.Path) + ")" }
+
 // placesText names projects, and their workflows.
 func placesText(projects []view.Named) string {
-	names := text.Map(projects, func(p view.Named) string {
-		return p.Name + " (-w " + text.ShellQuote(p.Path) + ")"
-	})
-	return strings.Join(names, " and ")
+	return strings.Join(text.Map(projects, placeText), " and ")
 }
 
-// otherProjects are the projects of the account in which the command has not looked. There are none
-// if they can't be read: the command's own error is the one to read.
-func otherProjects(ctx context.Context, w *term.Env, args []string) []view.Named {
+// otherProjects returns all projects of the account, and those in which the command has not looked.
+// There are none if they can't be read: the command's own error is the one to read.
+func otherProjects(ctx context.Context, w *term.Env, args []string) (all, elsewhere []view.Named) {
 	projects, err := wiring.AllProjects(w.Environment())
 	if err != nil {
-		return nil
+		return nil, nil
 	}
+	all = view.Name(ctx, projects)
 	looked := placesOf(w, args)
-	return text.Filter(view.Name(ctx, projects), func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
+	elsewhere = text.Filter(all, func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
+	return all, elsewhere
 }
 
 // nameIn is the word that may be the name of a project, and the issue behind it.
@@ -350,13 +353,7 @@ const makeOne = "; symphony init writes a WORKFLOW.md here"
 // placeHint names the project that has one of the named issues, which the command line means, or
 // else the projects of the account if the command has found none.
 func placeHint(ctx context.Context, w *term.Env, c *cli.Command, args, named []string, lost bool) string {
-	projects, err := wiring.AllProjects(w.Environment())
-	if err != nil {
-		return "" // the command's own error is the one to read
-	}
-	all := view.Name(ctx, projects)
-	looked := placesOf(w, args)
-	elsewhere := text.Filter(all, func(p view.Named) bool { return !slices.Contains(looked, p.StateDir) })
+	all, elsewhere := otherProjects(ctx, w, args)
 	for _, arg := range named {
 		if arg == "" || arg == args[0] || text.IsNumber(arg) || strings.HasPrefix(arg, "-") {
 			continue

@@ -370,8 +370,7 @@ func openTracker(p *wiring.Project) (*workflow.Config, *reconcile.TrackerAdapter
 
 // placeOf returns where a person finds an issue: its file in a folder, else its address.
 func placeOf(issue *reconcile.Issue) string {
-	file, isFile := issue.NativeRef["file"].(string)
-	if isFile {
+	if file := issue.File(); file != "" {
 		return file
 	}
 	if issue.URL != nil {

@@ -255,9 +255,7 @@ func onlyProject(
 	case 0:
 		return 0, missing
 	}
-	names := text.Map(has, func(at int) string {
-		return projects[at].Name + " (-w " + text.ShellQuote(projects[at].Path) + ")"
-	})
+	names := text.Map(has, func(at int) string { return placeText(projects[at]) })
 	return 0, exit.Usage("%s: %s is in %s: name one of them", c.Command.Name, ref, strings.Join(names, " and in "))
 }
 

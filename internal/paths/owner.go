@@ -17,9 +17,9 @@ func Regain(path string) string {
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		switch {
-		case err == nil && isOurs(info) && foreign == "":
+		case err == nil && Ours(info) && foreign == "":
 			return ""
-		case err == nil && isOurs(info):
+		case err == nil && Ours(info):
 			return `if symphony has run with sudo: sudo chown -R "$(id -un)" ` + text.ShellQuote(foreign)
 		case err == nil:
 			foreign = at
@@ -30,8 +30,8 @@ func Regain(path string) string {
 	}
 }
 
-// isOurs reports whether a file belongs to this account.
-func isOurs(info fs.FileInfo) bool {
+// Ours reports whether a file belongs to this account.
+func Ours(info fs.FileInfo) bool {
 	stat, isUnix := info.Sys().(*syscall.Stat_t)
 	return isUnix && int(stat.Uid) == os.Geteuid()
 }

@@ -512,6 +512,7 @@ func GitOutput(err error) string {
 // login or a repository of another account; empty for other output of git. It is part of the
 // message, because the hint of a code is the same for all reasons.
 func GitHint(output string) string {
+	chown := regain(output)
 	switch {
 	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
 		if ofGitHub().MatchString(output) {
@@ -524,8 +525,8 @@ func GitHint(output string) string {
 			"in an ssh-agent; or write an https address into repository.url"
 	case strings.Contains(output, "Host key verification failed"):
 		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
-	case regain(output) != "":
-		return regain(output)
+	case chown != "":
+		return chown
 	case strings.Contains(output, ".lock': File exists"):
 		return "if no git works there now, remove that file"
 	case strings.Contains(output, "unpacker error"):

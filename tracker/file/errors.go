@@ -13,7 +13,7 @@ import (
 )
 
 // gone returns the error of something that does not exist.
-func gone(message, hint string) error {
+func gone(message, hint string) *reconcile.Error {
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: message,
@@ -24,13 +24,10 @@ func gone(message, hint string) error {
 
 // goneElsewhere is gone for an issue that is somewhere else, or in a file that is not read. The hint says
 // where, or why.
-func goneElsewhere(message, hint string) error {
-	return &reconcile.Error{
-		Code:    "issue_not_found",
-		Message: message,
-		Hint:    hint,
-		Err:     reconcile.ErrMisplaced,
-	}
+func goneElsewhere(message, hint string) *reconcile.Error {
+	e := gone(message, hint)
+	e.Err = reconcile.ErrMisplaced
+	return e
 }
 
 // malformed returns the error of a file that is no issue.

@@ -2,11 +2,13 @@ package wiring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -24,6 +26,12 @@ func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifi
 		command += ", as it was committed: then write status: " + state + " into it"
 	}
 	return command
+}
+
+// IsDeleted reports whether an error of the tracker says that the file of an issue was deleted from the
+// folder of the issues, and not moved.
+func IsDeleted(cfg *workflow.Config, err error) bool {
+	return cfg.Tracker.Folder != "" && errors.Is(err, reconcile.ErrGone) && !errors.Is(err, reconcile.ErrMisplaced)
 }
 
 // deletedFile returns the name of an issue's file in the last commit that is no longer in the

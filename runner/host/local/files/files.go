@@ -83,17 +83,11 @@ func CheckOwnDir(path string) error {
 	if !info.IsDir() {
 		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
 	}
-	if !Ours(info) || info.Mode().Perm()&0o022 != 0 {
+	if !paths.Ours(info) || info.Mode().Perm()&0o022 != 0 {
 		err := errors.New("others own it or can write to it")
 		return &fs.PathError{Op: "use", Path: path, Err: err}
 	}
 	return nil
-}
-
-// Ours reports whether a file belongs to this account.
-func Ours(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // ReadRegular reads a small regular file. A link, pipe or device in its place is an error: an

@@ -156,7 +156,7 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		return nil, nil
 	}
 	list, err := os.ReadDir(dir)
-	closed := errors.Is(err, fs.ErrPermission) && !files.Ours(info) && unix.Access(dir, unix.X_OK) != nil
+	closed := errors.Is(err, fs.ErrPermission) && !paths.Ours(info) && unix.Access(dir, unix.X_OK) != nil
 	if closed {
 		return list, nil
 	}

@@ -222,7 +222,7 @@ func resolveRoot(path string) (*Root, error) {
 		return nil, rootFailed(path, errors.New("not a directory"))
 	case real == "/":
 		return nil, rootFailed(path, errors.New("it is the root of the file system"))
-	case !files.Ours(info):
+	case !paths.Ours(info):
 		failed := rootFailed(path, errors.New("it belongs to another account"))
 		failed.Hint = cmp.Or(
 			paths.Regain(real),

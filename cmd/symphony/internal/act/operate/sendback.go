@@ -179,8 +179,7 @@ func (o *operation) refuseGone(ctx context.Context, cfg *workflow.Config, tracke
 	name := o.command.Identifier
 	refuse := func(message string) *reconcile.Error { return reconcile.NewError("not_sent_back", message, "") }
 	_, err := tracker.Find(ctx, o.command.IssueID)
-	isDeleted := errors.Is(err, reconcile.ErrGone) && !errors.Is(err, reconcile.ErrMisplaced)
-	if isDeleted && cfg.Tracker.Folder != "" {
+	if wiring.IsDeleted(cfg, err) {
 		releases, err := o.db.Views.Releases(ctx, o.command.IssueID, 1)
 		if err != nil {
 			return err

@@ -176,7 +176,7 @@ func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) err
 	})
 	out := &report{w: w, verbose: o.Verbose, secrets: secrets}
 	if called.machine {
-		out.next = nextSteps(called.others(ctx))
+		out.next = nextSteps(called.others())
 	}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here

@@ -46,6 +46,8 @@ type environment struct {
 	// deep: a trial turn is asked for.
 	deep  bool
 	other *environment // the caller's environment, if this is the schedule's
+	// others are the workflows of the projects of the account.
+	others func() []string
 
 	// All checks share a login shell, an agent, its conversation and an answer of the tracker.
 	login  func() loginShell
@@ -74,6 +76,7 @@ func newEnvironment(
 		readable.SourceErr = nil
 	}
 	e.report, e.config = wiring.CheckResult(&readable)
+	e.others = sync.OnceValue(func() []string { return e.readOthers(ctx) })
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.opened = sync.OnceValue(func() error { return e.openConversation(ctx) })
@@ -88,9 +91,9 @@ var defaults = workflow.Source{
 	Body:        "{{ issue.title }}",
 }
 
-// others are the workflows of the projects of the account; nil if they can't be read, which the
-// commands about them report.
-func (e *environment) others(ctx context.Context) []string {
+// readOthers returns the workflows of the projects of the account; nil if they can't be read, which
+// the commands about them report.
+func (e *environment) readOthers(ctx context.Context) []string {
 	projects, err := wiring.AllProjects(e.p.Env)
 	if err != nil {
 		return nil

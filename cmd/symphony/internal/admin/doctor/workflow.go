@@ -22,10 +22,10 @@ import (
 )
 
 // checkWorkflow reports the findings of symphony check.
-func checkWorkflow(ctx context.Context, e *environment) (list []finding) {
+func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	if e.machine {
 		hint := "symphony init writes one"
-		if len(e.others(ctx)) > 0 {
+		if len(e.others()) > 0 {
 			hint = "symphony doctor -w FILE checks a project; symphony init writes a WORKFLOW.md here"
 		}
 		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", hint)

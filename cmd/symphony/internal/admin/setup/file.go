@@ -227,7 +227,7 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 		if err != nil {
 			return undo, err
 		}
-		s.firstPath, _ = issue.NativeRef["file"].(string)
+		s.firstPath = issue.File()
 	}
 	return undo, nil
 }

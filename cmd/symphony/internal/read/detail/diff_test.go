@@ -15,7 +15,7 @@ func TestLastRunWithAWorkspace(t *testing.T) {
 	db := test.Must(state.Create(t.Context(), t.TempDir(), now))
 	defer db.Close()
 	for _, run := range []reconcile.Run{
-		{ID: "run-1", WorkspacePath: "/work/ABC-7", StartedAt: now, Outcome: reconcile.Failed, Settled: true},
+		{ID: "run-1", WorkspacePath: "/clones/ABC-7", StartedAt: now, Outcome: reconcile.Failed, Settled: true},
 		{ID: "run-2", StartedAt: now.Add(time.Minute)},
 	} {
 		run.IssueID = "id-7"
@@ -24,5 +24,5 @@ func TestLastRunWithAWorkspace(t *testing.T) {
 		test.OK(t, db.Store.Commit(t.Context(), now, reconcile.Change{Insert: &run}))
 	}
 	run := test.Must(lastRun(t.Context(), nil, db, "ABC-7"))
-	test.Equal(t, "the run", run.ID+" "+run.WorkspacePath, "run-1 /work/ABC-7")
+	test.Equal(t, "the run", run.ID+" "+run.WorkspacePath, "run-1 /clones/ABC-7")
 }

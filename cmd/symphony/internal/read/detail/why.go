@@ -3,7 +3,6 @@ package detail
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,9 +220,7 @@ func (r *issueReader) isReleased(f forecast) bool {
 
 // lacksFile reports whether the file of an issue was deleted from the folder of the issues.
 func (r *issueReader) lacksFile(v Issue) bool {
-	fault := v.TrackerErr
-	return r.Config != nil && r.Config.Tracker.Folder != "" && fault != nil &&
-		errors.Is(fault, reconcile.ErrGone) && !errors.Is(fault, reconcile.ErrMisplaced)
+	return r.Config != nil && v.TrackerErr != nil && wiring.IsDeleted(r.Config, v.TrackerErr)
 }
 
 // hasNothingNew reports whether an issue was handed over again with the commit that was delivered

@@ -138,9 +138,7 @@ func Judge(all []Overview) Verdict {
 
 // sentences are the reasons that are no numbers.
 func (v Verdict) sentences(reasons []string) []string {
-	return text.Filter(reasons, func(reason string) bool {
-		return !slices.ContainsFunc(v.counts, func(c count) bool { return strings.HasPrefix(reason, c.String()) })
-	})
+	return text.Filter(reasons, func(reason string) bool { return !slices.Contains(v.numbers, reason) })
 }
 
 // sums are the counts of several projects.

@@ -64,12 +64,7 @@ func markGone(held []HeldRow, now map[string]reconcile.Issue) {
 // FileOf returns the file of an issue in the folder of the issues; nil for other trackers, and if the
 // issue is in no file there.
 func (f *Facts) FileOf(ctx context.Context, id string) *string {
-	issue := f.inFolder(ctx, []string{id})[id]
-	file, isFile := issue.NativeRef["file"].(string)
-	if !isFile {
-		return nil
-	}
-	return &file
+	return text.OrNull(f.inFolder(ctx, []string{id})[id].File())
 }
 
 // IsGone reports whether an issue is no longer in its folder. It is false for other trackers, and for a

@@ -21,8 +21,9 @@ type Verdict struct {
 	// elsewhere.
 	Brief []string `json:"-"`
 
-	// counts are the reasons that are numbers.
-	counts []count
+	// counts are the reasons that are numbers, and numbers the texts of these.
+	counts  []count
+	numbers []string
 }
 
 // count is how many of something need a person: of issues with a status, of requests, or of
@@ -163,6 +164,7 @@ func (v *Verdict) addCount(c count, more string) {
 	}
 	v.add(LevelNeedsPerson, c.String(), more)
 	v.counts = append(v.counts, c)
+	v.numbers = append(v.numbers, c.String(), c.String()+more)
 }
 
 // firstOf lists the first names, such as "WEB-1, WEB-2, WEB-3 and 4 more".
