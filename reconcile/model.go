@@ -276,7 +276,7 @@ const (
 	VerbRetry   Verb = "retry"
 	VerbPause   Verb = "pause"
 	VerbResume  Verb = "resume"
-	VerbUnblock Verb = "unblock" // by an operator, or by a pass that found a changed workflow
+	VerbUnblock Verb = "unblock" // by a pass that found a changed workflow; resume does it, too
 	VerbDeliver Verb = "deliver"
 	VerbVerify  Verb = "verify" // run verify again, and then deliver
 	// VerbHostGone: the host of the run is gone for good.

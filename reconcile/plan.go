@@ -165,9 +165,9 @@ func (d *draft) makeDueBy(latest time.Time, claims []*Claim) {
 func (p *planner) commands() {
 	for _, cmd := range p.s.Commands {
 		switch cmd.Verb {
-		case VerbPause, VerbResume:
-			p.setPaused(cmd)
-		case VerbUnblock:
+		case VerbPause:
+			p.pause(cmd)
+		case VerbResume, VerbUnblock:
 			p.unblock(cmd)
 		case VerbStopAll:
 			// It concerns every claim even in a pass for a single issue, because that pass
@@ -177,7 +177,7 @@ func (p *planner) commands() {
 					p.stop(*c, StopAll, nil)
 				}
 			}
-			p.setPaused(cmd) // last: a crash before this repeats the stops
+			p.pause(cmd) // last: a crash before this repeats the stops
 		case VerbHostGone:
 			if p.s.concerns(cmd.IssueID) {
 				p.hostIsGone(cmd)
@@ -195,15 +195,14 @@ func (p *planner) commands() {
 	}
 }
 
-func (d *draft) setPaused(cmd Command) {
-	paused := cmd.Verb != VerbResume
-	d.s.Paused = paused
-	d.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
+func (d *draft) pause(cmd Command) {
+	d.s.Paused = true
+	d.update(&Change{Paused: new(true), Commands: []int64{cmd.ID}})
 }
 
 // unblock ends the blocks of the project, and the waiting of every claim, even in a pass for a
-// single issue, because that pass deletes the command. The planner does not end blocks of the
-// account.
+// single issue, because that pass deletes the command. An operator's resume also ends the pause.
+// The planner does not end blocks of the account.
 func (p *planner) unblock(cmd Command) {
 	p.makeDueBy(p.s.Now, p.everyClaim())
 	change := &Change{
@@ -217,6 +216,10 @@ func (p *planner) unblock(cmd Command) {
 		for host := range p.s.RemoteBlocks {
 			change.RemoteBlocks[host] = Block{}
 		}
+	}
+	if cmd.Verb == VerbResume {
+		change.Paused = new(false)
+		p.s.Paused = false
 	}
 	p.s.AgentBlock = nil
 	p.s.TrackerBlock = nil

@@ -65,6 +65,8 @@ func TestCommands(t *testing.T) {
 		{VerbUnblock, "ended", "settle A-1 failed", "retry backoff #2 in 0s failures=1 runs=1"},
 		{VerbUnblock, "waiting", "", "retry backoff #5 in 0s failures=4 runs=9"},
 		{VerbUnblock, "capped", "", "held max_failures"},
+
+		{VerbResume, "waiting", "", "retry backoff #5 in 0s failures=4 runs=9"},
 	} {
 		t.Run(string(row.verb)+" "+row.status, func(t *testing.T) {
 			s := newScene()
@@ -78,7 +80,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// After a repair nothing has to wait: unblock and a changed workflow end a block, and a fault
+// After a repair nothing has to wait: resume and a changed workflow end a block, and a fault
 // of a run that began earlier does not block again. The commands retry and run start their own
 // issue in spite of a block, but no other one.
 func TestRepaired(t *testing.T) {
@@ -113,6 +115,20 @@ func TestRepaired(t *testing.T) {
 			"unblock",
 			blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}),
 			"dispatch A-2 backoff; dispatch A-3",
+		},
+		{
+			"resume",
+			blocked().claim(issueNo(2), nil).same().command(VerbResume, Issue{}).edit(func(s *Snapshot) {
+				s.Paused = true
+			}),
+			"dispatch A-2 backoff; dispatch A-3",
+		},
+		{
+			"unblock in a pause",
+			newScene().candidates(issueNo(3)).command(VerbUnblock, Issue{}).edit(func(s *Snapshot) {
+				s.Paused = true
+			}),
+			"skip A-3 paused",
 		},
 		{"retry", blocked().claim(issueNo(2), asked).same(), "dispatch A-2 probe; skip A-3 blocked"},
 		{
@@ -157,7 +173,7 @@ func TestRepaired(t *testing.T) {
 		p := compute(row.s.Snapshot)
 		equal(t, row.rule, story(p.plan), row.want)
 		equal(t, row.rule+": an obstacle", p.plan.Obstacle != nil, !strings.Contains(row.want, "dispatch"))
-		if row.rule == "unblock" {
+		if row.rule == "unblock" || row.rule == "resume" {
 			equal(t, "blocks", p.s.AgentBlock == nil && p.s.TrackerBlock == nil, true)
 		}
 	}

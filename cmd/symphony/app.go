@@ -68,7 +68,6 @@ func commandGroups() []commandGroup {
 			{"tell", tellCommand},
 			{"send-back", sendBackCommand},
 			{"stop", stopCommand},
-			{"hold", holdCommand},
 			{"retry", retryCommand},
 			{"deliver", deliverCommand},
 			{"verify", verifyCommand},
@@ -80,7 +79,6 @@ func commandGroups() []commandGroup {
 			{"answer", answerCommand},
 		}},
 		{"Repair and clean up", []commandRow{
-			{"unblock", unblockCommand},
 			{"prune", pruneCommand},
 			{"trash", trashCommand},
 			{"restore", restoreCommand},

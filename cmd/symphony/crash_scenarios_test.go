@@ -143,7 +143,7 @@ var crashScenarios = []crashScenario{
 			c.atWork()
 			c.order("stop", "ABC-1")
 			c.passes("held", func() bool { return c.claim() == "held operator" && c.unsettled() == 0 })
-			c.order("hold", "ABC-1")
+			c.order("stop", "--after-run", "ABC-1")
 			c.order("retry", "--fresh", "ABC-1")
 			c.write("go", "", 0o600)
 		},

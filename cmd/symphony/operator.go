@@ -23,17 +23,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-func holdCommand(w *term.Env) *cli.Command {
-	hold := func(*cli.Context) (operate.Hold, error) { return operate.Hold{}, nil }
-	return issueCommand(
-		w,
-		"hold",
-		hold,
-		"start no further run of an issue; its current run continues",
-		"symphony hold ABC-7 ABC-8",
-	)
-}
-
 func retryCommand(w *term.Env) *cli.Command {
 	retry := func(c *cli.Context) (operate.Retry, error) {
 		return operate.Retry{Fresh: c.Bool("fresh"), HostGone: c.Bool("host-is-gone")}, nil
@@ -60,11 +49,11 @@ func pauseCommand(w *term.Env) *cli.Command {
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbResume, "start new runs again")
-}
-
-func unblockCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbUnblock, "try again now, after you have repaired a fault")
+	return verbCommand(
+		w,
+		reconcile.VerbResume,
+		"start runs again, after a pause or after you have repaired a fault",
+	)
 }
 
 // verbCommand returns a command about the project that stores a verb and runs the pass that
@@ -300,13 +289,19 @@ func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operat
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "stop",
-		Usage:     "end the run of an issue and hold it; or pause the project and end every run",
+		Usage:     "end the run of an issue, now or later, and hold it; or pause the project and end every run",
 		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
 		Description: severalHelpText("stop",
 			"symphony stop ABC-7",
+			"symphony stop ABC-7 ABC-8 --after-run",
 			"symphony stop --all --project all",
 		),
-		Flags: severalFlags[operate.StopJSON](
+		Flags: severalFlagsOf(
+			[]jsonDocument{
+				{"", reflect.TypeFor[operate.StopJSON]()},
+				{"--after-run", reflect.TypeFor[pass.ResultJSON]()},
+			},
+			&cli.BoolFlag{Name: "after-run", Usage: "let its run end by itself, and start no further one"},
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run, without holding an issue"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of the run"},
 			fieldsFlag(),
@@ -320,6 +315,8 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	switch {
 	case c.Bool("all") && c.IsSet("filter"):
 		return exit.Usage("stop: --filter and --all cannot be combined")
+	case c.Bool("all") && c.Bool("after-run"):
+		return exit.Usage("stop: --all and --after-run cannot be combined; symphony pause only starts no new runs")
 	case c.Bool("all") && name != "" && !wiring.Exists(w.Absolute(name)):
 		return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 	case c.Bool("all"):
@@ -332,6 +329,14 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		)(c)
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing; symphony ps lists what runs")
+	case c.Bool("after-run"):
+		return onIssues(w, holdAfterRun, func(c *cli.Context, p *wiring.Project, name string, command operate.Hold) error {
+			_, isAgent := agents.ProjectOf(c.Context, p, name)
+			if isAgent {
+				return exit.Usage("stop: %s is an agent: --after-run is only for issues", name)
+			}
+			return render.Apply(c.Context, w, p, command.About(name))
+		})(c)
 	}
 	order := func(c *cli.Context) (operate.Stop, error) {
 		return operate.Stop{NoWait: c.Bool("no-wait")}, nil
@@ -349,6 +354,9 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	}
 	return onIssues(w, order, one)(c)
 }
+
+// holdAfterRun is the order of stop --after-run, without its issue.
+func holdAfterRun(*cli.Context) (operate.Hold, error) { return operate.Hold{}, nil }
 
 func tellCommand(w *term.Env) *cli.Command {
 	return &cli.Command{

@@ -31,9 +31,14 @@ const severalName = "several issues"
 // severalFlags returns the flags of a command about a single issue, which prints a T, or
 // several.
 func severalFlags[T any](more ...cli.Flag) []cli.Flag {
+	return severalFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
+}
+
+// severalFlagsOf is severalFlags for a command that prints different documents.
+func severalFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 	return workflowFlags(
 		jsonFlagsOf(
-			[]jsonDocument{{"", reflect.TypeFor[T]()}, {severalName, reflect.TypeFor[operate.Several]()}},
+			append(documents, jsonDocument{severalName, reflect.TypeFor[operate.Several]()}),
 			append(more,
 				&cli.StringSliceFlag{
 					Name:  "filter",
@@ -183,23 +188,18 @@ func onIssues[C operate.Command](
 	}
 }
 
-// refuseReason refuses words behind the issue that are no issues: a time, and what may be the
-// reason of a hold.
+// refuseReason refuses a time behind the issue.
 func refuseReason(c *cli.Context, w *term.Env, p *wiring.Project, issues []string) error {
-	for i, word := range issues[min(len(issues), 1):] {
+	for _, word := range issues[min(len(issues), 1):] {
 		isTime := report.IsTime(word, w.Now()) && timeMeant(c.Command, word) != ""
-		if isIssueName(word) || !isTime && c.Command.Name != "hold" {
+		if isIssueName(word) || !isTime {
 			continue
 		}
 		isIssue, err := isTracked(c.Context, p, word)
 		if err != nil || isIssue {
 			return nil //nolint:nilerr // the command reports the error
 		}
-		if isTime {
-			return timeAmong(c, word)
-		}
-		return exit.Usage("hold: %q is no issue, and a hold has no reason: symphony hold %s, and tell why in a "+
-			"comment on the issue", strings.Join(issues[i+1:], " "), strings.Join(issues[:i+1], " "))
+		return timeAmong(c, word)
 	}
 	return nil
 }

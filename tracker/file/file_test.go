@@ -407,7 +407,7 @@ func TestFindWithoutFrontMatterByNumber(t *testing.T) {
 func TestKeysElsewhere(t *testing.T) {
 	for front, want := range map[string]string{
 		"model: gpt-5.5":         "a.md:5: model is not read: agent.by_label in WORKFLOW.md chooses",
-		"hold: true":             "a.md:5: hold is not read: symphony hold ISSUE keeps agents from it",
+		"hold: true":             "a.md:5: hold is not read: symphony stop ISSUE --after-run keeps agents from it",
 		"base_branch: v2":        "a.md:5: base_branch is not read: it is the same for all issues: repository.base",
 		"done: true":             "a.md:5: done is not read: the status says whether it is finished",
 		"acceptanceCriteria: []": "a.md:5: acceptanceCriteria is not read: agents get what is below the front matter",

@@ -474,7 +474,7 @@ var elsewhere = map[string][]string{
 	"it is the same for all issues: repository.branch in WORKFLOW.md names them": {"branch", "branchname"},
 	"it is the same for all issues: repository.url in WORKFLOW.md":               {"repo", "repository", "giturl"},
 	"it is the same for all issues: agent.max_tokens in WORKFLOW.md":             {"maxtokens", "budget", "tokenlimit"},
-	"symphony hold ISSUE keeps agents from it, and so does a status that is in no list of WORKFLOW.md": {
+	"symphony stop ISSUE --after-run keeps agents from it, and so does a status that is in no list of WORKFLOW.md": {
 		"hold", "held", "onhold", "skip", "paused", "disabled", "draft", "wip", "ready", "startdate", "notbefore",
 		"scheduled", "startat",
 	},

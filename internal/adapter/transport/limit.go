@@ -43,7 +43,7 @@ func (s Service) RateLimit(until time.Time) error {
 	limited := &RateLimited{Reset: until, Limited: s.Limited}
 	return reconcile.NewError("tracker_rate_limited", limited.Error(),
 		"run passes less often, or use a separate "+s.Separate+
-			" for symphony; no request is made until then, or until symphony unblock").WithCause(limited)
+			" for symphony; no request is made until then, or until symphony resume").WithCause(limited)
 }
 
 // LimitEnd returns the time of Retry-After, or else the announced time, but always a plausible

@@ -147,6 +147,6 @@ func explain(err error, name string) error {
 	return engine.Explain(
 		err,
 		"command: worker.engine."+name+": ",
-		"correct what it names; then symphony unblock",
+		"correct what it names; then symphony resume",
 	)
 }

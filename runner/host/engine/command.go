@@ -77,7 +77,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 		return "", reconcile.NewError(
 			CodeUnusable,
 			cmp.Or(Said(said), name+": "+err.Error()),
-			"correct that, then symphony unblock",
+			"correct that, then symphony resume",
 		)
 	}
 	return "", err

@@ -240,7 +240,7 @@ func (e *JobEngine) withdraw(ctx context.Context, why error) error {
 }
 
 func (e *JobEngine) unusable(why string) error {
-	return reconcile.NewError(CodeUnusable, e.Host+": "+why, "correct that, then symphony unblock")
+	return reconcile.NewError(CodeUnusable, e.Host+": "+why, "correct that, then symphony resume")
 }
 
 func endedError(why string) error {

@@ -38,7 +38,7 @@ var _ engine.Jobs = Jobs{}
 // with it. Slurm tells it half a minute before the job's time is up.
 func (l Jobs) Submit(ctx context.Context, words []string) error {
 	unusable := func(what string, err error) error {
-		return reconcile.NewError(engine.CodeUnusable, what+err.Error(), "correct that, then symphony unblock")
+		return reconcile.NewError(engine.CodeUnusable, what+err.Error(), "correct that, then symphony resume")
 	}
 	program, err := l.Program.Copy(l.Home)
 	if err != nil {
@@ -267,5 +267,5 @@ func Command(ctx context.Context, env []string, stdin, name string, args ...stri
 		(strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
 		known.Code = engine.CodeUnreachable
 	}
-	return out, engine.Explain(err, "slurm: ", "correct what Slurm names; then symphony unblock")
+	return out, engine.Explain(err, "slurm: ", "correct what Slurm names; then symphony resume")
 }

@@ -203,7 +203,7 @@ func (e Engine) unusable(why string) error {
 	return reconcile.NewError(
 		engine.CodeUnusable,
 		e.Host.Name+": "+why,
-		"correct that there, then symphony unblock",
+		"correct that there, then symphony resume",
 	)
 }
 

@@ -311,7 +311,7 @@ func (c *checker) judge(ctx context.Context) {
 	c.remote.calm()
 	c.forge.endStorm()
 	c.removeForeign()
-	c.command(ctx, "unblock")
+	c.command(ctx, "resume")
 	for range 3 { // a run may outlive one pass
 		stage.Must(c.write(ctx, forget))
 		c.calmPass(ctx)

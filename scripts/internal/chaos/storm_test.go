@@ -389,16 +389,20 @@ func (c *checker) operate(ctx context.Context) {
 			continue
 		case 5:
 			// otherwise clones that failed would keep everything waiting for minutes
-			c.command(ctx, "unblock")
+			c.command(ctx, "resume")
 			continue
 		case 6, 7:
 			if *hosts { // and hosts that were not reached
-				c.command(ctx, "unblock")
+				c.command(ctx, "resume")
 				continue
 			}
 		}
 		began := time.Now()
-		a := c.command(ctx, verb, name)
+		args := []string{verb, name}
+		if verb == "hold" {
+			args = []string{"stop", name, "--after-run"}
+		}
+		a := c.command(ctx, args...)
 		if verb == "retry" {
 			c.retries[name] = append(c.retries[name], [2]time.Time{began, time.Now()})
 		}

@@ -164,10 +164,10 @@ func (s *teamScene) wakeUp(m *machine) {
 	m.awake.Unlock()
 }
 
-// repairer is an operator who does as the hints say: symphony unblock.
+// repairer is an operator who does as the hints say: symphony resume.
 func (s *teamScene) repairer(ctx context.Context, m *machine) {
 	random := s.random("operator of " + m.name)
 	for pause(ctx, time.Duration(3+random.IntN(10))*time.Second) {
-		s.command(ctx, m, "unblock")
+		s.command(ctx, m, "resume")
 	}
 }

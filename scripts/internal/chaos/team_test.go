@@ -342,7 +342,7 @@ func (s *teamScene) judge(ctx context.Context) {
 	s.switchOff(first)
 	rest := s.machines[1:]
 	for _, m := range rest { // until then nothing may start there, after faults of the remote
-		s.command(ctx, m, "unblock")
+		s.command(ctx, m, "resume")
 	}
 	s.passesUntilNone(ctx, rest, func() int {
 		left := s.notHandedOver()
@@ -354,7 +354,7 @@ func (s *teamScene) judge(ctx context.Context) {
 	for _, i := range s.notHandedOver() {
 		s.fault("issues stuck", "%s is %s", i.Identifier, i.State)
 	}
-	s.command(ctx, first, "unblock")
+	s.command(ctx, first, "resume")
 	for range 3 { // the first machine is back
 		s.pass(ctx, first)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Change is a command that changes the next passes of a project: pause, resume or unblock.
+// Change is a command that changes the next passes of a project: pause or resume.
 type Change struct {
 	single
 	Verb reconcile.Verb // such as reconcile.VerbPause
@@ -31,7 +31,7 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 			return err
 		}
 		o.wasPaused = before.Paused
-		if c.Verb == reconcile.VerbUnblock {
+		if c.Verb == reconcile.VerbResume {
 			o.wasBlocked = o.isBlocked(ctx, before)
 			isWaiting := func(c reconcile.Claim) bool { return c.Status == reconcile.Waiting }
 			o.hasWaiting = slices.ContainsFunc(before.Claims, isWaiting)
@@ -142,7 +142,7 @@ func sendBackWith(name string) reconcile.CommandLine {
 	return reconcile.CommandLine{Verb: "send-back", Name: name, Rest: "TEXT"}
 }
 
-// isBlocked reports whether anything waits that unblock makes due: the project, an account, the
+// isBlocked reports whether anything waits that resume makes due: the project, an account, the
 // tracker or an issue. What can't be read counts as blocked.
 func (o *operation) isBlocked(ctx context.Context, before reconcile.State) bool {
 	now := o.p.Env.Now()
@@ -167,11 +167,12 @@ func (o *operation) isBlocked(ctx context.Context, before reconcile.State) bool 
 	return err != nil || isAny
 }
 
-// forgetLimits ends the waits after a fault of an account or a limit of the tracker.
+// forgetLimits ends the waits after a fault of an account or a limit of the tracker. If the
+// workflow is wrong, the accounts are not known, and the pass says why.
 func (o *operation) forgetLimits(ctx context.Context) error {
 	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {
-		return err
+		return wiring.ForgetLimits(ctx, o.db)
 	}
 	forget := func(a *state.Account) error { return a.Forget(ctx, o.p.Env.Now()) }
 	return errors.Join(wiring.ForEachAccount(o.p, cfg, forget), wiring.ForgetLimits(ctx, o.db))
@@ -198,7 +199,6 @@ func (o *operation) change(ctx context.Context) error {
 		reconcile.VerbRetry,
 		reconcile.VerbHostGone,
 		reconcile.VerbResume,
-		reconcile.VerbUnblock,
 	}
 	obstacle := o.result.Pass.Obstacle
 	isPaused := obstacle != nil && obstacle.Reason == reconcile.SkipPaused
@@ -221,18 +221,15 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 		}
 		return []string{paused}, false, nil
 	case reconcile.VerbResume:
-		if !o.wasPaused {
-			return []string{"the project was not paused: each pass starts what is due"}, true, nil
-		}
-		return []string{"resumed: the next pass starts what is due"}, false, nil
-	case reconcile.VerbUnblock:
 		switch {
 		case o.wasBlocked:
-			return []string{"unblocked: every waiting issue is due"}, false, nil
+			return []string{"resumed: every waiting issue is due"}, false, nil
+		case o.wasPaused:
+			return []string{"resumed: new runs start again"}, false, nil
 		case o.hasWaiting:
-			return []string{"nothing was blocked: every waiting issue was due already"}, false, nil
+			return []string{"nothing was paused or blocked: every waiting issue was due already"}, false, nil
 		}
-		return []string{"nothing was blocked, and no issue waits"}, true, nil
+		return []string{"nothing was paused or blocked, and no issue waits"}, true, nil
 	default: // the others have an issue
 		return o.effectOnIssue(ctx)
 	}

@@ -146,7 +146,7 @@ type operation struct {
 	fresh    bool // the next run begins a new conversation
 	// wasPaused: the project was paused before the command
 	wasPaused bool
-	// wasBlocked: something waited that unblock makes due
+	// wasBlocked: something waited that resume makes due
 	wasBlocked bool
 	// hasWaiting: an issue waited for a pass
 	hasWaiting bool
@@ -188,7 +188,7 @@ func (o *operation) carryOut(ctx context.Context, issue string, do func() error)
 			return err
 		}
 		o.only = []string{o.command.IssueID}
-	case o.command.Verb == reconcile.VerbStopAll, o.command.Verb == reconcile.VerbUnblock:
+	case o.command.Verb == reconcile.VerbStopAll, o.command.Verb == reconcile.VerbResume:
 		o.only = nil // all issues
 	default:
 		o.only = []string{pass.NoIssue}
@@ -232,13 +232,11 @@ func (o *operation) firstStep(issue string) (step string, command reconcile.Comm
 	name := text.ShellQuote(text.Visible(issue))
 	switch o.command.Verb {
 	case reconcile.VerbStop:
-		return "nothing runs yet: %s keeps it from starting", reconcile.CommandFor("hold", name)
+		return "nothing runs yet: %s keeps it from starting", reconcile.CommandFor("stop --after-run", name)
 	case reconcile.VerbStopAll:
 		return "nothing runs yet: %s keeps every issue from starting", reconcile.CommandFor("pause", "")
 	case reconcile.VerbResume:
-		return "nothing is paused: %s starts what is ready", reconcile.CommandFor("tick", "")
-	case reconcile.VerbUnblock:
-		return "nothing is blocked: %s starts what is ready", reconcile.CommandFor("tick", "")
+		return "nothing is paused or blocked: %s starts what is ready", reconcile.CommandFor("tick", "")
 	case VerbTell:
 		return "no agent works yet: write it into the issue; %s starts one", reconcile.CommandFor("run", name)
 	default: // they go on with the work of an agent

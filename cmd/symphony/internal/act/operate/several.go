@@ -192,7 +192,6 @@ func aboutProject(c Command) bool {
 	return slices.Contains([]reconcile.Verb{
 		reconcile.VerbPause,
 		reconcile.VerbResume,
-		reconcile.VerbUnblock,
 		reconcile.VerbStopAll,
 	}, c.Name())
 }

@@ -401,7 +401,7 @@ func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
 	case o.Until.IsZero() || left <= 0:
 		return ""
 	case o.Reason == reconcile.SkipBlocked:
-		return "; next try in " + text.Duration(left) + ", or now with symphony unblock"
+		return "; next try in " + text.Duration(left) + ", or now with symphony resume"
 	default:
 		return before + text.Duration(left)
 	}

@@ -109,7 +109,7 @@ func (e *environment) accountBlock() []finding {
 	if err == nil && kind.Name != workflow.DefaultAgent {
 		logIn = e.logInStep(kind)
 	}
-	return fail(message, logIn+"; then symphony unblock")
+	return fail(message, logIn+"; then symphony resume")
 }
 
 // checkSchedule reports whether a schedule runs passes, the faults of the schedule, and how

@@ -492,7 +492,7 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 	case reconcile.SkipPullRequest:
 		return Next{Message: "a pass starts it once that pull request is closed; " + run}
 	case reconcile.SkipBlocked:
-		next := Next{Message: "a pass tries again; symphony unblock tries now"}
+		next := Next{Message: "a pass tries again; symphony resume tries now"}
 		if r.Block != nil {
 			next.At = &r.Block.NextTry
 		}

@@ -48,7 +48,7 @@ func Hosts(p reconcile.Policy, recorded reconcile.State, now time.Time) []HostRo
 			r.Message = "its runs have not been heard of for " + lost[name].Round(time.Second).String()
 		case blocked:
 			r.State = HostBlocked
-			r.Message = b.Code + ": " + b.Message + "; symphony unblock tries again"
+			r.Message = b.Code + ": " + b.Message + "; symphony resume tries again"
 		case r.Slots > 0 && r.Runs >= r.Slots:
 			r.State = HostFull
 		}

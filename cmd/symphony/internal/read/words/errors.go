@@ -34,7 +34,7 @@ var runErrors = []RunError{
 		"codex_incompatible",
 		"install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, " +
 			"which is under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or " +
-			"switch it off; then `symphony unblock`",
+			"switch it off; then `symphony resume`",
 	},
 	{
 		"agent_not_found",
@@ -44,12 +44,12 @@ var runErrors = []RunError{
 	{
 		"agent_incompatible",
 		"install the release of the agent that docs/agents.md names, or correct the quoted value, such as " +
-			"`agent.model`; then `symphony unblock`",
+			"`agent.model`; then `symphony resume`",
 	},
 	{
 		"agent_auth",
 		"log the agent in, as the account that symphony runs as: `codex login`, with the same `codex.home`, or " +
-			"as docs/agents.md says of other agents; then `symphony unblock`",
+			"as docs/agents.md says of other agents; then `symphony resume`",
 	},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{
@@ -116,13 +116,13 @@ var runErrors = []RunError{
 	{
 		"repository_unavailable",
 		"find the fault of git, `repository.url` or `repository.base` with `symphony doctor`; then " +
-			"`symphony unblock` starts runs again immediately",
+			"`symphony resume` starts runs again immediately",
 	},
 	{
 		"git_identity_missing",
 		"run `git config --global user.name \"Your Name\"` and `git config --global user.email " +
 			"you@example.com`, or set `repository.git_name` and `repository.git_email`; then `symphony " +
-			"unblock`",
+			"resume`",
 	},
 	{
 		"git_killed",
@@ -142,11 +142,11 @@ var runErrors = []RunError{
 	{
 		"claims_refused",
 		"let the account that symphony pushes as push what the message names, or keep the claims on a branch that nothing " +
-			"else uses with `repository.claims: {branch: symphony-claims}`; then `symphony unblock`",
+			"else uses with `repository.claims: {branch: symphony-claims}`; then `symphony resume`",
 	},
 	{
 		"claims_not_atomic",
-		"set `receive.advertiseAtomic` in the remote, or leave out `repository.claims`; then `symphony unblock`",
+		"set `receive.advertiseAtomic` in the remote, or leave out `repository.claims`; then `symphony resume`",
 	},
 	{
 		"claim_lost",
@@ -182,7 +182,7 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"if another symphony works on this project: `symphony hold ISSUE`, and `repository.claims: true` on each " +
+		"if another symphony works on this project: `symphony stop ISSUE --after-run`, and `repository.claims: true` on each " +
 			"machine; if a person made or moved the branch: rename it, or merge it in the workspace " +
 			"(`symphony takeover ISSUE`, `git fetch`); then `symphony deliver ISSUE`",
 	},
@@ -210,7 +210,7 @@ var runErrors = []RunError{
 	{
 		"branch_in_the_way",
 		"rename the branch that the message names, or begin `repository.branch` with something else; then " +
-			"`symphony unblock`",
+			"`symphony resume`",
 	},
 	{
 		"branch_checked_out",
@@ -224,7 +224,7 @@ var runErrors = []RunError{
 		"find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +
 			"engine; meanwhile issues start on other hosts, and on this one again once it answers",
 	},
-	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
+	{"host_system, host_unusable", "correct what the message names on that host; then `symphony resume`"},
 	{
 		"host_lost",
 		"find out whether the host is alive; once it answers, the run is ended there and its issue goes " +
@@ -258,7 +258,7 @@ var runErrors = []RunError{
 	{"disk_full", "free disk space; the run is tried again and does not count as a failure"},
 	{"resource_limit", "raise the limits of open files (`ulimit -n`), processes (`ulimit -u`) and sizes of files " +
 		"(`ulimit -f`)"},
-	{"temporary_directory", "create the directory that TMPDIR names, or unset the variable; then `symphony unblock`"},
+	{"temporary_directory", "create the directory that TMPDIR names, or unset the variable; then `symphony resume`"},
 	{"state_missing, state_corrupt", "end all workers (`symphony stop --all`), " +
 		"then restore state.db from a backup or move the state directory aside"},
 	{"state_busy", "find the process that keeps the database locked with `fuser -v state.db`"},

@@ -40,7 +40,7 @@ func keys() []key {
 			"mark it: a, s, r, h and v are then about all marked issues; escape unmarks them",
 			true,
 		},
-		{"h", "hold", "start no further run of it: symphony hold", true},
+		{"h", "hold", "start no further run of it: symphony stop --after-run", true},
 		{"v", "deliver", "push its commits: symphony deliver", true},
 		{"/", "filter", "show only issues and recorded runs with these words; escape ends the filter", false},
 		{"t", "", "sort by status, issue, title, time or tokens", false},

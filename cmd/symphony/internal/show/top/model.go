@@ -222,6 +222,10 @@ func (m model) command(r row, verb string, more ...string) command {
 		path:     p.WorkflowPath,
 		stateDir: p.StateDir,
 	}
+	if verb == "hold" {
+		c.words[0] = "stop"
+		c.words = append(c.words, "--after-run")
+	}
 	if len(issues) > 1 && verb != "approve" { // top asked already
 		c.words = append(c.words, "--yes")
 	}

@@ -284,7 +284,7 @@ func TestCommands(t *testing.T) {
 		"l":     "symphony logs WEB-1",
 		"d":     "symphony diff WEB-1",
 		"r":     "symphony retry WEB-1",
-		"h":     "symphony hold WEB-1",
+		"h":     "symphony stop WEB-1 --after-run",
 		"v":     "symphony deliver WEB-1",
 		"p":     "symphony pause",
 		"o":     "symphony open WEB-1",
@@ -417,7 +417,7 @@ func TestMarks(t *testing.T) {
 		t,
 		"the last command",
 		s.run[2:],
-		[]string{"symphony hold API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"},
+		[]string{"symphony stop API-2 --after-run -w /home/u/api/WORKFLOW.md --state-dir /states/api"},
 	)
 	test.Lacks(t, "the screen", m.View().Content, "marked")
 }

@@ -40,7 +40,6 @@ func (s actions) routes() []route {
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
-		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
 		{"POST", "/api/v1/retry", needActing, s.command(retryHeld)},
 		{"POST", severalPath, needActing, s.command(s.several)},
 		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},

@@ -158,7 +158,6 @@ func TestActionOrders(t *testing.T) {
 		want       order
 	}{
 		{"/api/v1/pause", "", project(reconcile.VerbPause)},
-		{"/api/v1/unblock", "", project(reconcile.VerbUnblock)},
 		{"/api/v1/resume?project=web", "", project(reconcile.VerbResume)},
 		{"/api/v1/retry", "", heldOrder{}},
 		{

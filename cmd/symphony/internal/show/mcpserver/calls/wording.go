@@ -69,12 +69,12 @@ var toolHints = map[reconcile.Step][]toolHint{
 
 // toolOf are the tools that do what commands about issues do.
 var toolOf = map[string]string{
-	"hold":      "hold_issue",
-	"ps":        "list_issues",
-	"retry":     "retry_issue",
-	"run":       "run_issue",
-	"send-back": "send_back_issue",
-	"show":      "show_issue",
+	"stop --after-run": "hold_issue",
+	"ps":               "list_issues",
+	"retry":            "retry_issue",
+	"run":              "run_issue",
+	"send-back":        "send_back_issue",
+	"show":             "show_issue",
 }
 
 // hintFor returns the hint of an error for a model with the tools of this server. Commands for

@@ -202,8 +202,8 @@ type ProjectForm struct {
 	Refreshes bool // a pass can be asked for
 }
 
-// ProjectButton is a command about the project at the end of a notice: refresh, unblock,
-// resume, or retry for all held issues.
+// ProjectButton is a command about the project at the end of a notice: refresh, resume,
+// or retry for all held issues.
 type ProjectButton struct {
 	Forms
 	Verb string

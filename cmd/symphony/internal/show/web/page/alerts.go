@@ -93,8 +93,13 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) []obstacle {
 			paused(v),
 		)
 	}
+	offered := map[string]bool{} // each button is there once
 	for i := range list {
 		list[i].Forms = forms
+		if offered[list[i].Verb] {
+			list[i].Verb = ""
+		}
+		offered[list[i].Verb] = true
 		if several {
 			list[i].Project = v.Project.Name
 		}
@@ -159,7 +164,7 @@ func blockOf(v view.Overview) []obstacle {
 		At:            &b.Since,
 		Ends:          "ends",
 		Until:         b.Until,
-		ProjectButton: ProjectButton{Verb: "unblock"},
+		ProjectButton: ProjectButton{Verb: "resume"},
 	}
 	o.Class, o.Icon = severity(b.Reason, b.Status)
 	o.Alarm = o.Class == "bad"
@@ -246,7 +251,7 @@ func unusableHosts(v view.Overview) (list []obstacle) {
 			Icon:          "alert",
 			Title:         h.Name + " gets no further runs",
 			Text:          h.Message,
-			ProjectButton: ProjectButton{Verb: "unblock"},
+			ProjectButton: ProjectButton{Verb: "resume"},
 		})
 	}
 	return list

@@ -179,7 +179,7 @@ func TestOverview(t *testing.T) {
 		"succeeded 91",
 	)
 	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
-	test.Lacks(t, "the page of a project without a block", main, "/api/v1/unblock?")
+	test.Lacks(t, "the page of a project without a block", main, "/api/v1/resume?")
 	test.Equal(t, "the requests", p.Requests, 1)
 	test.Equal(t, "the title", p.Title, "Overview")
 	// they are above, or in the results
@@ -281,7 +281,7 @@ func TestOneButton(t *testing.T) {
 	for _, project := range []string{"", "web"} {
 		p := Overview{Projects: []view.Overview{v}, Choice: Choice{Project: project}, MayAct: true}.Page()
 		page := string(p.Strip()) + string(p.Main)
-		for _, verb := range []string{"refresh", "resume", "unblock"} {
+		for _, verb := range []string{"refresh", "resume"} {
 			test.Equal(t, verb, strings.Count(page, "/api/v1/"+verb+"?"), 1)
 		}
 		test.Lacks(t, "the page of a paused project", page, "/api/v1/pause?")
@@ -312,7 +312,7 @@ func TestAlarms(t *testing.T) {
 		"Run a pass now",
 		"api: Nothing new starts",
 		"agent_auth",
-		"/api/v1/unblock?project=api",
+		"/api/v1/resume?project=api",
 	)
 	test.Equal(
 		t,
@@ -394,7 +394,7 @@ func TestObstacles(t *testing.T) {
 		},
 		"limit": {
 			blocked(wiring.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
-			[]string{"notice warn", "the limit of the agents&#39; account is used up", "ends <time", "/api/v1/unblock?"},
+			[]string{"notice warn", "the limit of the agents&#39; account is used up", "ends <time", "/api/v1/resume?"},
 		},
 		"tracker": {
 			blocked(wiring.BlockedRow{
@@ -408,7 +408,7 @@ func TestObstacles(t *testing.T) {
 				"next try <time",
 				"HTTP 503",
 				"tracker_unavailable",
-				"/api/v1/unblock?",
+				"/api/v1/resume?",
 			},
 		},
 		"pass": {
