@@ -36,7 +36,6 @@ func commandGroups() []commandGroup {
 		{"Set up", []commandRow{
 			{"init", initCommand},
 			{"check", checkCommand},
-			{"edit", editCommand},
 			{"doctor", doctorCommand},
 			{"demo", demoCommand},
 		}},
@@ -62,9 +61,7 @@ func commandGroups() []commandGroup {
 			{"issues", issuesCommand},
 			{"run", runCommand},
 			{"wait", waitCommand},
-			{"prompt", promptCommand},
 			{"diff", diffCommand},
-			{"open", openCommand},
 			{"tell", tellCommand},
 			{"send-back", sendBackCommand},
 			{"stop", stopCommand},
@@ -382,7 +379,7 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 // tells how symphony does it, because no single command does.
 var otherWords = map[string]string{
 	// look
-	"cat": "symphony show ISSUE has the issue, symphony prompt ISSUE what its agent is told, " +
+	"cat": "symphony show ISSUE has the issue, symphony show --prompt ISSUE what its agent is told, " +
 		"symphony logs ISSUE what it did",
 	"dashboard": "serve",
 	"describe":  "show",
@@ -449,7 +446,7 @@ var otherWords = map[string]string{
 	"reset":    "retry",
 	"restart":  restartTask,
 	"scale": "agent.max_concurrent_agents in WORKFLOW.md is how many agents work at " +
-		"once; symphony edit changes it",
+		"once",
 	"start":     "run",
 	"suspend":   "pause",
 	"sync":      "tick",
@@ -462,7 +459,6 @@ var otherWords = map[string]string{
 	"attach": "symphony logs -f ISSUE follows an agent, symphony tell ISSUE TEXT tells it something; " +
 		"symphony takeover ISSUE ends its run and opens it in this terminal",
 	"branch":   takeTask,
-	"browse":   "open",
 	"checkout": takeTask,
 	"comment":  "symphony tell ISSUE TEXT is for an agent at work, symphony send-back ISSUE TEXT for its result",
 	"commit":   "agents commit by themselves: symphony deliver ISSUE pushes what is not delivered yet",
@@ -499,7 +495,6 @@ var otherWords = map[string]string{
 
 	// the program and its settings
 	"auth":        loginTask,
-	"config":      "edit",
 	"lint":        "check",
 	"login":       loginTask,
 	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
@@ -508,7 +503,6 @@ var otherWords = map[string]string{
 	"update":      wiring.UpgradeHint,
 	"upgrade":     wiring.UpgradeHint,
 	"validate":    "check",
-	"workflow":    "edit",
 }
 
 // The tasks that several words stand for.

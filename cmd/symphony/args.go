@@ -501,7 +501,6 @@ func isIssueName(word string) bool { return issueShaped(word) || text.IsNumber(w
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
 	"claims": "show",
-	"edit":   "show",
 	"issues": "show",
 	"pause":  "stop --after-run",
 	"report": "show",

@@ -84,7 +84,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"sandbox_failed", "agent.writable_roots", "", "only the real sandbox fails so: codex/sandbox_failed"},
 	{"sandbox_unavailable", "codex.turn_sandbox_policy", "codex/doctor", ""},
 	{"state_missing, state_corrupt", "symphony stop --all", "all/state_restored", ""},
-	{"template_render_error", "symphony prompt", "script/prompt", ""},
+	{"template_render_error", "symphony show --prompt", "script/prompt", ""},
 	{"temporary_directory", "symphony resume", "all/limits_worker", ""},
 	{"turn_timeout, stalled", "codex.stall_timeout_ms", "codex/stalled", ""},
 	{"turn_timeout, stalled", "codex.turn_timeout_ms", "all/hints", ""},

@@ -72,7 +72,7 @@ func unknownProjectWord(ctx context.Context, w *term.Env, words []string) error 
 	}
 	meant := didYouMean(word, projectVerbs, []string{"move", "remove"}, "%s")
 	verb := "ps"
-	if slices.Contains([]string{"pause", "resume", "doctor", "check", "schedule", "edit", "status"}, word) {
+	if slices.Contains([]string{"pause", "resume", "doctor", "check", "schedule", "status"}, word) {
 		verb = word
 	}
 	path := workflowCalled(ctx, w, words[len(words)-1])

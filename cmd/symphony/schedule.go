@@ -140,7 +140,7 @@ var scheduleTasks = []foreignWord{
 	{"restart reload update reinstall", "symphony schedule install writes it again"},
 	{
 		"edit set change",
-		"symphony edit changes polling.interval_ms, the time between passes, and symphony schedule install then " +
+		"change polling.interval_ms in WORKFLOW.md, the time between passes, and symphony schedule install then " +
 			"writes it again",
 	},
 	{"pause suspend", "symphony pause lets nothing new start, symphony schedule remove ends the passes"},

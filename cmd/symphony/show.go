@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -19,16 +21,34 @@ import (
 
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:        "show",
-		Usage:       "show why one issue runs or does not, and what happens next",
-		UsageText:   usageText("show", "ISSUE [WORKFLOW]"),
-		Description: helpText("show", "symphony show ABC-7", "symphony show ABC-7 --attempts"),
+		Name:      "show",
+		Usage:     "show why one issue runs or does not, and what happens next; its prompt; its page",
+		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
+		Description: helpText(
+			"show",
+			"symphony show ABC-7",
+			"symphony show ABC-7 --attempts",
+			"symphony show ABC-7 --prompt",
+			"symphony show ABC-7 --web --pr",
+		),
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[detail.Issue]()},
 				{"--attempts", reflect.TypeFor[detail.AttemptList]()},
 			},
 			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side, counted from 1"},
+			&cli.BoolFlag{Name: "prompt", Usage: "print the prompt that its next run would get"},
+			&cli.IntFlag{
+				Name:        "attempt",
+				Usage:       "with --prompt: as retry or continuation `N`",
+				DefaultText: "as a first run",
+			},
+			&cli.BoolFlag{
+				Name:  "raw",
+				Usage: "with --prompt: print exactly what the agent gets, without escaping control characters",
+			},
+			&cli.BoolFlag{Name: "web", Usage: "open it in the web browser"},
+			&cli.BoolFlag{Name: "pr", Usage: "with --web: open its pull request"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
@@ -36,7 +56,15 @@ func showCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				if c.Bool("attempts") {
+				if err := checkShowFlags(c, w); err != nil {
+					return err
+				}
+				switch {
+				case c.Bool("prompt"):
+					return printPrompt(c, w, p, args[0])
+				case c.Bool("web"):
+					return openPage(c, w, p, args[0])
+				case c.Bool("attempts"):
 					attempts, err := detail.ReadAttempts(c.Context, p, args[0])
 					if err != nil {
 						return err
@@ -55,6 +83,67 @@ func showCommand(w *term.Env) *cli.Command {
 			},
 		),
 	}
+}
+
+// checkShowFlags refuses flags of show that have no effect together.
+func checkShowFlags(c *cli.Context, w *term.Env) error {
+	isSet := func(name string) bool { return c.IsSet(name) }
+	views := text.Filter([]string{"attempts", "prompt", "web"}, isSet)
+	switch {
+	case len(views) > 1:
+		return exit.Usage("show: --%s and --%s cannot be combined", views[0], views[1])
+	case w.JSON && (c.Bool("prompt") || c.Bool("web")):
+		return exit.Usage("show: --%s and --json cannot be combined", views[0])
+	case !c.Bool("prompt") && (c.IsSet("attempt") || c.Bool("raw")):
+		return exit.Usage("show: --attempt and --raw work only with --prompt; --attempts shows the runs")
+	case !c.Bool("web") && c.Bool("pr"):
+		return exit.Usage("show: --pr works only with --web")
+	case c.Int("attempt") < 0:
+		return exit.Usage("show: --attempt must not be negative")
+	}
+	return nil
+}
+
+// printPrompt prints the prompt that the next run of an issue would get.
+func printPrompt(c *cli.Context, w *term.Env, p *wiring.Project, ref string) error {
+	cfg, err := p.Config()
+	if err != nil {
+		return err
+	}
+	issue, err := wiring.FetchIssue(c.Context, p, ref)
+	if err != nil {
+		return err
+	}
+	prompt, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
+	if err != nil {
+		return err
+	}
+	if !c.Bool("raw") {
+		prompt = text.VisibleLines(prompt)
+	}
+	fmt.Fprintln(w.Stdout, prompt)
+	return nil
+}
+
+// openPage opens an issue, or its pull request, in the web browser.
+func openPage(c *cli.Context, w *term.Env, p *wiring.Project, ref string) error {
+	find := operate.IssueAddress
+	if c.Bool("pr") {
+		find = operate.PullRequestAddress
+	}
+	address, err := find(c.Context, p, ref)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w.Stdout, text.Visible(address))
+	opened, err := w.OpenPage(c.Context, address)
+	if err != nil {
+		return err
+	}
+	if !opened {
+		fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
+	}
+	return nil
 }
 
 func diffCommand(w *term.Env) *cli.Command {

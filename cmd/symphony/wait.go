@@ -23,7 +23,7 @@ func waitCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
 		Description: helpText(
 			"wait",
-			"symphony wait ABC-7 && symphony open ABC-7 --pr",
+			"symphony wait ABC-7 && symphony show ABC-7 --web --pr",
 			"symphony wait ABC-7 --timeout 1h --json status",
 		),
 		Flags: workflowFlags(jsonFlags[detail.Issue](

@@ -43,7 +43,7 @@ func (r *issueReader) review(ctx context.Context, v Issue) *Review {
 	switch {
 	case pull != "":
 		out.Result = pull
-		out.Look = []string{"symphony open " + r.identifier + " --pr"}
+		out.Look = []string{"symphony show " + r.identifier + " --web --pr"}
 		out.Take = []string{"merge the " + v.pullWords().Name}
 	case d != nil && paths.Inside(d.URL, filepath.Dir(r.Project.Path)):
 		// The repository around WORKFLOW.md has the branch already.

@@ -217,7 +217,7 @@ var runErrors = []RunError{
 		"switch to another branch in the directory that the message names; it is tried again, and " +
 			"`symphony deliver ISSUE` delivers at once what is committed",
 	},
-	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
+	{"template_render_error", "correct the prompt; `symphony show --prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{
 		"host_unreachable, engine_missing",

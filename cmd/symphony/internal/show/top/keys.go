@@ -33,7 +33,7 @@ func keys() []key {
 		{"b", "back", "send its result back to its agent, with your words: symphony send-back", true},
 		{"s", "stop", "end its run and hold it: symphony stop", true},
 		{"r", "retry", "start it again: symphony retry", true},
-		{"o", "open", "its page in the browser: symphony open", true},
+		{"o", "open", "its page in the browser: symphony show --web", true},
 		{
 			"space",
 			"mark",

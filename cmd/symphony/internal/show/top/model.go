@@ -222,9 +222,13 @@ func (m model) command(r row, verb string, more ...string) command {
 		path:     p.WorkflowPath,
 		stateDir: p.StateDir,
 	}
-	if verb == "hold" {
+	switch verb {
+	case "hold":
 		c.words[0] = "stop"
 		c.words = append(c.words, "--after-run")
+	case "open":
+		c.words[0] = "show"
+		c.words = append(c.words, "--web")
 	}
 	if len(issues) > 1 && verb != "approve" { // top asked already
 		c.words = append(c.words, "--yes")

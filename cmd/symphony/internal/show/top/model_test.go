@@ -287,7 +287,7 @@ func TestCommands(t *testing.T) {
 		"h":     "symphony stop WEB-1 --after-run",
 		"v":     "symphony deliver WEB-1",
 		"p":     "symphony pause",
-		"o":     "symphony open WEB-1",
+		"o":     "symphony show WEB-1 --web",
 		"y":     "",
 	} {
 		m, s := newModel()

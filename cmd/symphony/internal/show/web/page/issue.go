@@ -306,7 +306,7 @@ func (i Issue) InTerminal() []terminalCommand {
 	p := i.Issue.Project
 	name := text.ShellQuote(i.Name())
 	return []terminalCommand{
-		{"Next prompt", inFull(p, "prompt "+name)},
+		{"Next prompt", inFull(p, "show --prompt "+name)},
 		{"Take over", inFull(p, "takeover "+name)},
 	}
 }
