@@ -567,7 +567,7 @@ func takenBy(i Issue, holder string) error {
 	return reconcile.NewError(
 		CodeLost,
 		holder+" has the claim of "+i.Identifier+" now",
-		"nothing is delivered from here any more; symphony claims lists who works on what",
+		"nothing is delivered from here any more; symphony machines lists who works on what",
 	)
 }
 

@@ -107,7 +107,7 @@ func (m *Member) Release(ctx context.Context, e Entry) error {
 		return reconcile.NewError(
 			CodeChanged,
 			"the remote did not release the claim: "+why,
-			"its holder may have renewed it in this moment: symphony claims shows who has it now",
+			"its holder may have renewed it in this moment: symphony machines shows who has it now",
 		)
 	}
 	return b.look(ctx) // so that this machine no longer takes it for one that holds

@@ -285,7 +285,7 @@ var release = step{"a person deletes the claims", func(w *world) string {
 	return ""
 }}
 
-// releaseByCommand is a person who releases all claims with symphony claims.
+// releaseByCommand is a person who releases all claims with symphony machines.
 var releaseByCommand = step{"a person releases the claims", func(w *world) string {
 	for _, key := range slices.Sorted(maps.Keys(w.remote)) {
 		_ = w.member(0, arrives).Release(context.Background(), w.remote[key])

@@ -13,51 +13,39 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// AgentsJSON is the output of agents --json.
+// AgentsJSON is the output of ps --agents --json.
 type AgentsJSON struct {
 	Agents []agents.Row `json:"agents"`
 }
 
-func agentsCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:      "agents",
-		Usage:     "list the agents that work without an issue",
-		UsageText: "symphony agents [flags]",
-		Description: helpText(
-			"agents",
-			"symphony agents",
-			"symphony logs -f agent-x2k",
-			"symphony approve agent-x2k.1",
-			"symphony stop agent-x2k",
-		),
-		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{
-			Name:  "all",
-			Usage: "also agents that have ended",
-		}),
-		Action: func(c *cli.Context) error {
-			if c.NArg() > 0 {
-				const message = "agents: unexpected argument %q: it takes none; symphony ps AGENT shows one agent, " +
-					"and symphony logs, stop and prune take an AGENT, too"
-				return exit.Usage(message, c.Args().First())
-			}
-			rows, err := agents.Rows(c.Context, w.Environment(), c.Bool("all"))
-			if err != nil {
-				return err
-			}
-			if w.JSON {
-				w.PrintJSON(AgentsJSON{rows})
-				return nil
-			}
-			switch {
-			case len(rows) == 0 && c.Bool("all"):
-				fmt.Fprintln(w.Stderr, "symphony: there are no agents; a host of symphony mcp starts them")
-			case len(rows) == 0:
-				fmt.Fprintln(w.Stderr, "symphony: there are no agents now; --all also lists those that have ended")
-			}
-			printAgents(w, rows)
-			return nil
-		},
+// listAgents prints the agents that work without an issue.
+func listAgents(c *cli.Context, w *term.Env) error {
+	if c.NArg() > 0 {
+		return exit.Usage("ps: unexpected argument %q: --agents takes none; symphony ps AGENT shows one agent",
+			c.Args().First())
 	}
+	without := []string{"n", "team", allProjects, "filter", "sort", "limit", "q", "watch"}
+	for _, name := range without {
+		if c.IsSet(name) {
+			return exit.Usage("ps: --agents and %s cannot be combined", dashed(name))
+		}
+	}
+	rows, err := agents.Rows(c.Context, w.Environment(), c.Bool("all"))
+	if err != nil {
+		return err
+	}
+	if w.JSON {
+		w.PrintJSON(AgentsJSON{rows})
+		return nil
+	}
+	switch {
+	case len(rows) == 0 && c.Bool("all"):
+		fmt.Fprintln(w.Stderr, "symphony: there are no agents; a host of symphony mcp starts them")
+	case len(rows) == 0:
+		fmt.Fprintln(w.Stderr, "symphony: there are no agents now; --all also lists those that have ended")
+	}
+	printAgents(w, rows)
+	return nil
 }
 
 // printAgents prints a table of agents, and their open requests.

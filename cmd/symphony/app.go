@@ -30,44 +30,26 @@ type commandGroup struct {
 	rows []commandRow
 }
 
-// commandGroups lists the commands in the order of the help.
+// commandGroups lists the commands in the order of the help: first what a beginner needs, last what
+// only scripts and repairs need.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"Set up", []commandRow{
-			{"init", initCommand},
-			{"check", checkCommand},
-			{"doctor", doctorCommand},
+		{"Begin", []commandRow{
 			{"demo", demoCommand},
-		}},
-		{"Run passes", []commandRow{
-			{"tick", tickCommand},
-			{"schedule", scheduleCommand},
-			{"pause", pauseCommand},
-			{"resume", resumeCommand},
-		}},
-		{"Look", []commandRow{
+			{"init", initCommand},
+			{"run", runCommand},
 			{"ps", psCommand},
-			{"top", topCommand},
 			{"show", showCommand},
-			{"logs", logsCommand},
-			{"report", reportCommand},
-			{"claims", claimsCommand},
-			{"hosts", hostsCommand},
-			{"status", statusCommand},
-			{"serve", serveCommand},
-			{"export", exportCommand},
+			{"schedule", scheduleCommand},
 		}},
 		{"Work with issues", []commandRow{
 			{"issues", issuesCommand},
-			{"run", runCommand},
-			{"wait", waitCommand},
+			{"logs", logsCommand},
 			{"diff", diffCommand},
 			{"tell", tellCommand},
 			{"send-back", sendBackCommand},
 			{"stop", stopCommand},
 			{"retry", retryCommand},
-			{"deliver", deliverCommand},
-			{"verify", verifyCommand},
 			{"takeover", takeoverCommand},
 		}},
 		{"Answer what agents ask", []commandRow{
@@ -75,20 +57,32 @@ func commandGroups() []commandGroup {
 			{"deny", denyCommand},
 			{"answer", answerCommand},
 		}},
-		{"Repair and clean up", []commandRow{
-			{"prune", pruneCommand},
-			{"trash", trashCommand},
-			{"restore", restoreCommand},
+		{"Look", []commandRow{
+			{"top", topCommand},
+			{"serve", serveCommand},
+			{"report", reportCommand},
+			{"machines", machinesCommand},
+		}},
+		{"Set up and run", []commandRow{
+			{"check", checkCommand},
+			{"doctor", doctorCommand},
+			{"tick", tickCommand},
+			{"pause", pauseCommand},
+			{"resume", resumeCommand},
 			{"projects", projectsCommand},
+			{"mcp", mcpCommand},
+		}},
+		{"For scripts and repairs", []commandRow{
+			{"status", statusCommand},
+			{"wait", waitCommand},
+			{"deliver", deliverCommand},
+			{"verify", verifyCommand},
+			{"prune", pruneCommand},
+			{"restore", restoreCommand},
 			{"backup", backupCommand},
 			{"restore-state", restoreStateCommand},
 			{"support", supportCommand},
-		}},
-		{"Use agents without a tracker", []commandRow{
-			{"mcp", mcpCommand},
-			{"agents", agentsCommand},
-		}},
-		{"Other", []commandRow{
+			{"export", exportCommand},
 			{"completion", completionCommand},
 			{"version", versionCommand},
 		}},

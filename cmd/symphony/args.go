@@ -500,15 +500,14 @@ func isIssueName(word string) bool { return issueShaped(word) || text.IsNumber(w
 
 // aboutIssue maps commands about a project to the command that does the same for an issue.
 var aboutIssue = map[string]string{
-	"claims": "show",
-	"issues": "show",
-	"pause":  "stop --after-run",
-	"report": "show",
-	"resume": "retry",
-	"status": "show",
-	"tick":   "run",
-	"top":    "show",
-	"trash":  "restore",
+	"machines": "show",
+	"issues":   "show",
+	"pause":    "stop --after-run",
+	"report":   "show",
+	"resume":   "retry",
+	"status":   "show",
+	"tick":     "run",
+	"top":      "show",
 }
 
 // isProse reports whether the last of a command's arguments is a sentence.

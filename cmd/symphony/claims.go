@@ -9,71 +9,27 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// ClaimsJSON is the output of claims --json: all claims, or the only one that was released.
-type ClaimsJSON struct {
-	Claims   []claims.TeamRow `json:"claims"`
+// ReleasedJSON is the output of machines --release with --json.
+type ReleasedJSON struct {
+	Claims   []claims.TeamRow `json:"claims"` // the one that was released
 	Released bool             `json:"released"`
 }
 
-func claimsCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:      "claims",
-		Usage:     "with several machines: list which one works on which issue, or set an issue free",
-		UsageText: usageText("claims", "[WORKFLOW]"),
-		Description: helpText(
-			"claims",
-			"symphony claims",
-			"symphony claims --release ABC-7",
-		),
-		Flags: workflowFlags(jsonFlags[ClaimsJSON](
-			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line"},
-			&cli.StringFlag{
-				Name:  "release",
-				Usage: "let any machine take the claim of `ISSUE`, whichever machine has it",
-			},
-			&cli.BoolFlag{Name: "yes", Usage: "with --release: do not ask"},
-		)...),
-		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			switch {
-			case c.Bool("q") && (c.IsSet("json") || c.IsSet("release")):
-				return exit.Usage("claims: -q can't be combined with --json or --release")
-			case c.Bool("yes") && !c.IsSet("release"):
-				return exit.Usage("claims: --yes works only with --release")
-			case c.IsSet("release"):
-				return releaseClaim(c, w, p, c.String("release"))
-			}
-			rows, err := claims.Rows(c.Context, p)
-			if err != nil {
-				return err
-			}
-			printClaims(w, rows, c.Bool("q"))
-			return nil
-		}),
+// printClaimed prints the identifiers of all issues with a claim.
+func printClaimed(c *cli.Context, w *term.Env, p *wiring.Project) error {
+	rows, err := claims.Rows(c.Context, p)
+	if err != nil {
+		return err
 	}
-}
-
-// printClaims prints all claims of the remote.
-func printClaims(w *term.Env, rows []claims.TeamRow, quiet bool) {
-	switch {
-	case w.JSON:
-		w.PrintJSON(ClaimsJSON{Claims: append([]claims.TeamRow{}, rows...)})
-		return
-	case quiet:
-		for _, r := range rows {
-			fmt.Fprintln(w.Stdout, text.Visible(r.Name()))
-		}
-		return
-	case len(rows) == 0:
-		fmt.Fprintln(w.Stderr, "symphony: the remote has no claims")
-		return
+	for _, r := range rows {
+		fmt.Fprintln(w.Stdout, text.Visible(r.Name()))
 	}
-	w.PrintTable("CLAIMS", claimsTable(w, rows))
+	return nil
 }
 
 // claimsTable has a row for each claim. Ages are by the clock of the holder, the end by the clock of
@@ -167,7 +123,7 @@ func releaseClaim(c *cli.Context, w *term.Env, p *wiring.Project, ref string) (e
 		return err
 	}
 	if w.JSON {
-		w.PrintJSON(ClaimsJSON{Claims: []claims.TeamRow{row}, Released: true})
+		w.PrintJSON(ReleasedJSON{Claims: []claims.TeamRow{row}, Released: true})
 		return nil
 	}
 	released := fmt.Sprintf("released the claim of %s, which %s had", row.Name(), row.Holder())

@@ -64,7 +64,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	},
 	{"host_lost", "symphony retry --host-is-gone", "all/hosts_lost", ""},
 	{"host_system, host_unusable", "symphony resume", "all/slurm", ""},
-	{"host_unreachable, engine_missing", "symphony hosts", "all/hosts", ""},
+	{"host_unreachable, engine_missing", "symphony machines", "all/hosts", ""},
 	{"invalid_branch", "repository.branch", "all/hints", ""},
 	{"max_tokens", "agent.max_tokens", "codex/max_tokens", ""},
 	{"max_tokens", "symphony retry", "script/max_tokens", ""},

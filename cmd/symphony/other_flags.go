@@ -259,7 +259,7 @@ func settingFlag(c *cli.Command, name string) string {
 	if meant == "" || strings.Contains(meant, " ") {
 		return meant
 	}
-	return meant + " in WORKFLOW.md sets it: symphony edit opens the file"
+	return meant + " in WORKFLOW.md sets it"
 }
 
 // misspeltFlag returns the flag of the command that a name misspells, or of which it is the
@@ -375,8 +375,7 @@ const (
 )
 
 // printing are the commands whose output is read, and may go into a pipe.
-var printing = strings.Fields("ps issues claims hosts trash projects agents report show logs diff doctor status " +
-	"prompt check tick")
+var printing = strings.Fields("ps issues machines projects report show logs diff doctor status check tick")
 
 // otherFlags has the flags of gh, git, docker, kubectl, systemctl, journalctl, top, and of agents.
 var otherFlags = []otherFlag{
@@ -399,12 +398,11 @@ var otherFlags = []otherFlag{
 	{"init", "dry-run dryrun preview print n", "it overwrites nothing, and lists what it has written: leave it out"},
 	{"init", "name", "a project has the name of its folder: leave it out"},
 	{"check", "strict", "warnings do not change the exit code: symphony check 2>&1 | grep warning finds them"},
-	{"check", "fix", "it changes nothing: symphony edit opens the file"},
+	{"check", "fix", "it changes nothing: correct the file yourself"},
 	{
 		"status check", "quiet q short s porcelain brief summary",
 		"it prints few lines, and its exit code says the same: leave it out",
 	},
-	{"edit", "editor e", "the variable EDITOR names it: EDITOR=nano symphony edit"},
 	{"doctor", "only check checks skip host hosts machine", "it makes every check, also of each machine: leave it out"},
 	{"doctor", "fix", "it changes nothing; below each line with ✗ is what mends it"},
 	{
@@ -485,7 +483,6 @@ var otherFlags = []otherFlag{
 	{"show", "run attempt", "--attempts shows the runs side by side; symphony logs ISSUE --run RUN is about one run"},
 	{"show", "logs log l", "symphony logs ISSUE shows them"},
 	{"show", "diff patch stat name-only", "symphony diff ISSUE shows it"},
-	{"show", "prompt", "symphony prompt ISSUE prints what the agent is told"},
 	{"logs", "attempt previous p", otherRuns},
 	{"logs", "container c level stdout", otherLogs},
 	{"logs", "head", "--all prints all, and | head its beginning"},
@@ -517,7 +514,7 @@ var otherFlags = []otherFlag{
 		"--by label sums it up by labels; --list --filter label=docs lists the issues with one",
 	},
 	{"report", "group-by groupby", "--by issue, label or day sums it up by that"},
-	{"claims", "force", "--release ISSUE ends the claim of another machine"},
+	{"machines", "force", "--release ISSUE ends the claim of another machine"},
 	{"status", "watch w interval", "it prints once: symphony top shows everything live"},
 	{"export", "output o file", "--otlp FILE writes into a file"},
 
@@ -550,7 +547,7 @@ var otherFlags = []otherFlag{
 	{"serve", "timeout interval", "leave it out: pages follow changes by themselves"},
 	{"projects", "w workflow f", "it lists the projects of your account; -w FILE is for the other commands"},
 	{"projects", "all a project", "leave it out: it lists all of your account"},
-	{"hosts", "check test ping probe status", "leave it out: it asks each machine"},
+	{"machines", "check test ping probe status", "leave it out: it asks each machine"},
 	{"serve", "open browser web", "open the address that it prints in your browser"},
 	{"serve", "ssl tls https cert", "put a proxy with TLS before it, as docs/web.md shows"},
 	{
@@ -582,7 +579,7 @@ var otherFlags = []otherFlag{
 	{"issues", "milestone m", "set it in the tracker"},
 	{"issues", "priority", "set it in the tracker, or write priority: high into the file of the issue"},
 	{"issues", "title t", "symphony issues new TITLE takes the title without a flag"},
-	{"issues", "web w", "symphony open ISSUE opens an issue in the browser"},
+	{"issues", "web w", "symphony show --web ISSUE opens an issue in the browser"},
 	{"issues", "description desc message", "--body TEXT is the text of a new issue"},
 	{"issues", "s status column", "--state NAME lists the issues in a state, and is the state of a new issue"},
 	{"issues", "file f", "--body-file FILE is the text of a new issue"},
@@ -625,14 +622,11 @@ var otherFlags = []otherFlag{
 	{"stop", "signal s", "the agent gets ten seconds to end; then it is killed"},
 	{"stop", "TIME t", "the agent has ten seconds to end; --no-wait does not wait for that"},
 	{"stop", "reason", "it takes no reason: tell why in a comment on the issue"},
-	{"hold", "TIME", "a hold has no end by itself: symphony retry ISSUE ends it"},
-	{"hold", "all", "symphony pause keeps every issue from starting, and symphony resume ends that"},
-	{"hold", "reason message m comment", "a hold has no reason: tell why in a comment on the issue"},
 	{"retry run", "host node machine", "worker.ssh_hosts in WORKFLOW.md names the machines; symphony chooses one"},
 	{"retry", "TIME", "the issue may run at once: let cron or at run the command later"},
 	{"retry", "new clean reset from-scratch no-cache", "--fresh lets the next run begin a new conversation"},
 	{"send-back", "state", "it moves the issue back by itself, to a state in which agents work"},
-	{"stop hold deliver verify pause unblock", "now", "leave it out: it acts at once"},
+	{"stop deliver verify pause", "now", "leave it out: it acts at once"},
 	{"retry", "now", "leave it out: the issue is due at once; symphony run ISSUE starts it"},
 	{"retry", "failed errored", "--filter status=held chooses held issues; symphony report lists what failed"},
 	{"wait", "all any", "it is about one issue: for I in 1 2; do symphony wait $I; done waits for several"},
@@ -683,7 +677,7 @@ var otherFlags = []otherFlag{
 		"", "watch follow live refresh auto-refresh",
 		"symphony top shows everything live, and symphony logs -f ISSUE follows an agent",
 	},
-	{"", "web browser browse", "symphony open ISSUE opens it in the browser, and symphony serve is the web page"},
+	{"", "web browser browse", "symphony show --web ISSUE opens it in the browser, and symphony serve is the web page"},
 	{
 		"", "days weeks week this-week month months hours age last after from today",
 		"--since TIME is where it begins, such as 7d",
@@ -696,7 +690,7 @@ var otherFlags = []otherFlag{
 		"", "file text-file body-file from-file input F",
 		"\"$(cat FILE)\" in place of the TEXT is what the file contains",
 	},
-	{"issues projects trash hosts agents report", "q quiet", "--json and --jq print only what a script needs"},
+	{"issues projects restore report", "q quiet", "--json and --jq print only what a script needs"},
 	{"status", "v verbose all-details", "symphony ps shows everything"},
 	{"version", "v verbose s short", "leave it out; --json prints everything for programs"},
 	{"completion", "install", "symphony help completion says where the script of each shell goes"},
@@ -716,7 +710,7 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"", "dry-run dryrun simulate what-if whatif preview plan print-only check just-print",
-		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what the agent would be told",
+		"symphony tick --dry-run says what a pass would do, and symphony show --prompt ISSUE what the agent would be told",
 	},
 	{
 		"", "no-verify skip-verify unverified skip-tests",

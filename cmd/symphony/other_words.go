@@ -45,7 +45,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"plan dry-run dryrun simulate preview whatif what-if",
-		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what the agent " +
+		"symphony tick --dry-run says what a pass would do, and symphony show --prompt ISSUE what the agent " +
 			"would be told",
 	},
 	{"pass once step iterate cycle", "tick"},
@@ -66,7 +66,7 @@ var foreignCommands = []foreignWord{
 	{"confirm yes ok grant permit authorize accept-request", "approve"},
 	{"no refuse decline disapprove forbid block", "deny"},
 	{"revise redo improve fix rework return bounce request-changes changes-requested feedback", "send-back"},
-	{"snooze postpone skip ignore defer delay exclude park shelve freeze mute", "hold"},
+	{"snooze postpone skip ignore defer delay exclude park shelve freeze mute", "stop --after-run"},
 	{"unhold unsnooze activate release-hold again repeat-run try unfreeze unpark", "retry"},
 	{"halt end quit interrupt-run sigterm stop-all killall terminate-all", "stop"},
 	{"ship publish submit-pr create-pr open-pr pr-create push-branch upload", "deliver"},
@@ -78,10 +78,10 @@ var foreignCommands = []foreignWord{
 	{"rebase squash cherry-pick amend", "agents commit and rebase: symphony send-back ISSUE TEXT asks for it"},
 	{
 		"workspace workspaces worktree worktrees cd cp scp path where",
-		"symphony show ISSUE names the workspace, symphony trash lists those that were removed",
+		"symphony show ISSUE names the workspace, symphony restore lists those that were removed",
 	},
 	{"cleanup purge clear tidy free wipe vacuum", "prune"},
-	{"trash-list deleted removed bin recycle-bin", "trash"},
+	{"trash-list deleted removed bin recycle-bin trash", "restore"},
 	{
 		"disk du df space size",
 		"symphony prune --dry-run says how much room it would free; symphony doctor says how much is left",
@@ -94,12 +94,12 @@ var foreignCommands = []foreignWord{
 		"symphony restore-state FILE makes the state from a backup, symphony issues new TITLE adds an issue, and " +
 			"symphony init writes the WORKFLOW.md of a project",
 	},
-	{"machines nodes ssh cluster servers runners fleet", "hosts"},
+	{"hosts nodes ssh cluster servers runners fleet", "machines"},
 	{"workers", "ps"},
-	{"claim lock locks leases lease who", "claims"},
+	{"claims claim lock locks leases lease who", "machines"},
 	{
 		"release unlock unclaim steal",
-		"symphony retry ISSUE ends a hold, and symphony claims --release ISSUE the claim of another machine",
+		"symphony retry ISSUE ends a hold, and symphony machines --release ISSUE the claim of another machine",
 	},
 	{"snapshot dump save archive", "backup"},
 	{"load restore-backup import-state", "restore-state"},
@@ -113,8 +113,8 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"set settings option options get-config preferences setting configure reconfigure params " +
-			"key-values yaml",
-		"edit",
+			"key-values yaml edit config workflow",
+		"WORKFLOW.md has the settings, and symphony check checks them",
 	},
 	{
 		"model models agent-model llm",
@@ -128,8 +128,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"concurrency parallel",
-		"agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once; symphony edit " +
-			"changes it",
+		"agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once",
 	},
 	{
 		"docs doc man manual guide tutorial quickstart readme documentation examples example usage-help " +
@@ -150,7 +149,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"remote remotes",
-		"symphony edit opens WORKFLOW.md: repository.url there is the repository, and worker.ssh_hosts are machines",
+		"repository.url in WORKFLOW.md is the repository, and worker.ssh_hosts are machines",
 	},
 	{
 		"assign unassign priority milestone label labels labels-add assignees state transition move resolve finish " +
@@ -160,7 +159,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"estimate",
-		"symphony report says what issues have cost so far; symphony prompt ISSUE is what an agent is " +
+		"symphony report says what issues have cost so far; symphony show --prompt ISSUE is what an agent is " +
 			"told",
 	},
 	{"sandbox", "agent.sandbox in WORKFLOW.md chooses it, and symphony doctor tries it"},
@@ -230,32 +229,16 @@ var foreignArguments = map[string]string{
 	"doctor sandbox":    everyCheck,
 	"doctor schedule":   everyCheck,
 	"doctor tracker":    everyCheck,
-	"hosts add":         "worker.ssh_hosts in WORKFLOW.md names the machines",
-	"hosts check":       asksEach,
-	"hosts ping":        asksEach,
-	"hosts remove":      "worker.ssh_hosts in WORKFLOW.md names the machines",
-	"hosts status":      asksEach,
-	"hosts test":        asksEach,
-	"trash clean":       emptyTrash,
-	"trash clear":       emptyTrash,
-	"trash delete":      emptyTrash,
-	"trash empty":       emptyTrash,
-	"trash purge":       emptyTrash,
-	"trash prune":       emptyTrash,
-	"trash rm":          emptyTrash,
-	"trash restore":     "symphony restore ISSUE takes a workspace out of the trash",
 }
 
 const (
-	emptyTrash = "symphony prune empties the trash, and asks before"
 	everyCheck = "symphony doctor makes every check"
-	asksEach   = "symphony hosts asks each machine"
 )
 
 // foreignArgument says what a word means as an argument of a command that lists something; empty if
 // that is not known.
 func foreignArgument(command, word string) string {
-	lists := []string{"claims", "hosts", "ps", "trash"}
+	lists := []string{"machines", "ps"}
 	if slices.Contains(lists, command) && slices.Contains([]string{"list", "ls"}, word) {
 		return "it lists them without an argument"
 	}

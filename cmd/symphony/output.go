@@ -39,6 +39,9 @@ type jsonDocument struct {
 	typ  reflect.Type
 }
 
+// issueName is the verb of the document that a command prints if its first argument is an issue.
+const issueName = "ISSUE"
+
 // allProjectsName is the verb of the document that a command prints for several projects.
 const allProjectsName = "--project all"
 
@@ -145,6 +148,10 @@ func (v *jsonValue) String() string {
 // document returns the output of the command if its first argument is verb.
 func (v *jsonValue) document(verb string) jsonDocument {
 	if i := slices.IndexFunc(v.documents, func(d jsonDocument) bool { return d.verb == verb }); i >= 0 {
+		return v.documents[i]
+	}
+	isOfIssue := func(d jsonDocument) bool { return d.verb == issueName && !isWorkflowFile(verb) }
+	if i := slices.IndexFunc(v.documents, isOfIssue); i >= 0 {
 		return v.documents[i]
 	}
 	return v.documents[0]

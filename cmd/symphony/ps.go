@@ -32,11 +32,13 @@ func psCommand(w *term.Env) *cli.Command {
 			"symphony ps --filter status=handed_over",
 			"symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)",
+			"symphony ps --agents",
 		),
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[view.Overview]()},
 				{allProjectsName, reflect.TypeFor[[]view.Overview]()},
+				{"--agents", reflect.TypeFor[AgentsJSON]()},
 			},
 			&cli.BoolFlag{
 				Name:  "all",
@@ -50,6 +52,10 @@ func psCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{
 				Name:  "team",
 				Usage: "also show on which issues other machines work: looks at the git remote (repository.claims)",
+			},
+			&cli.BoolFlag{
+				Name:  "agents",
+				Usage: "show only the agents that work without an issue; with --all also those that have ended",
 			},
 			projectFlag(),
 			&cli.StringSliceFlag{
@@ -71,6 +77,9 @@ func psCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: func(c *cli.Context) error {
+			if c.Bool("agents") {
+				return listAgents(c, w)
+			}
 			w.JSONLines = c.Bool("watch")
 			out, err := newOverviewOptions(c)
 			if err != nil {
@@ -211,7 +220,7 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 	case c.Bool("q") && c.IsSet("json"):
 		return o, exit.Usage("ps: -q and --json cannot be combined")
 	case c.Bool("team") && (c.Bool("q") || c.Bool("watch")):
-		return o, exit.Usage("ps: --team can't be combined with -q or --watch; symphony claims -q lists its issues")
+		return o, exit.Usage("ps: --team can't be combined with -q or --watch; symphony machines -q lists its issues")
 	case c.Bool("q") && c.Bool("watch"):
 		return o, exit.Usage("ps: -q and --watch cannot be combined")
 	}

@@ -377,7 +377,7 @@ var otherKeys = []otherKey{
 	},
 	{
 		"dry_run dryrun simulate",
-		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what an agent " +
+		"symphony tick --dry-run says what a pass would do, and symphony show --prompt ISSUE what an agent " +
 			"gets",
 	},
 
@@ -757,8 +757,7 @@ func Setting(name string) string {
 		}
 		isSection := strings.HasPrefix(k.Name, word+".")
 		if last == word && slices.Contains(ofOthers, k.Name) && slices.Contains(ofDefault, DefaultAgent+"."+last) {
-			return DefaultAgent + "." + last + " in WORKFLOW.md sets it, for other agents " + k.Name +
-				": symphony edit opens the file"
+			return DefaultAgent + "." + last + " in WORKFLOW.md sets it, for other agents " + k.Name
 		}
 		if last == word || isSection || core != "" && coreOf(last) == core {
 			return k.Name

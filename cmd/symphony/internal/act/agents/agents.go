@@ -367,7 +367,7 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 		return Agent{}, reconcile.NewError(
 			CodeUnknown,
 			fmt.Sprintf("there is no agent %q", id),
-			"list_agents, or symphony agents, shows the agents",
+			"list_agents, or symphony ps --agents, shows the agents",
 		).WithNext(reconcile.StepListAgents)
 	}
 	return a.agent(run)

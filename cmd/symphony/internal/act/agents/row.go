@@ -18,7 +18,7 @@ const (
 	RowKept    = "kept" // ended; its worktree contains work that exists nowhere else
 )
 
-// Row is an agent as symphony agents shows it.
+// Row is an agent as symphony ps --agents shows it.
 type Row struct {
 	ID        string           `json:"id"`
 	State     string           `json:"state"`

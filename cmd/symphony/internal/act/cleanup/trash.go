@@ -43,7 +43,7 @@ func (l loss) Lines(verb string) (lines string) {
 	return lines
 }
 
-// TrashRow is a workspace in the trash, as symphony trash lists it.
+// TrashRow is a workspace in the trash, as symphony restore lists it.
 type TrashRow struct {
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
@@ -105,7 +105,7 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 		return "", reconcile.NewError(
 			"not_in_trash",
 			"no workspace of "+ref+" is in the trash",
-			"symphony trash lists what is there",
+			"symphony restore lists what is there",
 		)
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })

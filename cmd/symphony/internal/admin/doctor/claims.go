@@ -69,7 +69,7 @@ func unheardMachines(rows []claims.TeamRow, now time.Time) (list []finding) {
 			fmt.Sprintf("%s has renewed no claim for %s, and has %s",
 				holder, text.Age(now, last), text.Short(strings.Join(issues, ", "), mostSaid)),
 			"another machine takes them once they have ended; if that one never comes back, "+
-				"symphony claims --release ISSUE gives an issue back at once",
+				"symphony machines --release ISSUE gives an issue back at once",
 		)...)
 	}
 	return list
@@ -102,7 +102,7 @@ func namesakes(rows []claims.TeamRow, t *wiring.TeamCommand) []finding {
 		fmt.Sprintf("claims in the name of this machine (%s) that this state directory did not make: %s",
 			t.Name(), text.Short(strings.Join(issues, ", "), mostSaid)),
 		"if another machine has the same name, set "+wiring.MachineVar+" on one of them; if the state of this "+
-			"machine was lost, symphony claims --release ISSUE gives an issue back",
+			"machine was lost, symphony machines --release ISSUE gives an issue back",
 	)
 }
 
@@ -113,7 +113,7 @@ func foreignContents(rows []claims.TeamRow) (list []finding) {
 		if r.Status == claims.Unreadable && !isTrial {
 			list = append(list, warn(
 				"the remote has something else in the place of the claim "+r.Key+": "+r.Message,
-				"symphony claims --release "+r.Key+" deletes it",
+				"symphony machines --release "+r.Key+" deletes it",
 			)...)
 		}
 	}

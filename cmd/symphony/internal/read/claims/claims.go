@@ -168,7 +168,7 @@ func Find(rows []TeamRow, ref, project string) (TeamRow, error) {
 		return TeamRow{}, reconcile.NewError(
 			"claim_not_found",
 			"the remote has no claim of "+ref,
-			"symphony claims lists what it has",
+			"symphony machines lists what it has",
 		)
 	case 1:
 		return found[0], nil

@@ -221,7 +221,7 @@ var runErrors = []RunError{
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{
 		"host_unreachable, engine_missing",
-		"find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +
+		"find the fault with `symphony machines` and `ssh HOST true`, or with the commands of the " +
 			"engine; meanwhile issues start on other hosts, and on this one again once it answers",
 	},
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony resume`"},
