@@ -195,7 +195,7 @@ func TestForeignFlags(t *testing.T) {
 		"top --zebra":           "there is only -w FILE",
 		"ps --zebra":            "--project all, -w FILE",
 		"ps --detach":           "there are --all",
-		"ps --port 80":          "(of tick, serve)",
+		"ps --port 80":          "(of serve, tick)",
 		"wait --all":            "one issue",
 		"show --zebra":          "there are ",
 		"issues --priority":     "priority: high",

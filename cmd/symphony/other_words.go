@@ -128,7 +128,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"concurrency parallel",
-		"agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once",
+		"agent.max_concurrent_agents in WORKFLOW.md is how many agents work at once; symphony check checks it",
 	},
 	{
 		"docs doc man manual guide tutorial quickstart readme documentation examples example usage-help " +
@@ -149,7 +149,7 @@ var foreignCommands = []foreignWord{
 	},
 	{
 		"remote remotes",
-		"repository.url in WORKFLOW.md is the repository, and worker.ssh_hosts are machines",
+		"repository.url in WORKFLOW.md is the repository, and worker.ssh_hosts are machines; symphony check checks them",
 	},
 	{
 		"assign unassign priority milestone label labels labels-add assignees state transition move resolve finish " +

@@ -63,8 +63,11 @@ func printedDocuments() []*printedDocument {
 				i = len(all)
 				verb := strings.ReplaceAll(strings.TrimLeft(d.verb, "-"), " ", "-")
 				name := strings.Trim(c.Name+"-"+verb, "-")
-				if d.verb == severalName {
+				switch {
+				case d.verb == severalName:
 					name = "several"
+				case d.typ == reflect.TypeFor[pass.ResultJSON]():
+					name = "tick" // which other commands run
 				}
 				all = append(all, &printedDocument{
 					name: name,
