@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -31,6 +32,9 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 			return err
 		}
 		o.wasPaused = before.Paused
+		if o.wasPaused {
+			o.only = []string{pass.NoIssue} // the next pass starts what is due
+		}
 		if c.Verb == reconcile.VerbResume {
 			o.wasBlocked = o.isBlocked(ctx, before)
 			isWaiting := func(c reconcile.Claim) bool { return c.Status == reconcile.Waiting }
@@ -222,10 +226,10 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 		return []string{paused}, false, nil
 	case reconcile.VerbResume:
 		switch {
+		case o.wasPaused:
+			return []string{"resumed: the next pass starts what is due"}, false, nil
 		case o.wasBlocked:
 			return []string{"resumed: every waiting issue is due"}, false, nil
-		case o.wasPaused:
-			return []string{"resumed: new runs start again"}, false, nil
 		case o.hasWaiting:
 			return []string{"nothing was paused or blocked: every waiting issue was due already"}, false, nil
 		}
