@@ -40,7 +40,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"codex_incompatible", "symphony resume", "all/hints", ""},
 	{"codex_not_found", "codex.command", "all/unblock", ""},
 	{"delivery_conflict", "repository.claims", "all/team_commands", ""},
-	{"delivery_conflict", "symphony stop", "all/team_commands", ""},
+	{"delivery_conflict", "symphony stop --after-run", "all/team_commands", ""},
 	{"delivery_conflict", "symphony deliver", "all/delivery_conflict", ""},
 	{"delivery_conflict", "symphony takeover", "all/delivery_conflict", ""},
 	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},
