@@ -148,16 +148,9 @@ func (s Store) SavePullRequests(ctx context.Context, now time.Time, issues []rec
 
 // PullRequests returns the pull requests of all issues, by the ids of the issues.
 func (v Views) PullRequests(ctx context.Context) (byID map[string]PullRequest, err error) {
-	err = v.view(ctx, "read the pull requests", func(t tx) error {
-		byID, err = readPullRequests(t)
-		return err
-	})
-	return byID, err
-}
-
-func readPullRequests(t tx) (map[string]PullRequest, error) {
-	list, err := rows(t, pullRequestFields, `SELECT `+pullRequestColumns+` FROM pull_requests`)
-	byID := make(map[string]PullRequest, len(list))
+	list, err := readAll(ctx, v.conn, "read the pull requests", pullRequestFields,
+		`SELECT `+pullRequestColumns+` FROM pull_requests`)
+	byID = make(map[string]PullRequest, len(list))
 	for _, p := range list {
 		byID[p.IssueID] = p
 	}

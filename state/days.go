@@ -68,21 +68,15 @@ func (d *Days) read(t tx, since time.Time) error {
 	if err != nil {
 		return fmt.Errorf("outcomes by day: %w", err)
 	}
-	d.Uses, err = readDays(t, since, time.Time{})
+	d.Uses, err = readDays(t, since)
 	if err != nil {
 		return fmt.Errorf("tokens by day: %w", err)
 	}
 	return nil
 }
 
-// readDays returns the use of models on the days from since until just before until; to the
-// last day if until is zero.
-func readDays(t tx, since, until time.Time) ([]ModelDay, error) {
-	first := since.UTC().Format(time.DateOnly)
-	last := "9999"
-	if !until.IsZero() {
-		last = until.Add(-time.Nanosecond).UTC().Format(time.DateOnly)
-	}
+// readDays returns the use of models on the days since a time.
+func readDays(t tx, since time.Time) ([]ModelDay, error) {
 	return rows(t, modelDayFields, `SELECT day, model, `+tokenColumns+` FROM model_totals
-		WHERE day BETWEEN ? AND ? ORDER BY day, model`, first, last)
+		WHERE day >= ? ORDER BY day, model`, since.UTC().Format(time.DateOnly))
 }

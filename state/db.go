@@ -462,7 +462,6 @@ const (
 	metaReviews      = "last_reviews" // when the issues in review were last refreshed
 	metaUnblocked    = "unblocked"
 	metaPruned       = "last_prune"
-	metaForgotten    = "forgotten_until" // the end of the newest run that ForgetIssue deleted
 )
 
 // Meta returns the value that SetMeta stored under key, and whether there is a value.

@@ -17,7 +17,7 @@
 //	calls with the verb tell    Operator inserts, Journal of a later or the present run marks
 //	threads                     Journal, while the run is without an outcome
 //	passes, skips, meta         Store
-//	releases, outages           Store, with the change of the claim or block; never deleted
+//	releases                    Store, with the change of the claim or block; never deleted
 //	model_totals                Journal, with its thread; never deleted
 //
 // The shared state of all projects of an account is stored in separate files beside their

@@ -59,10 +59,3 @@ func (r Runs) Ended(ctx context.Context, issueIDs []string, search Search, limit
 		AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))`+condition+`
 		ORDER BY id DESC LIMIT ?) ORDER BY id DESC`, args...)
 }
-
-// readEnded returns the agent's runs that ended from since to until, which is not part of it,
-// whether they are settled or not, in the order in which they started.
-func readEnded(t tx, since, until time.Time) ([]EndedRun, error) {
-	return rows(t, endedFields, `SELECT `+endedColumns+` FROM runs
-		WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? ORDER BY id`, stamp(since), stamp(until))
-}

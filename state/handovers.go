@@ -55,15 +55,7 @@ func handoverRowFields(r *handoverRow) []any {
 
 // Handovers counts the handovers from since to until, which is not part of it.
 func (v Views) Handovers(ctx context.Context, since, until time.Time) (h Handovers, err error) {
-	err = v.view(ctx, "count the handovers", func(t tx) error {
-		h, err = countHandovers(t, since, until)
-		return err
-	})
-	return h, err
-}
-
-func countHandovers(t tx, since, until time.Time) (Handovers, error) {
-	list, err := rows(t, handoverRowFields, handoversQuery, stamp(since), stamp(until))
+	list, err := readAll(ctx, v.conn, "count the handovers", handoverRowFields, handoversQuery, stamp(since), stamp(until))
 	if err != nil {
 		return Handovers{}, err
 	}
@@ -72,7 +64,7 @@ func countHandovers(t tx, since, until time.Time) (Handovers, error) {
 		r.first = r.first || latest[r.issueID].first
 		latest[r.issueID] = r
 	}
-	h := Handovers{Issues: len(latest)}
+	h = Handovers{Issues: len(latest)}
 	for _, r := range latest {
 		h.add(r)
 	}

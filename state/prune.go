@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -155,11 +153,6 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 // ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {
-		ended, err := row(t, itself[int64],
-			`SELECT coalesce(max(ended_at), 0) FROM runs WHERE issue_id = ?`, issueID)
-		if err != nil {
-			return err
-		}
 		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
 			AND NOT EXISTS (SELECT 1 FROM claims WHERE issue_id = ?1)
 			AND NOT EXISTS (SELECT 1 FROM runs WHERE issue_id = ?1 AND settled = 0) RETURNING id`, issueID)
@@ -180,33 +173,7 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 				return err
 			}
 		}
-		return recordForgotten(t, time.UnixMilli(ended))
+		return nil
 	})
 	return runIDs, err
-}
-
-// recordForgotten records that runs which ended at or before a time were deleted.
-func recordForgotten(t tx, ended time.Time) error {
-	last, err := forgottenUntil(t)
-	if err != nil || !ended.After(last) {
-		return err
-	}
-	return setMeta(t, metaForgotten, strconv.FormatInt(ended.UnixMilli(), 10))
-}
-
-// forgottenUntil returns the end of the newest run that ForgetIssue deleted; the zero time if
-// there is none.
-func forgottenUntil(t tx) (time.Time, error) {
-	stored, err := row(t, itself[string], `SELECT value FROM meta WHERE key = ?`, metaForgotten)
-	if errors.Is(err, sql.ErrNoRows) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	ms, err := strconv.ParseInt(stored, 10, 64)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("meta %s: %w", metaForgotten, err)
-	}
-	return time.UnixMilli(ms), nil
 }

@@ -57,11 +57,6 @@ func ranFor(
 	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
 }
 
-func reported(t *testing.T, db *DB, since, until time.Time) Report {
-	t.Helper()
-	return test.Must(db.Views.Report(ctx, until, since, until))
-}
-
 func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
@@ -115,7 +110,6 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		Created: map[string]int{"comment": 3},
 		Labels:  []string{"bug"},
 	}}
-	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
 	uses := test.Must(db.Runs.UseOf(ctx, c.IssueID)) // of the earlier claim, too
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{
 		Model:  "old",
@@ -143,7 +137,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	})
 	// The release does not depend on its runs.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
-	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
+	test.Equal(t, "Releases", test.Must(db.Views.Releases(ctx, c.IssueID, 10)), want)
 }
 
 // TestReleaseCountsCommits: the first run delivers 3 commits. The delivery of its continuation
@@ -223,7 +217,7 @@ func TestHandovers(t *testing.T) {
 		}
 		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Watch: &w}))
 	}
-	test.Equal(t, "nothing", reported(t, db, epoch, at.Add(time.Hour)).Handovers, Handovers{})
+	test.Equal(t, "nothing", test.Must(db.Views.Handovers(ctx, epoch, at.Add(time.Hour))), Handovers{})
 
 	once := claimed(1)
 	run(once, reconcile.Succeeded, reconcile.Handover{Verification: passed})
@@ -272,181 +266,7 @@ func TestHandovers(t *testing.T) {
 		Green:        1,
 		Rounds:       3,
 	}
-	test.Equal(t, "of all", reported(t, db, epoch, at.Add(time.Hour)).Handovers, want)
+	test.Equal(t, "of all", test.Must(db.Views.Handovers(ctx, epoch, at.Add(time.Hour))), want)
 	want.First = 0
 	test.Equal(t, "of the second ones", test.Must(db.Views.Handovers(ctx, second, at.Add(time.Hour))), want)
-}
-
-func TestReportOfRuns(t *testing.T) {
-	db := newState(t)
-	a := claim(t, db, 1)
-	b := claim(t, db, 2)
-	ranFor(t, db, a, 1, epoch.Add(-time.Millisecond), "m", reconcile.Failed) // too early
-	ranFor(t, db, a, 2, epoch, "m", reconcile.Stalled)
-	ranFor(t, db, a, 3, epoch.Add(time.Hour), "m", reconcile.Failed)
-	ranFor(t, db, a, 4, epoch.Add(2*time.Hour), "n", reconcile.Succeeded)
-	ranFor(t, db, b, 5, epoch.Add(25*time.Hour), "m", reconcile.Canceled)
-	ranFor(t, db, b, 6, epoch.Add(26*time.Hour), "m", reconcile.Failed) // too late
-	r := reported(t, db, epoch, epoch.Add(26*time.Hour))
-
-	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
-	var ids []string
-	for _, run := range r.Runs {
-		ids = append(ids, run.ID)
-	}
-	test.Equal(t, "ids of Runs", ids, []string{runID(2), runID(3), runID(4), runID(5)})
-	test.Equal(t, "a run", r.Runs[1], EndedRun{
-		Run: reconcile.Run{
-			ID:         runID(3),
-			Kind:       reconcile.AgentRun,
-			IssueID:    a.IssueID,
-			Identifier: "ABC-1",
-			Issue:      reconcile.Issue{Title: "Title", State: "Todo", Labels: []string{"bug"}},
-			Outcome:    reconcile.Failed,
-			ErrorCode:  "turn_failed",
-			ErrorText:  "why of 3",
-			StartedAt:  epoch.Add(50 * time.Minute),
-			EndedAt:    epoch.Add(time.Hour),
-			Model:      "m",
-			Tokens:     use,
-		},
-		Runtime: 10 * time.Minute,
-	})
-	// Days are whole, and so are their models.
-	wantDays := []ModelDay{
-		{"2026-11-20", reconcile.ModelUse{Model: "m", Tokens: use.Plus(use).Plus(use)}},
-		{"2026-11-20", reconcile.ModelUse{Model: "n", Tokens: use}},
-		{"2026-11-21", reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
-	}
-	test.Equal(t, "Days", r.Days, wantDays)
-	test.Equal(
-		t,
-		"UsedOn",
-		test.Must(db.Store.UsedOn(ctx, epoch)),
-		[]reconcile.ModelUse{wantDays[0].ModelUse, wantDays[1].ModelUse},
-	)
-}
-
-// TestReportOfDamagedRun: a value that can't have been stored is called damage, whatever the
-// report was reading.
-func TestReportOfDamagedRun(t *testing.T) {
-	db := newState(t)
-	ranFor(t, db, claim(t, db, 1), 1, epoch, "m", reconcile.Succeeded)
-	test.Must(db.sql.ExecContext(ctx, `UPDATE runs SET outcome = NULL, settled = 0`))
-	_, err := db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
-	wantCode(t, err, "state_corrupt")
-}
-
-func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
-	db := newState(t)
-	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-	block := func(minutes int, c reconcile.Change) { test.OK(t, db.Store.Commit(ctx, at(minutes), c)) }
-	block(0, reconcile.Change{TrackerBlock: &reconcile.Block{
-		Code:    "linear_api_status",
-		Message: "HTTP 500",
-	}})
-	block(1, reconcile.Change{TrackerBlock: &reconcile.Block{
-		Code:    "linear_api_status",
-		Message: "HTTP 503",
-	}})
-	block(2, reconcile.Change{AgentBlock: &reconcile.Block{
-		Code:    "agent_quota",
-		Message: "used up",
-	}})
-	block(3, reconcile.Change{TrackerBlock: &reconcile.Block{}})
-	block(4, reconcile.Change{TrackerBlock: &reconcile.Block{}}) // nothing was open
-	block(5, reconcile.Change{AgentBlock: &reconcile.Block{Code: "agent_auth", Message: "log in"}})
-	want := []Outage{
-		{
-			"linear_api_status",
-			"HTTP 503",
-			at(0),
-			at(3),
-		}, {"agent_quota", "used up", at(2), at(5)}, {"agent_auth", "log in", at(5), time.Time{}},
-	}
-	// An outage that began before the period or has not ended belongs to the period.
-	for _, c := range []struct {
-		since, until int
-		want         []Outage
-	}{{0, 60, want}, {4, 60, want[1:]}, {0, 5, want[:2]}} {
-		test.Equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
-	}
-}
-
-func TestMissedPasses(t *testing.T) {
-	at := func(minutes float64) time.Time { return epoch.Add(time.Duration(minutes * float64(time.Minute))) }
-	since := at(0)
-	until := at(60)
-	for name, c := range map[string]struct {
-		passes []float64
-		want   ScheduleRow
-	}{
-		"none": {nil, ScheduleRow{}},
-		"one":  {[]float64{59}, ScheduleRow{Passes: 1}},
-		"late by twice the usual gap": {[]float64{50, 52, 54, 59}, ScheduleRow{
-			Passes: 4,
-			Usual:  new(120.0),
-		}},
-		"a gap": {
-			[]float64{0, 1, 2, 3, 43, 44, 45, 58}, ScheduleRow{
-				Passes: 8,
-				Usual:  new(60.0),
-				Missed: []Gap{
-					{From: at(3), To: at(43), Missed: 39}, {From: at(45), To: at(58), Missed: 12},
-				},
-			},
-		},
-		"none since": {
-			[]float64{0, 1, 2}, ScheduleRow{
-				Passes: 3,
-				Usual:  new(60.0),
-				Missed: []Gap{{From: at(2), To: at(60), Missed: 57, Open: true}},
-			},
-		},
-		"the period begins in a gap": {
-			[]float64{-200, -99, 30, 31, 32, 33, 59}, ScheduleRow{
-				Passes: 5,
-				Usual:  new(60.0),
-				Missed: []Gap{
-					{
-						From:   at(-99),
-						To:     at(30),
-						Missed: 128,
-					}, {
-						From:   at(33),
-						To:     at(59),
-						Missed: 25,
-					},
-				},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := newState(t)
-			for _, m := range c.passes {
-				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
-				// no schedule's
-				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}))
-			}
-			got := reported(t, db, since, until).Schedule
-			for i := range got.Missed { // the epoch has milliseconds
-				got.Missed[i].From = got.Missed[i].From.UTC()
-				got.Missed[i].To = got.Missed[i].To.UTC()
-			}
-			test.Equal(t, "rhythm", got, c.want)
-		})
-	}
-}
-
-// A report says from when on it is complete if prune deleted runs of its period.
-func TestReportAfterForgetIssue(t *testing.T) {
-	db := newState(t)
-	c := claim(t, db, 1)
-	ended := epoch.AddDate(0, 0, 10).Truncate(time.Millisecond)
-	until := epoch.AddDate(0, 0, 20)
-	ranFor(t, db, c, 1, ended, "m", reconcile.Succeeded)
-	test.OK(t, db.Store.Commit(ctx, until, reconcile.Change{Claim: &c, Delete: true}))
-	test.Equal(t, "before", reported(t, db, epoch, until).RunsSince, epoch)
-	test.Must(db.Operator.ForgetIssue(ctx, c.IssueID))
-	test.Equal(t, "after", reported(t, db, epoch, until).RunsSince.UTC(), ended.UTC())
 }

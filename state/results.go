@@ -112,14 +112,24 @@ type FoundResults struct {
 type ResultUse struct {
 	IssueID string
 	At      time.Time
-	Labels  []string
+	Agent   reconcile.Agent // of its last run; empty if that run was pruned
 	Runtime time.Duration
 	Models  []reconcile.ModelUse
 }
 
+// The agent of the last run that began before a result.
+const (
+	agentOfResult = `coalesce((SELECT agent` + lastRunOfResult + `), '')`
+	homeOfResult  = `coalesce((SELECT agent_home` + lastRunOfResult + `), '')`
+
+	lastRunOfResult = ` FROM runs AS last
+		WHERE last.issue_id = result.issue_id AND kind = 'agent' AND started_at <= result.at ORDER BY last.id DESC LIMIT 1`
+)
+
 // resultsQuery finds the results without reading them. Only the last release of an issue is
 // merged: before it, the pull request brought the issue back.
-const resultsQuery = `SELECT id, issue_id, at, outcome, labels, runtime_ms, usage FROM (
+const resultsQuery = `SELECT id, issue_id, at, outcome, runtime_ms, usage, ` + agentOfResult + `,
+	` + homeOfResult + ` FROM (
 	SELECT id, r.issue_id, released_at AS at,
 		CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
@@ -140,7 +150,7 @@ const resultsQuery = `SELECT id, issue_id, at, outcome, labels, runtime_ms, usag
 				ORDER BY id DESC LIMIT 1), ''),
 		coalesce(issue ->> '$.labels', '[]'), 0, '[]'
 	FROM claims AS c
-	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '')
+	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '') AS result
 	WHERE at >= ? AND at < ?`
 
 // foundResult is a result found by resultsQuery.
@@ -153,7 +163,7 @@ type foundResult struct {
 func foundResultFields(r *foundResult) []any {
 	return []any{
 		&r.release, &r.use.IssueID, stampOf(&r.use.At), &r.outcome,
-		jsonOf(&r.use.Labels), millisOf(&r.use.Runtime), jsonOf(&r.use.Models),
+		millisOf(&r.use.Runtime), jsonOf(&r.use.Models), &r.use.Agent.Kind, &r.use.Agent.Home,
 	}
 }
 
@@ -268,7 +278,7 @@ func pullRequestOf(t tx, issueID string) (*PullRequest, error) {
 		return nil, err
 	}
 	if len(watches) > 0 && watches[0].Pull.State != "" {
-		return &PullRequest{IssueID: issueID, PullRequest: *watches[0].Pull.Summary()}, nil
+		return &PullRequest{IssueID: issueID, PullRequest: *watches[0].Summary()}, nil
 	}
 	described, err := rows(t, pullRequestFields,
 		`SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`, issueID)

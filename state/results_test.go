@@ -99,6 +99,8 @@ func TestFindResults(t *testing.T) {
 		ResultReleased:    1,
 	})
 	test.Equal(t, "labels", test.Must(db.Views.ResultLabels(ctx)), []string{"bug", "feature", `odd "label"`, "über"})
+	codex := reconcile.Agent{Kind: "codex", Home: "/home/ann/.codex"}
+	test.Must(db.sql.ExecContext(ctx, `UPDATE runs SET agent = ?, agent_home = ?`, codex.Kind, codex.Home))
 	whole := test.Must(db.Views.FindResults(ctx, ResultFilter{Search: Search{Labels: []string{"bug"}}}))
 	test.Equal(t, "uses of all that match, and no row", []int{len(whole.Uses), len(whole.List)}, []int{4, 0})
 	for n, use := range whole.Uses {
@@ -106,7 +108,7 @@ func TestFindResults(t *testing.T) {
 		test.Equal(t, fmt.Sprint("use ", n), use, ResultUse{
 			IssueID: row.IssueID,
 			At:      row.At,
-			Labels:  row.Labels,
+			Agent:   codex,
 			Runtime: row.Runtime,
 			Models:  row.Models,
 		})

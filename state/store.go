@@ -262,13 +262,9 @@ func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release)
 	return true, addAttention(t, now, a)
 }
 
-// saveBlock stores a block, or deletes the stored block if b carries no code. It also records
-// the outage that begins or ends, and adds a notification. A tracker block is notified later,
-// if it lasts: see OpenAttentions.
+// saveBlock stores a block, or deletes the stored block if b carries no code. It also adds a
+// notification. A tracker block is notified later, if it lasts: see OpenAttentions.
 func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
-	if err := recordOutage(t, now, key, b); err != nil {
-		return err
-	}
 	if b.Code == "" {
 		return clearMeta(t, key)
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 )
@@ -19,21 +18,16 @@ import (
 func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "show what was done, what failed, and what it cost",
+		Usage:     "show what was done, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
 		Description: helpText(
 			"report",
 			"symphony report --since 2026-01-31",
-			"symphony report --by label --since 30d",
-			"symphony report --list --since 7d --filter label=bug --filter outcome=merged",
-			"symphony report --project all --since 3d",
+			"symphony report --by agent --since 30d",
+			"symphony report --since 7d --filter label=bug --filter outcome=merged",
+			"symphony report --project all --by project --since 3d",
 		),
-		Flags: workflowFlags(jsonFlagsOf(
-			[]jsonDocument{
-				{"", reflect.TypeFor[report.Report]()},
-				{"--list", reflect.TypeFor[report.ResultList]()},
-				{allProjectsName, reflect.TypeFor[[]report.OfProject]()},
-			},
+		Flags: workflowFlags(jsonFlags[report.ResultList](
 			projectFlag(),
 			&cli.StringFlag{
 				Name:        "since",
@@ -45,18 +39,21 @@ func reportCommand(w *term.Env) *cli.Command {
 				Usage:       "up to `TIME`; a date counts to the end of that day",
 				DefaultText: "now",
 			},
-			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},
-			&cli.BoolFlag{Name: "list", Usage: "list the results of issues"},
+			&cli.StringFlag{
+				Name:        "by",
+				Usage:       "a row for each `WHAT`: issue, project, agent or day",
+				DefaultText: byIssue,
+			},
 			&cli.StringSliceFlag{
 				Name:  "filter",
-				Usage: "with --list: only results with `KEY=VALUE`; keys: outcome, label, text",
+				Usage: "only results with `KEY=VALUE`; keys: outcome, label, text",
 			},
 			&cli.IntFlag{
 				Name:        "n",
-				Usage:       "at most `N` rows of each table",
+				Usage:       "at most `N` results",
 				DefaultText: "10 on a terminal",
 			},
-			&cli.BoolFlag{Name: "all", Usage: "every row"},
+			&cli.BoolFlag{Name: "all", Usage: "every result"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: func(c *cli.Context) error {
@@ -64,7 +61,7 @@ func reportCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			o, err := newReportOptions(w, c)
+			q, err := reportQuery(w, c)
 			if err != nil {
 				return err
 			}
@@ -72,90 +69,72 @@ func reportCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("list") {
-				return listResults(w, c, projects, o)
+			r, err := report.List(c.Context, projects, q)
+			if err != nil {
+				return err
 			}
-			return printReports(w, c, projects, o)
+			o := render.ReportOptions{
+				Period:   report.Period{Since: q.Since, Until: cmp.Or(q.Until, r.GeneratedAt)},
+				By:       q.By,
+				Projects: namesSeveral(c),
+			}
+			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+				render.Report(w, r, o)
+				return nil
+			})
 		},
 	}
 }
 
-// printReports prints the report of a project, or of several, one below the other.
-func printReports(w *term.Env, c *cli.Context, projects []view.Named, o render.ReportOptions) error {
+// byIssue is the value of --by for a row for each result of an issue.
+const byIssue = "issue"
+
+// reportQuery reads the flags, and refuses those that would have no effect.
+func reportQuery(w *term.Env, c *cli.Context) (q report.Query, err error) {
 	period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 	if err != nil {
-		return err
+		return q, err
 	}
-	if namesSeveral(c) {
-		all, err := report.ReadEach(c.Context, projects, period)
-		if err != nil {
-			return err
-		}
-		return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Reports(w, all, o) })
+	values := url.Values{}
+	by := cmp.Or(c.String("by"), byIssue)
+	if by != byIssue {
+		values.Set("by", by)
 	}
-	r, err := report.Read(c.Context, projects[0].Project, period)
-	if err != nil {
-		return err
-	}
-	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Report(w, r, o) })
-}
-
-// listResults prints the results that the flags choose.
-func listResults(w *term.Env, c *cli.Context, projects []view.Named, o render.ReportOptions) error {
-	values := url.Values{"since": {c.String("since")}, "until": {c.String("until")}}
 	for _, filter := range c.StringSlice("filter") {
 		key, value, _ := strings.Cut(filter, "=")
 		if value == "" || !slices.Contains([]string{"outcome", "label", "text"}, key) {
-			return exit.Usage(
+			return q, exit.Usage(
 				"report: --filter needs KEY=VALUE with one of the keys outcome, label, text, not %q",
 				filter,
 			)
 		}
 		values.Add(key, value)
 	}
-	q, err := report.ParseQuery(values, w.Now())
-	if err != nil {
-		return err
-	}
-	q.Limit = o.Rows
-	if o.Rows == 0 {
-		q.Limit = math.MaxInt32
-	}
-	r, err := report.List(c.Context, projects, q)
-	if err != nil {
-		return err
-	}
-	return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
-		render.Results(w, r, o)
-		return nil
-	})
-}
-
-// newReportOptions refuses flags that would have no effect.
-func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err error) {
-	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n"), Projects: namesSeveral(c)}
-	list := c.Bool("list")
-	all := c.Bool("all")
-	choosesBy := c.IsSet("by")
-	choosesRows := c.IsSet("n")
 	switch {
-	case c.IsSet("filter") && !list:
-		return o, exit.Usage("report: --filter works only with --list")
-	case choosesBy && list:
-		return o, exit.Usage("report: --by and --list cannot be combined")
-	case w.JSON && !list && (choosesBy || choosesRows || all):
-		return o, exit.Usage(
-			"report: --by, -n and --all are for tables: --json has all rows, by issue, label and day",
-		)
-	case choosesBy && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
-		return o, exit.Usage("report: --by must be issue, label or day, not %q", o.By)
-	case choosesRows && all:
-		return o, exit.Usage("report: -n and --all cannot be combined")
-	case choosesRows && o.Rows < 1:
-		return o, exit.Usage("report: -n must be at least 1, not %d", o.Rows)
+	case by != byIssue && !slices.Contains(report.Groupings, by):
+		return q, exit.Usage("report: --by must be issue, project, agent or day, not %q", by)
+	case by != byIssue && (c.IsSet("n") || c.Bool("all")):
+		return q, exit.Usage("report: -n and --all are for rows by issue; --by %s has every row", by)
+	case c.IsSet("n") && c.Bool("all"):
+		return q, exit.Usage("report: -n and --all cannot be combined")
+	case c.IsSet("n") && c.Int("n") < 1:
+		return q, exit.Usage("report: -n must be at least 1, not %d", c.Int("n"))
 	}
-	if !choosesRows && !all && !w.Piped() {
-		o.Rows = render.ReportRows
+	q, err = report.ParseQuery(values, w.Now())
+	if err != nil {
+		return q, err
 	}
-	return o, nil
+	q.Since = period.Since
+	if c.IsSet("until") {
+		q.Until = period.Until
+	}
+	switch {
+	case c.IsSet("n"):
+		q.Limit = c.Int("n")
+	case c.Bool("all") || w.JSON || w.Piped():
+		q.Limit = math.MaxInt32
+	default:
+		q.Limit = render.ReportRows
+	}
+	return q, nil
 }

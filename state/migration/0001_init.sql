@@ -346,18 +346,6 @@ CREATE INDEX releases_by_time ON releases (released_at);
 CREATE INDEX releases_by_issue ON releases (issue_id, id);
 CREATE INDEX releases_in_review ON releases (issue_id) WHERE in_review = 1;
 
--- When a fault of the machine kept everything waiting. source is the key in meta of the block.
-CREATE TABLE outages (
-  id      INTEGER PRIMARY KEY,
-  source  TEXT    NOT NULL,
-  code    TEXT    NOT NULL,
-  message TEXT    NOT NULL DEFAULT '',
-  since   INTEGER NOT NULL,
-  until   INTEGER
-) STRICT;
-
-CREATE UNIQUE INDEX outages_open ON outages (source) WHERE until IS NULL;
-
 -- What was pushed last for an issue. Outlives claims and runs.
 CREATE TABLE deliveries (
   issue_id TEXT    NOT NULL PRIMARY KEY,

@@ -137,14 +137,6 @@ CREATE TABLE model_totals (
   total     INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (day, model)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE outages (
-  id      INTEGER PRIMARY KEY,
-  source  TEXT    NOT NULL,
-  code    TEXT    NOT NULL,
-  message TEXT    NOT NULL DEFAULT '',
-  since   INTEGER NOT NULL,
-  until   INTEGER
-) STRICT;
 CREATE TABLE passes (
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
   "trigger"   TEXT    NOT NULL,
@@ -375,7 +367,6 @@ CREATE INDEX calls_by_thread ON calls (thread_id) WHERE thread_id <> '';
 CREATE INDEX claims_by_identifier ON claims (identifier COLLATE NOCASE);
 CREATE INDEX comments_open ON comments (issue_id) WHERE done = 0;
 CREATE INDEX created_by_run ON created (run_id);
-CREATE UNIQUE INDEX outages_open ON outages (source) WHERE until IS NULL;
 CREATE INDEX passes_rhythm ON passes (started_at) WHERE "trigger" IN ('cron', 'timer', 'loop');
 CREATE INDEX passes_scheduled ON passes (id) WHERE "trigger" IN ('cron', 'timer', 'loop');
 CREATE INDEX releases_by_issue ON releases (issue_id, id);
@@ -463,8 +454,6 @@ INSERT INTO meta ("key", "value") VALUES
   ('totals_total', '42');
 INSERT INTO model_totals ("day", "model", "input", "cached", "output", "reasoning", "total") VALUES
   ('2026-11-20', '', 15, 0, 50, 0, 65);
-INSERT INTO outages ("id", "source", "code", "message", "since", "until") VALUES
-  (1, 'blocked_agent', 'agent_quota', 'Used up.', 1795161600123, NULL);
 INSERT INTO passes ("id", "trigger", "started_at", "duration_ms", "actions", "skipped", "errors", "obstacle", "boot_id", "mono_ns") VALUES
   (1, 'cron', 1795161600123, 1000, 3, 1, '[{"code":"tracker_error","message":"No answer."}]', '', 'boot-1', 3600000000000);
 INSERT INTO pull_requests ("issue_id", "identifier", "request", "seen_at") VALUES

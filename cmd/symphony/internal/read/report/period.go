@@ -14,14 +14,11 @@ import (
 const usualPeriod = 12 * time.Hour
 
 // Period is the time of a report. Since is part of it, Until is not.
-type Period struct {
-	Since, Until time.Time
-	Present      bool // it reaches up to now, so that the present claims belong to it
-}
+type Period struct{ Since, Until time.Time }
 
 // ParsePeriod reads --since and --until of report.
 func ParsePeriod(since, until string, now time.Time) (Period, error) {
-	p := Period{Since: now.Add(-usualPeriod), Until: now, Present: true}
+	p := Period{Since: now.Add(-usualPeriod), Until: now}
 	if until != "" {
 		end, err := ParseTime("report", "until", until, now, 1)
 		if err != nil {

@@ -1,302 +1,272 @@
-// Package report describes the events in a period: issues handed over, failures, outages, and
-// the usage of runs.
+// Package report lists the results of issues in a period, and sums up what they used.
 package report
 
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Report lists the events in a period, the latest first, and, where the period reaches up to
-// now, the present claims.
-type Report struct {
-	GeneratedAt time.Time     `json:"generated_at"`
-	Since       time.Time     `json:"since"`
-	Until       time.Time     `json:"until"`
-	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
-	HandedOver  []ReleasedRow `json:"handed_over"`
-	// Handovers counts the issues that were handed over; null if there are none.
-	Handovers *state.Handovers `json:"handovers"`
-	// LetGo are issues that were released for another reason: a label, an assignee, the
-	// project, a blocker.
-	LetGo  []ReleasedRow `json:"let_go"`
-	Failed []FailedRow   `json:"failed"`
-	// runs whose after_run failed; their outcomes stand
-	Hooks []FailedRow `json:"failed_hooks"`
-	// NeedsHelp are the issues whose agents need a person now.
-	NeedsHelp []view.HeldRow     `json:"needs_help"`
-	Running   []view.RunningRow  `json:"running"`
-	Held      []view.HeldRow     `json:"held"`
-	Waiting   []view.RetryingRow `json:"waiting"`
-	// Undelivered are the present claims with commits that are not pushed yet.
-	Undelivered []view.UndeliveredRow `json:"undelivered"`
-	Kept        []view.KeptRow        `json:"kept_workspaces"`
-	Outages     []OutageRow           `json:"outages"`
-	Schedule    state.ScheduleRow     `json:"schedule"`
-	Totals      UseTotals             `json:"totals"`
-	Issues      []IssueUse            `json:"issues"` // by tokens used, the most first
-	Labels      []LabelUse            `json:"labels"` // by tokens used, the most first
-	Agents      []AgentUse            `json:"agents"` // by tokens used, the most first
-	// Takeovers are the issues that another agent went on with.
-	Takeovers []TakeoverRow `json:"takeovers"`
-	Days      []DayUse      `json:"days"`
-	// the budget of today; null without agent.budget_per_day, and for a past period
-	Budget *view.BudgetRow `json:"budget"`
+// Query chooses results of projects.
+type Query struct {
+	state.ResultFilter
+	Project string // a name; empty for all
+	By      string // how sums are grouped: one of Groupings; empty for the whole sum
+}
+
+// The values of Query.By.
+const (
+	ByProject = "project"
+	ByAgent   = "agent"
+	ByDay     = "day"
+)
+
+// Groupings are the values of Query.By in the order in which views name them.
+var Groupings = []string{ByProject, ByAgent, ByDay}
+
+// The length of a list of results: by default, and at most.
+const (
+	usualLimit = 100
+	mostLimit  = 1000
+
+	mostFrom = 1_000_000_000 // so that the number of the last result is a number, too
+)
+
+// ParseQuery reads the query of an address: text, label and outcome, each of which may be
+// repeated, project, by, since, until, from and limit. Days are days in the zone of now.
+func ParseQuery(values url.Values, now time.Time) (Query, error) {
+	q := Query{
+		Project: values.Get("project"),
+		By:      values.Get("by"),
+		ResultFilter: state.ResultFilter{
+			Search: state.Search{
+				Texts:  append(given(values, "q"), given(values, "text")...),
+				Labels: given(values, "label"),
+			},
+			Outcomes: given(values, "outcome"),
+			Limit:    usualLimit,
+		},
+	}
+	for _, o := range q.Outcomes {
+		if !slices.Contains(state.ResultOutcomes, o) {
+			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
+				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
+		}
+	}
+	if q.By != "" && !slices.Contains(Groupings, q.By) {
+		return q, exit.Usage("results: by must be one of %s, not %q", strings.Join(Groupings, ", "), q.By)
+	}
+	var err error
+	if since := strings.TrimSpace(values.Get("since")); since != "" {
+		q.Since, err = ParseTime("results", "since", since, now, 0)
+		if err != nil {
+			return q, err
+		}
+	}
+	if until := strings.TrimSpace(values.Get("until")); until != "" {
+		q.Until, err = ParseTime("results", "until", until, now, 1) // the whole day
+		if err != nil {
+			return q, err
+		}
+	}
+	if from := values.Get("from"); from != "" {
+		q.From, err = strconv.Atoi(from)
+		if err != nil || q.From < 0 || q.From > mostFrom {
+			return q, exit.Usage("results: from must be a whole number from 0 to %d, not %q", mostFrom, from)
+		}
+	}
+	if limit := values.Get("limit"); limit != "" {
+		q.Limit, err = strconv.Atoi(limit)
+		if err != nil || q.Limit < 1 || q.Limit > mostLimit {
+			return q, exit.Usage("results: limit must be a whole number from 1 to %d, not %q", mostLimit, limit)
+		}
+	}
+	return q, nil
+}
+
+// given returns the values of a key that are not blank.
+func given(values url.Values, key string) (list []string) {
+	for _, v := range values[key] {
+		v = strings.TrimSpace(v)
+		if v != "" {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// ResultList are some of the results that match a query, the latest first.
+type ResultList struct {
+	GeneratedAt time.Time `json:"generated_at"`
+	Total       int       `json:"total"` // how many match
+	From        int       `json:"from"`  // the number of the first result here
+	// the number of the next result after these; null if there are no more
+	Next *int `json:"next"`
+	// Counts are the numbers of results by outcome, whatever outcomes the query names. A
+	// merged result is handed over, too.
+	Counts  map[string]int `json:"counts"`
+	Results []ResultRow    `json:"results"`
+	// Totals are the sums of all results that match, also of those that are not here.
+	Totals ResultSum `json:"totals"`
+	// Groups are the sums by project, agent or day, as the query asks; empty without that.
+	Groups []ResultGroup `json:"groups"`
+	// Unreadable are the projects of several that can't be read. Their results are missing
+	// here.
+	Unreadable []UnreadableProject `json:"unreadable"`
 
 	// Warnings explain why there are no estimates of money.
 	Warnings []string `json:"-"`
 }
 
-// ReleasedRow is a released issue, with its usage since it was claimed.
-type ReleasedRow struct {
-	state.Release
+// UnreadableProject is a project that can't be read, and why.
+type UnreadableProject struct {
+	Project string           `json:"project"` // its name
+	Error   *reconcile.Error `json:"error"`
+}
+
+// ResultRow is the result of the work on an issue.
+type ResultRow struct {
+	Project string `json:"project"`
+	state.Result
 	Seconds float64 `json:"seconds_running"`
 	view.Spent
-	// PullRequest belongs to the issue's branch, as the tracker described it last; null if it
-	// never described a pull request.
-	PullRequest *state.PullRequest `json:"pull_request"`
 }
 
-// FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
-type FailedRow struct {
-	IssueID    string            `json:"issue_id"`
-	Identifier string            `json:"issue_identifier"`
-	Title      string            `json:"title"`
-	Runs       int               `json:"failed_runs"`
-	RunID      string            `json:"last_run_id"`
-	Outcome    reconcile.Outcome `json:"last_outcome"`
-	At         time.Time         `json:"last_at"`
-	Error      *string           `json:"last_error"`
-	// handed_over, released, running, needs_help, held or waiting
-	Now *string `json:"now"`
+// ResultSum is the sum of several results.
+type ResultSum struct {
+	Issues  int     `json:"issues"`
+	Results int     `json:"results"` // an issue may have several
+	Seconds float64 `json:"seconds_running"`
+	view.Spent
 }
 
-// OutageRow is a time in which nothing could start. Until is null while it lasts.
-type OutageRow struct {
-	Code    string     `json:"code"`
-	Message string     `json:"message"`
-	Since   time.Time  `json:"since"`
-	Until   *time.Time `json:"until"`
+// ResultGroup is the sum of the results of a project, of an agent, or of a day of UTC. A result
+// belongs to the agent of its last run, and to the day on which it came about.
+type ResultGroup struct {
+	Name string `json:"name"` // empty for results whose agent is not known any more
+	ResultSum
 }
 
-// Read reads the report of a period.
-func Read(ctx context.Context, p *wiring.Project, period Period) (Report, error) {
-	f := view.Facts{Project: p, Now: p.Env.Now().UTC()}
-	if err := f.Open(ctx); err != nil {
-		return Report{}, err
+// List reads the results of projects. Among several projects, a project without a pass
+// contributes none, and a project that can't be read is named in the list.
+func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
+	r := ResultList{
+		From:       q.From,
+		Counts:     map[string]int{},
+		Results:    []ResultRow{},
+		Groups:     []ResultGroup{},
+		Unreadable: []UnreadableProject{},
 	}
-	defer f.DB.Close()
-	happened, err := f.DB.Views.Report(ctx, f.Now, period.Since, period.Until)
-	if err != nil {
-		return Report{}, err
+	sums := resultSums{by: q.By, groups: map[string]*countedSum{}}
+	for _, o := range state.ResultOutcomes {
+		r.Counts[o] = 0
 	}
-	kept := []view.KeptRow{}
-	if period.Present {
-		f.Recorded, err = f.DB.Store.State(ctx)
-		if err != nil {
-			return Report{}, err
+	from := q.From
+	limit := q.Limit
+	if len(projects) > 1 { // all that are wanted may be in the same project
+		q.From = 0
+		q.Limit = from + limit
+	}
+	for _, p := range projects {
+		r.GeneratedAt = p.Env.Now().UTC()
+		err := r.add(ctx, p, q.ResultFilter, &sums)
+		if err == nil {
+			continue
 		}
-		kept, err = f.KeptRows(ctx)
-		if err != nil {
-			return Report{}, err
+		if len(projects) == 1 {
+			return r, err
+		}
+		if ctx.Err() != nil {
+			return r, fmt.Errorf("read the results of %s: %w", p.Name, ctx.Err())
+		}
+		if problem := exit.From(err); problem.Code != "no_state" {
+			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, problem})
 		}
 	}
-	cfg, invalid := f.Project.ConfigWithoutKey()
-	if invalid != nil {
-		cfg = &workflow.Config{}
+	r.Totals = sums.all.ResultSum
+	r.Groups = append(r.Groups, sums.sorted()...)
+	if len(projects) > 1 {
+		slices.SortStableFunc(r.Results, func(a, b ResultRow) int { return b.At.Compare(a.At) })
+		r.Results = r.Results[min(from, len(r.Results)):]
+		r.Results = r.Results[:min(limit, len(r.Results))]
 	}
-	r := newReport(happened, f.Claims(), cfg.Agent.Prices, f.Now)
-	r.Kept = kept
-	for _, e := range workflow.Faults(invalid) {
-		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
+	if next := from + len(r.Results); next < r.Total {
+		r.Next = &next
 	}
-	if invalid != nil || !period.Present {
-		return r, nil
-	}
-	f.Config = cfg
-	r.Budget, err = f.ReadBudget(ctx)
-	if err != nil {
-		return Report{}, err
-	}
-	r.addAccountBlock(wiring.AgentsBlock(f.Project, cfg, f.Now), period.Until)
 	return r, nil
 }
 
-func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time.Time) Report {
-	r := Report{
-		GeneratedAt: at,
-		Since:       s.Since.UTC(),
-		Until:       s.Until.UTC(),
-		RunsSince:   s.RunsSince.UTC(),
-		NeedsHelp:   now.NeedsHelp,
-		Held:        now.Held,
-		Waiting:     now.Retrying,
-		Undelivered: now.Undelivered,
-		Handovers:   text.OrNull(s.Handovers),
-		HandedOver:  []ReleasedRow{},
-		LetGo:       []ReleasedRow{},
-		Outages:     []OutageRow{},
-		Issues:      []IssueUse{},
-		Labels:      []LabelUse{},
-		Agents:      []AgentUse{},
-		Days:        []DayUse{},
-		Schedule:    s.Schedule,
+// add adds the results of a project.
+func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultFilter, sums *resultSums) error {
+	f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
+	if err := f.Open(ctx); err != nil {
+		return fmt.Errorf("open the state of %s: %w", p.Name, err)
 	}
-	// An ended run belongs to the runs of the period, whether it is settled or not.
-	r.Running = text.Filter(now.Running, func(w view.RunningRow) bool {
-		return w.Run.ID != "" && w.Run.Outcome == ""
-	})
-	latestFirst := func(a, b view.HeldRow) int { return b.HeldAt.Compare(a.HeldAt) }
-	slices.SortStableFunc(r.NeedsHelp, latestFirst)
-	slices.SortStableFunc(r.Held, latestFirst)
-	slices.SortStableFunc(r.Waiting, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-	r.addReleases(s.Releases, s.PullRequests, prices)
-	became := r.became()
-	r.Failed = failures(s.Runs, became, runFailure)
-	r.Hooks = failures(s.Runs, became, hookFailure)
-	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
-	slices.Reverse(r.Schedule.Missed)
-	for _, o := range slices.Backward(s.Outages) {
-		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, text.OrNull(o.Until)})
+	defer f.DB.Close()
+	found, err := f.DB.Views.FindResults(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("read the results of %s: %w", p.Name, err)
 	}
-	r.addUses(s.Runs, prices)
-	ended := text.Map(s.Runs, func(run state.EndedRun) reconcile.Run { return run.Run })
-	running := text.Map(r.Running, func(w view.RunningRow) reconcile.Run { return w.Run })
-	r.Takeovers = takeovers(slices.Concat(ended, running))
-	r.addDays(s.Days, prices)
-	return r
-}
-
-// addReleases adds the issues that were handed over or let go, the latest first.
-func (r *Report) addReleases(
-	releases []state.Release,
-	pulls map[string]state.PullRequest,
-	prices reconcile.Prices,
-) {
-	slices.SortStableFunc(releases, func(a, b state.Release) int {
-		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
-	})
-	for _, released := range releases {
-		sortLinks(released.Links)
-		row := ReleasedRow{
-			Release: released,
-			Seconds: released.Runtime.Seconds(),
-			Spent:   view.Spend(prices, released.Models...),
-		}
-		if p, found := pulls[released.IssueID]; found {
-			row.PullRequest = &p
-		}
-		if row.HandedOver() {
-			r.HandedOver = append(r.HandedOver, row)
-		} else {
-			r.LetGo = append(r.LetGo, row)
-		}
+	var prices reconcile.Prices
+	cfg, invalid := f.Project.ConfigWithoutKey()
+	if invalid == nil {
+		prices = cfg.Agent.Prices
 	}
-}
-
-// became maps each issue of the report, by id, to its outcome. A present claim says more than
-// an earlier release, and a handover more than a release for another reason.
-func (r *Report) became() map[string]string {
-	became := map[string]string{}
-	for _, row := range r.LetGo {
-		became[row.IssueID] = "released"
+	for _, e := range workflow.Faults(invalid) {
+		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}
-	for _, row := range r.HandedOver {
-		became[row.IssueID] = "handed_over"
+	for _, use := range found.Uses {
+		sums.add(f.Name, use, view.Spend(prices, use.Models...))
 	}
-	for _, w := range r.Running {
-		became[w.IssueID] = "running"
+	r.Total += found.Total
+	for outcome, n := range found.Counts {
+		r.Counts[outcome] += n
 	}
-	for _, w := range r.Waiting {
-		became[w.IssueID] = string(w.Claim.OwnStatus())
-	}
-	for _, h := range r.Held {
-		became[h.IssueID] = string(reconcile.StatusHeld)
-	}
-	for _, h := range r.NeedsHelp {
-		became[h.IssueID] = string(reconcile.StatusNeedsHelp)
-	}
-	return became
-}
-
-// failedOutcomes are the outcomes of runs that failed by themselves. Others were stopped.
-var failedOutcomes = []reconcile.Outcome{
-	reconcile.Failed, reconcile.TimedOut, reconcile.Stalled, reconcile.Lost,
-}
-
-// runFailure is why a run failed by itself; false if it did not.
-func runFailure(run state.EndedRun) (why *string, failed bool) {
-	if !slices.Contains(failedOutcomes, run.Outcome) {
-		return nil, false
-	}
-	return view.ErrorText(run.ErrorCode, run.ErrorText), true
-}
-
-// hookFailure is why the after_run of a run failed; false if it did not.
-func hookFailure(run state.EndedRun) (why *string, failed bool) {
-	return &run.AfterRunError, run.AfterRunError != ""
-}
-
-// failures sums up by issue the runs with a failure, the issue with the last of them first.
-func failures(
-	runs []state.EndedRun,
-	became map[string]string,
-	failure func(state.EndedRun) (why *string, failed bool),
-) []FailedRow {
-	rows := []FailedRow{}
-	at := map[string]int{} // in rows, by the ids of the issues
-	for _, run := range slices.Backward(runs) {
-		why, failed := failure(run)
-		if !failed {
-			continue
-		}
-		i, known := at[run.IssueID]
-		if known {
-			rows[i].Runs++
-			continue
-		}
-		at[run.IssueID] = len(rows)
-		rows = append(rows, FailedRow{
-			IssueID:    run.IssueID,
-			Identifier: run.Identifier,
-			Title:      run.Issue.Title,
-			Runs:       1,
-			RunID:      run.ID,
-			Outcome:    run.Outcome,
-			At:         run.EndedAt,
-			Error:      why,
-			Now:        text.OrNull(became[run.IssueID]),
+	for _, one := range found.List {
+		sortLinks(one.Links)
+		r.Results = append(r.Results, ResultRow{
+			Project: f.Name,
+			Result:  one,
+			Seconds: one.Runtime.Seconds(),
+			Spent:   view.Spend(prices, one.Models...),
 		})
 	}
-	return rows
+	return nil
+}
+
+// Labels returns the labels by which results of projects can be chosen. A project that can't be
+// read contributes none.
+func Labels(ctx context.Context, projects []view.Named) ([]string, error) {
+	var all []string
+	for _, p := range projects {
+		f := view.Facts{Project: p.Project, Name: p.Name, Now: p.Env.Now().UTC()}
+		if err := f.Open(ctx); err != nil {
+			continue // the list of results names it
+		}
+		labels, err := f.DB.Views.ResultLabels(ctx)
+		f.DB.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read the labels of %s: %w", p.Name, err)
+		}
+		all = append(all, labels...)
+	}
+	slices.SortFunc(all, text.CompareNatural)
+	return slices.Compact(all), nil
 }
 
 // sortLinks puts pull requests first.
 func sortLinks(links []reconcile.Link) {
 	slices.SortStableFunc(links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
-}
-
-// addAccountBlock adds a fault that stops all usual agents now: another project may have
-// recorded it.
-func (r *Report) addAccountBlock(b *wiring.BlockedRow, until time.Time) {
-	if b == nil || !b.Since.Before(until) {
-		return
-	}
-	isOpen := func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }
-	if !slices.ContainsFunc(r.Outages, isOpen) {
-		r.Outages = slices.Insert(r.Outages, 0, OutageRow{
-			Code:    b.Reason,
-			Message: b.Message,
-			Since:   b.Since,
-		})
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// resultSums adds up results: all of them, and by label, day or project.
+// resultSums adds up results: all of them, and by project, agent or day.
 type resultSums struct {
 	by     string
 	all    countedSum
@@ -40,30 +40,29 @@ func (s *resultSums) add(project string, use state.ResultUse, spent view.Spent) 
 	issue := project + "\x00" + use.IssueID
 	seconds := use.Runtime.Seconds()
 	s.all.add(issue, seconds, spent)
-	for _, name := range s.namesOf(project, use) {
-		group := s.groups[name]
-		if group == nil {
-			group = &countedSum{}
-			s.groups[name] = group
-		}
-		group.add(issue, seconds, spent)
+	if s.by == "" {
+		return
 	}
+	name := s.groupOf(project, use)
+	group := s.groups[name]
+	if group == nil {
+		group = &countedSum{}
+		s.groups[name] = group
+	}
+	group.add(issue, seconds, spent)
 }
 
-// namesOf are the groups of a result.
-func (s *resultSums) namesOf(project string, use state.ResultUse) []string {
-	switch s.by {
-	case "project":
-		return []string{project}
-	case "day":
-		return []string{reconcile.DayOf(use.At)}
-	case "label":
-		if len(use.Labels) == 0 {
-			return []string{""}
-		}
-		return text.Unique(use.Labels)
+// groupOf is the name of the group of a result.
+func (s *resultSums) groupOf(project string, use state.ResultUse) string {
+	switch {
+	case s.by == ByProject:
+		return project
+	case s.by == ByDay:
+		return reconcile.DayOf(use.At)
+	case use.Agent.Kind == "":
+		return ""
 	}
-	return nil
+	return use.Agent.Kind + " of " + use.Agent.Home
 }
 
 // sorted returns the groups: the latest day first, or else the group that used most first.
@@ -73,7 +72,7 @@ func (s *resultSums) sorted() []ResultGroup {
 		list = append(list, ResultGroup{Name: name, ResultSum: sum.ResultSum})
 	}
 	slices.SortFunc(list, func(a, b ResultGroup) int {
-		if s.by == "day" {
+		if s.by == ByDay {
 			return strings.Compare(b.Name, a.Name)
 		}
 		return cmp.Or(

@@ -21,97 +21,43 @@ import (
 
 var at = time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 
-func reportText(t *testing.T, width int, r report.Report, o ReportOptions) string {
-	t.Helper()
+func reportText(width int, r report.ResultList, o ReportOptions) string {
 	page := &bytes.Buffer{}
-	test.OK(t, Report(&term.Env{
-		Env:    environ.Env{Now: func() time.Time { return r.GeneratedAt }},
+	o.Period = report.Period{Since: at.Add(-time.Hour), Until: at}
+	Report(&term.Env{
+		Env:    environ.Env{Now: func() time.Time { return at }},
 		Stdout: page,
 		Width:  width,
-	}, r, o))
+	}, r, o)
 	return page.String()
 }
 
-// A long table ends after ten rows on a terminal and says how many more there are. Figures are
-// aligned to the right.
-func TestLongReport(t *testing.T) {
-	r := report.Report{
+// A report begins with how many issues came to which outcome, and what that cost. A cut list says
+// how many results there are.
+func TestReportHead(t *testing.T) {
+	r := report.ResultList{
 		GeneratedAt: at,
-		Since:       at,
-		Until:       at.Add(time.Hour),
-		Totals: report.UseTotals{
-			Issues: 12,
-			Use:    report.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}},
+		Total:       12,
+		Counts:      map[string]int{state.ResultHandedOver: 3, state.ResultNeedsHelp: 1},
+		Totals: report.ResultSum{
+			Issues:  12,
+			Results: 12,
+			Seconds: 840,
+			Spent: view.Spent{
+				Tokens: view.Tokens{Total: 12_345},
+				Cost:   &view.Cost{Currency: "USD", Amount: 5},
+			},
 		},
 	}
-	for n := range 12 {
-		r.Issues = append(r.Issues, report.IssueUse{
-			Identifier: "ABC-" + strings.Repeat("1", n%3+1),
-			Use: report.Use{
-				Runs:  n,
-				Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}},
-			},
-		})
-		r.Failed = append(r.Failed, report.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
-	}
-	page := reportText(t, 100, r, ReportOptions{Rows: 10})
 	test.Contains(
 		t,
 		"the report",
-		page,
-		"0 issues handed over, 12 failed\n8.15M tokens: 66 runs, 0ms of work\n",
-		"  ISSUE  TITLE  RUNS  LAST     NOW  ERROR\n",
-		"  ABC              0  0ms ago\n",
-		"  ABC             90  0ms ago\n",
-		"  and 2 more\n",
-		"  2 more\n",
-		"  total    12 issues    66   0       0   0ms      0       0       0          0   8.15M\n",
-		"--all prints the rows",
+		reportText(100, r, ReportOptions{}),
+		"3 handed over, 1 needs help\n5.00 USD for 12.3k tokens, 14m of work\n",
+		"0 of 12 results: --all prints the rest\n",
+		"cost is in USD, an estimate",
 	)
-	test.Lacks(t, "all rows", reportText(t, 100, r, ReportOptions{}), "more")
-}
-
-// A project without runs adds nothing to what all projects have used.
-func TestUseOfIdleProjects(t *testing.T) {
-	var sum reportCounts
-	sum.add(reportCounts{spent: []view.Spent{{}}})
-	sum.add(reportCounts{runs: 2, spent: []view.Spent{{
-		Tokens: view.Tokens{Total: 12},
-		Cost:   &view.Cost{Currency: "USD", Amount: 5},
-	}}})
-	w := &term.Env{Env: environ.Env{Now: time.Now}, Width: 80}
-	test.Equal(t, "the use", sum.use(w), "5.00 USD for 12 tokens: 2 runs, 0ms of work")
-}
-
-// The report says how well the handovers went, and of pull requests only if there are any.
-func TestHandoverLine(t *testing.T) {
-	for want, h := range map[string]state.Handovers{
-		"handed over: 1 of 2 at the first attempt\n": {Issues: 2, First: 1},
-		"handed over: 9 of 12 at the first attempt, 10 verified; 8 pull requests: 6 of 7 green at the " +
-			"first push, 5 merged, 0.5 rounds each\n": {
-			Issues:       12,
-			First:        9,
-			Verified:     10,
-			PullRequests: 8,
-			Merged:       5,
-			Closed:       1,
-			Checked:      7,
-			Green:        6,
-			Rounds:       4,
-		},
-	} {
-		test.Contains(t, "the report", reportText(t, 200, report.Report{
-			GeneratedAt: at,
-			Since:       at,
-			Until:       at,
-			Handovers:   &h,
-		}, ReportOptions{}), "\n"+want)
-	}
-	test.Lacks(t, "a report without one", reportText(t, 200, report.Report{
-		GeneratedAt: at,
-		Since:       at,
-		Until:       at,
-	}, ReportOptions{}), "handed over:")
+	test.Contains(t, "nothing", reportText(100, report.ResultList{}, ReportOptions{}), "no issue came to a result\n")
 }
 
 // Whatever the width of the terminal and of the titles, no line is cut before its cost.
@@ -120,69 +66,36 @@ func TestReportWidths(t *testing.T) {
 		Tokens: view.Tokens{Input: 98765, Total: 123456},
 		Cost:   &view.Cost{Amount: 4321.99, Currency: "EUR"},
 	}
-	to := "Human Review"
 	link := "https://github.com/acme/app/pull/7"
-	message := "budget of 20 EUR a day used up until 01:00"
-	r := report.Report{
-		GeneratedAt: at,
-		Since:       at,
-		Until:       at.Add(time.Hour),
-		Totals:      report.UseTotals{Issues: 1, Use: report.Use{Runs: 1, Spent: spent}},
-		Budget:      &view.BudgetRow{Reached: true, Message: &message},
-	}
+	r := report.ResultList{GeneratedAt: at, Total: 3}
 	for _, title := range []string{"Fix", strings.Repeat("日本語", 40), strings.Repeat("long ", 40)} {
-		row := report.ReleasedRow{
-			Release: state.Release{
-				Identifier: "WEB-1234",
-				Title:      title,
-				From:       "In Progress",
-				To:         &to,
-				At:         at.Add(-48 * time.Hour),
+		r.Results = append(r.Results, report.ResultRow{
+			Result: state.Result{
+				Outcome: state.ResultHandedOver,
+				Release: state.Release{Identifier: "WEB-1234", Title: title, At: at.Add(-48 * time.Hour)},
+				PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{
+					URL:    link,
+					State:  "open",
+					Checks: "failed",
+				}},
 			},
 			Spent: spent,
-		}
-		row.PullRequest = &state.PullRequest{PullRequest: reconcile.PullRequest{
-			URL:    link,
-			State:  "open",
-			Checks: "failed",
-		}}
-		r.HandedOver = append(r.HandedOver, row)
-		r.Issues = append(r.Issues, report.IssueUse{
-			Identifier: "WEB-1234",
-			Title:      title,
-			Use:        report.Use{Spent: spent},
 		})
-		r.Labels = append(r.Labels, report.LabelUse{Label: &title, Use: report.Use{Spent: spent}})
-		r.Days = append(r.Days, report.DayUse{Date: "2026-11-20", Spent: spent})
+		r.Groups = append(r.Groups, report.ResultGroup{Name: title, ResultSum: report.ResultSum{Spent: spent}})
 	}
-	const limit = "the primary limit of /home/ann/.codex is used up until 04:07"
-	r.Outages = []report.OutageRow{{
-		Code:    "agent_quota",
-		Since:   at.Add(-3 * time.Hour),
-		Message: limit,
-	}}
 	for _, width := range []int{60, 80, 120, 160} {
-		page := reportText(t, width, r, ReportOptions{}) + reportText(t, width, r, ReportOptions{By: ByLabel})
+		page := reportText(width, r, ReportOptions{}) + reportText(width, r, ReportOptions{By: report.ByAgent})
 		for line := range strings.Lines(page) {
 			if term.Cells(strings.TrimSuffix(line, "\n")) > width {
 				t.Errorf("%d: too long: %s", width, line)
 			}
 		}
-		if width == 160 && strings.Count(page, "#7 checks failed "+link) != 3 {
-			t.Errorf("a terminal without links lacks the address in\n%s", page)
-		}
-		// 3 issues handed over, 3 days, 3 issues and 3 labels; the sums of the last two; the
-		// heads of both pages.
 		test.Equal(
 			t,
 			fmt.Sprint("how often the cost is printed in ", width, " columns"),
 			strings.Count(page, "4321.99"),
-			3+3+4+4+2,
+			3+3,
 		)
-		if words := strings.Join(strings.Fields(page), " "); !strings.Contains(words, limit) &&
-			!strings.Contains(page, "until 04:07\n") {
-			t.Errorf("%d: the end of the outage is missing in\n%s", width, page)
-		}
 		if n := strings.Count(page, "#7 checks failed"); width >= 80 && n != 3 {
 			t.Errorf("%d: failed checks are printed %d times in\n%s", width, n, page)
 		}

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bufio"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,318 +16,137 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// The sums of a report, for ReportOptions.By.
-const (
-	ByIssue = "issue"
-	ByLabel = "label"
-	ByDay   = "day"
-)
-
-// ReportOptions select the parts of a report that are printed as text.
+// ReportOptions say what of a report is printed as text.
 type ReportOptions struct {
-	By   string // only the usage, by issue, label or day; empty for the whole report
-	Rows int    // of each table; 0 for all
-	// Projects: the results of a list name their projects.
+	Period report.Period
+	By     string // the sums by one of report.Groupings; empty for the results
+	// Projects: the results name their projects.
 	Projects bool
 }
 
-// reportPage is a report that is being printed.
-type reportPage struct {
-	*term.Env
-	report.Report
-	rows int
-	left bool // rows were left out
-}
+// ReportRows is how many results a terminal gets unless the operator chooses another number.
+const ReportRows = 10
 
-// Report prints a report, with --json as JSON.
-func Report(w *term.Env, r report.Report, o ReportOptions) error {
+// Report prints results and their sums, with --json as JSON.
+func Report(w *term.Env, r report.ResultList, o ReportOptions) {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w.Stderr, "symphony: warning:", text.Visible(warning))
 	}
 	if w.JSON {
 		w.PrintJSON(r)
-		return nil
+		return
 	}
-	out := bufio.NewWriter(w.Stdout) // a month takes thousands of lines
-	env := *w
-	env.Stdout = out
-	p := &reportPage{Env: &env, Report: r, rows: o.Rows}
-	p.head()
+	for _, u := range r.Unreadable {
+		unread := *u.Error
+		unread.Message = u.Project + ": " + unread.Message
+		w.PrintError(&unread)
+	}
+	reportHead(w, r, o.Period)
 	if o.By == "" {
-		p.needsHelp()
-		p.released("HANDED OVER", r.HandedOver)
-		p.released("LET GO", r.LetGo)
-		p.troubles()
-		p.interruptions()
+		w.PrintTable("RESULTS", resultTable(w, r, o.Projects))
+	} else {
+		w.PrintTable(strings.ToUpper(o.By)+"S", groupTable(w, r, o.By))
 	}
-	p.agents()
-	p.used(o.By)
-	p.remarks(o.By)
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("output: %w", err)
+	if w.Piped() {
+		totals := term.Table{}
+		totals.Add(sumCells(w, r.Totals)...)
+		w.PrintTable("TOTALS", totals)
 	}
-	return nil
+	reportRemarks(w, r, o)
 }
 
-// Reports prints the reports of several projects, each below the name of its project; with
-// --json as a list. In a pipe the line before a report has the name and the workflow.
-func Reports(w *term.Env, all []report.OfProject, o ReportOptions) error {
-	if w.JSON {
-		w.PrintJSON(all)
-		return nil
+// reportHead prints how many issues came to which outcome, and what that cost.
+func reportHead(w *term.Env, r report.ResultList, period report.Period) {
+	if w.Piped() {
+		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", text.Rfc3339(period.Since), text.Rfc3339(period.Until))
+		return
 	}
-	if !w.Piped() {
-		printReportSum(w, all)
-	}
-	for _, of := range all {
-		if w.Piped() {
-			fmt.Fprintf(w.Stdout, "project\t%s\t%s\n", text.Visible(of.Project), text.Visible(of.Workflow))
-		} else {
-			fmt.Fprintf(w.Stdout, "\n%s\n", w.Bold(text.Visible(of.Project)))
-		}
-		if of.Error != nil {
-			unread := *of.Error
-			unread.Message = of.Project + ": " + unread.Message
-			w.PrintError(&unread)
-			continue
-		}
-		if err := Report(w, *of.Report, o); err != nil {
-			return err
+	var counts []string
+	for _, outcome := range state.ResultOutcomes {
+		if n := r.Counts[outcome]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(outcome, "_", " ")))
 		}
 	}
-	return nil
+	if len(counts) == 0 {
+		counts = []string{"no issue came to a result"}
+	}
+	paragraph(w, "1", strings.Join(counts, ", "))
+	if r.Totals.Results > 0 {
+		paragraph(w, "", useText(w, r.Totals))
+	}
+	paragraph(w, term.ColourOver, fmt.Sprintf("%s to %s (%s)",
+		minuteText(w, period.Since), minuteText(w, period.Until), text.Duration(period.Until.Sub(period.Since))))
 }
 
-// printReportSum prints what all projects together have done, and what it cost.
-func printReportSum(w *term.Env, all []report.OfProject) {
-	var sum reportCounts
-	for _, of := range all {
-		if of.Report != nil {
-			sum.add(newReportCounts(*of.Report))
-		}
+// useText says what results have used, such as "0.03 USD for 12.3k tokens, 14m of work".
+func useText(w *term.Env, s report.ResultSum) string {
+	used := countText(w, s.Tokens.Total) + " tokens"
+	if s.Cost != nil {
+		used = costText(s.Cost) + " " + s.Cost.Currency + " for " + used
 	}
-	p := &reportPage{Env: w}
-	p.paragraph("1", text.Plural(len(all), "project")+": "+sum.events())
-	if sum.runs > 0 {
-		p.paragraph("", sum.use(w))
-	}
-	p.table("PROJECTS", projectsTable(w, all))
+	return used + ", " + text.Duration(seconds(s.Seconds)) + " of work"
 }
 
-// projectsTable has a row for each project that can be read: what was done there, and its cost.
-func projectsTable(w *term.Env, all []report.OfProject) term.Table {
-	head := []string{"PROJECT", "HANDED OVER", "NEED HELP", "FAILED", "HELD", "RUNS", "TIME", "TOKENS", "COST"}
-	t := newTable(head, step{"PROJECT", 16})
-	t.Figures = []int{1, 2, 3, 4, 5, 6, 7, 8}
-	for _, of := range all {
-		if of.Report == nil {
-			continue
+// groupTable has a row for each group, and on a terminal the sum of all below them.
+func groupTable(w *term.Env, r report.ResultList, by string) term.Table {
+	first := strings.ToUpper(by)
+	if by == report.ByDay {
+		first = "DAY (UTC)"
+	}
+	t := newTable([]string{first, "ISSUES", "RESULTS", "TIME", "TOKENS", "COST"}, step{first, 16})
+	t.Figures = []int{1, 2, 3, 4, 5}
+	for _, g := range r.Groups {
+		name := g.Name
+		if name == "" {
+			name = either(w, "(not known)", "")
 		}
-		c := newReportCounts(*of.Report)
-		spent := of.Report.Totals.Spent
-		cost := "no prices"
-		if spent.Cost != nil {
-			cost = costText(spent.Cost) + " " + spent.Cost.Currency
-		}
-		t.Add(
-			of.Project,
-			strconv.Itoa(c.handedOver),
-			strconv.Itoa(c.needsHelp),
-			strconv.Itoa(c.failed),
-			strconv.Itoa(c.held),
-			strconv.Itoa(c.runs),
-			secondsText(w, c.seconds),
-			countText(w, spent.Tokens.Total),
-			cost,
-		)
+		t.Add(append([]string{name}, sumCells(w, g.ResultSum)...)...)
+	}
+	if !w.Piped() && len(r.Groups) > 1 {
+		t.Add(append([]string{"total"}, sumCells(w, r.Totals)...)...)
 	}
 	return t
 }
 
-// head prints the answers: how many issues were handed over, failed or are stuck, and the cost
-// of that.
-func (p *reportPage) head() {
-	if p.Piped() {
-		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
-		if b := p.Budget; b != nil {
-			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n",
-				text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
-		}
-		if h := p.Handovers; h != nil {
-			fmt.Fprintf(p.Stdout, "handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
-				h.Issues, h.First, h.Verified, h.PullRequests, h.Merged, h.Closed, h.Checked, h.Green, h.Rounds)
-		}
-		return
-	}
-	c := newReportCounts(p.Report)
-	p.paragraph("1", c.events())
-	if h := p.Handovers; h != nil {
-		p.paragraph("", handoverLine(*h, p.pullWords()))
-	}
-	if p.Totals.Issues > 0 {
-		p.paragraph("", c.use(p.Env))
-	}
-	if b := p.Budget; b != nil {
-		colour := ""
-		if b.Reached {
-			colour = term.ColourWaits
-		}
-		p.paragraph(colour, budgetLine(p.Env, *b))
-	}
-	period := text.Duration(p.Until.Sub(p.Since))
-	p.paragraph(term.ColourOver,
-		fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
-}
-
-// reportCounts are the numbers of one report, or of several together.
-type reportCounts struct {
-	handedOver, needsHelp, failed, held, waiting, running, undelivered int
-	runs                                                               int
-	seconds                                                            float64
-	spent                                                              []view.Spent // one for each currency
-}
-
-func newReportCounts(r report.Report) reportCounts {
-	return reportCounts{
-		handedOver:  len(r.HandedOver),
-		needsHelp:   len(r.NeedsHelp),
-		failed:      len(r.Failed),
-		held:        len(r.Held),
-		waiting:     len(onlyWaiting(r)),
-		running:     len(r.Running),
-		undelivered: len(r.Undelivered),
-		runs:        r.Totals.Runs + r.Totals.Running,
-		seconds:     r.Totals.Seconds,
-		spent:       []view.Spent{r.Totals.Spent},
+func sumCells(w *term.Env, s report.ResultSum) []string {
+	return []string{
+		strconv.Itoa(s.Issues),
+		strconv.Itoa(s.Results),
+		secondsText(w, s.Seconds),
+		countText(w, s.Tokens.Total),
+		costText(s.Cost),
 	}
 }
 
-// onlyWaiting are the issues that wait for their next run, without those whose commits are to be
-// delivered, which the report lists elsewhere.
-func onlyWaiting(r report.Report) []view.RetryingRow {
-	return text.Filter(r.Waiting, func(row view.RetryingRow) bool {
-		isSame := func(u view.UndeliveredRow) bool { return u.IssueID == row.IssueID }
-		return !slices.ContainsFunc(r.Undelivered, isSame)
-	})
-}
-
-// add adds the numbers of another report.
-func (c *reportCounts) add(more reportCounts) {
-	c.handedOver += more.handedOver
-	c.needsHelp += more.needsHelp
-	c.failed += more.failed
-	c.held += more.held
-	c.waiting += more.waiting
-	c.running += more.running
-	c.undelivered += more.undelivered
-	c.runs += more.runs
-	c.seconds += more.seconds
-	if more.runs == 0 {
-		return // a project without runs would only add "0 tokens"
-	}
-	for _, spent := range more.spent {
-		c.addSpent(spent)
-	}
-}
-
-// addSpent adds a sum of money to the sum in its currency.
-func (c *reportCounts) addSpent(more view.Spent) {
-	currency := currencyOf(more)
-	for i, spent := range c.spent {
-		if currencyOf(spent) == currency {
-			c.spent[i] = spent.Joined(more)
+// reportRemarks prints what the figures leave out. In a pipe the remarks are no rows, and go to
+// stderr.
+func reportRemarks(w *term.Env, r report.ResultList, o ReportOptions) {
+	remark := func(line string) {
+		if w.Piped() {
+			w.Note(slog.LevelInfo, line)
 			return
 		}
+		paragraph(w, term.ColourOver, line)
 	}
-	c.spent = append(c.spent, more)
-}
-
-// currencyOf is empty for tokens without prices.
-func currencyOf(s view.Spent) string {
-	if s.Cost == nil {
-		return ""
+	if o.By == "" && len(r.Results) < r.Total {
+		remark(fmt.Sprintf("%d of %s: --all prints the rest", len(r.Results), text.Plural(r.Total, "result")))
 	}
-	return s.Cost.Currency
-}
-
-// events says how many issues were handed over, failed or are stuck.
-func (c reportCounts) events() string {
-	said := []string{text.Plural(c.handedOver, "issue") + " handed over"}
-	if c.needsHelp > 0 {
-		said = append(said, reconcile.StatusNeedsHelp.Counted(c.needsHelp))
+	if c := r.Totals.Cost; c != nil {
+		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
+		remark(line + unpriced(w, c))
 	}
-	counts := []int{c.failed, c.held, c.waiting, c.running, c.undelivered}
-	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
-		if counts[i] > 0 {
-			said = append(said, fmt.Sprintf("%d %s", counts[i], what))
-		}
-	}
-	return strings.Join(said, ", ")
-}
-
-// use says what the runs have used, such as "0.03 USD for 12.3k tokens: 5 runs, 14m of work".
-func (c reportCounts) use(w *term.Env) string {
-	var costs []string
-	for _, spent := range c.spent {
-		cost := countText(w, spent.Tokens.Total) + " tokens"
-		if spent.Cost != nil {
-			cost = costText(spent.Cost) + " " + spent.Cost.Currency + " for " + cost
-		} else if len(c.spent) > 1 {
-			cost += " without prices"
-		}
-		costs = append(costs, cost)
-	}
-	work := text.Duration(seconds(c.seconds))
-	return fmt.Sprintf("%s: %s, %s of work", strings.Join(costs, ", "), text.Plural(c.runs, "run"), work)
 }
 
 // paragraph prints a text in as many lines as it needs.
-func (p *reportPage) paragraph(colour, s string) {
-	for _, line := range term.Wrap(text.Visible(s), p.Width) {
-		fmt.Fprintln(p.Stdout, p.Paint(colour, line))
+func paragraph(w *term.Env, colour, s string) {
+	for _, line := range term.Wrap(text.Visible(s), w.Width) {
+		fmt.Fprintln(w.Stdout, w.Paint(colour, line))
 	}
 }
 
-// pullWords are what people call the pull requests of the issues that were handed over.
-func (p *reportPage) pullWords() reconcile.PullWords {
-	var addresses []string
-	for _, row := range p.HandedOver {
-		if row.PullRequest != nil {
-			addresses = append(addresses, row.PullRequest.URL)
-		}
-	}
-	return reconcile.PullWordsOf(addresses...)
-}
-
-// handoverLine is how well the handovers went.
-func handoverLine(h state.Handovers, words reconcile.PullWords) string {
-	line := fmt.Sprintf("handed over: %d of %d at the first attempt", h.First, h.Issues)
-	if h.Verified > 0 {
-		line += fmt.Sprintf(", %d verified", h.Verified)
-	}
-	if h.PullRequests == 0 {
-		return line
-	}
-	line += fmt.Sprintf("; %s: %d of %d green at the first push, %d merged",
-		text.Plural(h.PullRequests, words.Name), h.Green, h.Checked, h.Merged)
-	return line + fmt.Sprintf(", %.1f rounds each", float64(h.Rounds)/float64(h.PullRequests))
-}
-
-// budgetLine is how much of the day's budget is used.
-func budgetLine(w *term.Env, b view.BudgetRow) string {
-	if b.Reached {
-		return *b.Message
-	}
-	used := countText(w, int64(b.Used))
-	if b.Unit != "tokens" {
-		used = fmt.Sprintf("%.2f", b.Used)
-	}
-	return fmt.Sprintf("budget: %s of %s used today (%.0f%%)", used, b.Written, 100*b.Used/b.Most)
-}
-
-// clockText is the local time to the minute on a terminal and the exact time in a pipe.
-func clockText(w *term.Env, t time.Time) string {
-	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), text.Rfc3339(t))
+// minuteText is the local time to the minute.
+func minuteText(w *term.Env, t time.Time) string {
+	return t.In(w.Now().Location()).Format("2006-01-02 15:04")
 }
 
 // either is the first text on a terminal and the second in a pipe.
@@ -339,180 +157,28 @@ func either(w *term.Env, onTerminal, inPipe string) string {
 	return onTerminal
 }
 
-func (p *reportPage) ago(t time.Time) string { return term.AgoText(p.Env, p.GeneratedAt, t) }
-
-// table prints a table, or its first rows.
-func (p *reportPage) table(title string, t term.Table) {
-	rest := 0
-	if p.rows > 0 {
-		rest = max(len(t.Rows)-p.rows, 0)
-		t.Cut(p.rows)
-	}
-	p.PrintTable(title, t)
-	if rest > 0 && !p.Piped() {
-		p.left = true
-		fmt.Fprintln(p.Stdout, p.Dim(fmt.Sprintf("  and %d more", rest)))
-	}
+// countText is exact in a pipe and rounded to three digits on a terminal.
+func countText(w *term.Env, n int64) string {
+	return either(w, text.Count(n), strconv.FormatInt(n, 10))
 }
 
-// needsHelp prints the issues whose agents need a person, with the agents' words. On a terminal
-// the way to answer stands once below the table.
-func (p *reportPage) needsHelp() {
-	t := textTable("TITLE", "SINCE", "AGENT")
-	t.State = 2
-	var answers []string
-	for _, h := range p.NeedsHelp {
-		message := h.Message
-		if !p.Piped() {
-			brief, advice := h.Brief()
-			message = brief
-			answers = addOnce(answers, advice)
-		}
-		t.AddIn(term.ColourStuck, h.Identifier, h.Title, p.ago(h.HeldAt), text.OneLine(message))
+// costText is empty without prices. A plus means that some tokens have no price.
+func costText(c *view.Cost) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Unpriced > 0:
+		return fmt.Sprintf("%.2f+", c.Amount)
 	}
-	p.table("NEEDS HELP", t)
-	for _, line := range answers {
-		p.paragraph(term.ColourOver, line)
-	}
+	return fmt.Sprintf("%.2f", c.Amount)
 }
 
-func addOnce(list []string, more string) []string {
-	if slices.Contains(list, more) {
-		return list
-	}
-	return append(list, more)
+// secondsText is seconds in a pipe and short on a terminal.
+func secondsText(w *term.Env, s float64) string {
+	return either(w, text.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
 }
 
-// held prints the issues that are held. On a terminal the words in the message replace the code
-// of the reason, and the ways to end a hold stand once below the table.
-func (p *reportPage) held() {
-	t := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
-	t.State = 0
-	t.Optional = []int{2}
-	var ends []string
-	for _, h := range p.Held {
-		reason := h.Reason
-		message := h.Message
-		if !p.Piped() {
-			reason = ""
-			brief, advice := h.Brief()
-			message = brief
-			ends = addOnce(ends, advice)
-		}
-		t.AddIn(term.ColourStuck, h.Identifier, h.Title, reason, p.ago(h.HeldAt), message)
-	}
-	p.table("HELD", t)
-	for _, line := range ends {
-		p.paragraph(term.ColourOver, line)
-	}
-}
-
-// troubles prints the failures, the issues that are held or wait, and the commits that are not
-// delivered.
-func (p *reportPage) troubles() {
-	failures := func(title string, rows []report.FailedRow) {
-		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
-		t.Figures = []int{2}
-		for _, f := range rows {
-			t.Add(
-				f.Identifier,
-				f.Title,
-				strconv.Itoa(f.Runs),
-				p.ago(f.At),
-				strings.ReplaceAll(text.OrEmpty(f.Now), "_", " "),
-				text.OrEmpty(f.Error),
-			)
-		}
-		p.table(title, t)
-	}
-	failures("FAILED", p.Failed)
-	failures("FAILED HOOKS", p.Hooks)
-	p.held()
-	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
-	for _, x := range onlyWaiting(p.Report) {
-		due := dueText(p.Env, p.GeneratedAt, x)
-		waiting.Add(x.Identifier, x.Title, string(x.Kind), due, waitError(x))
-	}
-	p.table("WAITING", waiting)
-	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
-	undelivered.Figures = []int{3}
-	for _, u := range p.Undelivered {
-		since := ""
-		if u.Since != nil {
-			since = p.ago(*u.Since)
-		}
-		undelivered.Add(u.Identifier, u.Title, since, strconv.Itoa(u.Tries), text.OrEmpty(u.Error))
-	}
-	p.table("NOT DELIVERED", undelivered)
-	kept := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
-	for _, k := range p.Kept {
-		kept.AddIn(term.ColourStuck, k.Identifier, p.ago(k.Since), "kept: "+k.Unsaved, k.Path)
-	}
-	p.table("KEPT", kept)
-}
-
-// textTable is a table of issues whose last column is a text. On a narrow terminal the title
-// gives way.
-func textTable(columns ...string) term.Table {
-	return newTable(append([]string{"ISSUE"}, columns...), step{"TITLE", 16}, step{"ISSUE", 16})
-}
-
-// interruptions prints when nothing could run, and when the schedule ran no pass.
-func (p *reportPage) interruptions() {
-	// A message is wrapped, because its end may say when the outage ends.
-	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true}
-	for _, o := range p.Outages {
-		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", ongoing", "")
-		if o.Until != nil {
-			lasted = either(p.Env, text.Duration(o.Until.Sub(o.Since)), text.Rfc3339(*o.Until))
-		}
-		outages.Add(o.Code, p.ago(o.Since), lasted, o.Message)
-	}
-	p.table("OUTAGES", outages)
-	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
-	for _, m := range p.Schedule.Missed {
-		to := clockText(p.Env, m.To)
-		if !p.Piped() && m.Open {
-			to = "none since"
-		}
-		missed.Add(
-			clockText(p.Env, m.From),
-			to,
-			secondsText(p.Env, m.To.Sub(m.From).Seconds()),
-			strconv.Itoa(m.Missed),
-		)
-	}
-	p.table("MISSED PASSES", missed)
-}
-
-// remarks prints the gaps in the figures. In a pipe they are no rows, and go to stderr.
-func (p *reportPage) remarks(by string) {
-	remark := func(line string) {
-		if p.Piped() {
-			p.Note(slog.LevelInfo, line)
-			return
-		}
-		p.paragraph(term.ColourOver, line)
-	}
-	if p.left {
-		remark("--all prints the rows that are left out, -n N the first N of each table")
-	}
-	if by == ByLabel && len(p.Labels) > 1 {
-		remark("the runs of an issue with several labels count for each of them")
-	}
-	if c := p.Totals.Cost; c != nil {
-		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
-		remark(line + unpriced(p.Env, c))
-	}
-	if p.RunsSince.After(p.Since) && p.RunsSince.Sub(p.Since) > time.Minute {
-		remark("runs are complete since " + clockText(p.Env, p.RunsSince) +
-			"; days, outages and what was handed over reach further back")
-	}
-}
-
-// ReportRows is how many rows of a table a terminal gets unless the operator chooses another
-// number.
-const ReportRows = 10
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // step is a step by which a table becomes narrower; see term.Shrink.
 type step struct {

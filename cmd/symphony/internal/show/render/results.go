@@ -5,82 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// released prints the issues that were released. On a narrow terminal the title gives way,
-// then columns that other tables also show.
-func (p *reportPage) released(title string, rows []report.ReleasedRow) {
-	t := newTable(
-		[]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
-		step{"FROM", 0},
-		step{"TITLE", 24},
-		step{"RUNS", 0},
-		step{"TIME", 0},
-		step{"LOOK AT", 24},
-		step{"TITLE", 16},
-		step{"TO", 8},
-		step{"LOOK AT", 18},
-		step{"TITLE", 12},
-		step{"TOKENS", 0},
-		step{"ISSUE", 16},
-		step{"TITLE", 8},
-		step{"LOOK AT", 8},
-	)
-	t.Figures = []int{5, 6, 7, 8}
-	t.Optional = []int{9}
-	for _, r := range rows {
-		to := r.Reason
-		if r.To != nil {
-			to = *r.To
-			if !r.HandedOver() {
-				to += " (" + r.Reason + ")"
-			}
-		}
-		lookAt, address := p.lookAt(r)
-		if !p.Piped() && !p.Links && !strings.HasPrefix(lookAt, address) {
-			lookAt += " " + address
-		}
-		t.Add(
-			r.Identifier,
-			r.Title,
-			r.From,
-			to,
-			p.ago(r.At),
-			strconv.Itoa(r.Runs),
-			secondsText(p.Env, r.Seconds),
-			countText(p.Env, r.Tokens.Total),
-			costText(r.Cost),
-			lookAt,
-		)
-		t.Links = append(t.Links, []string{text.OrEmpty(r.URL), 9: address})
-	}
-	p.table(title, t)
-}
-
-// Results prints a list of results, with --json as JSON. On a narrow terminal the last words
-// give way first, then the title.
-func Results(w *term.Env, r report.ResultList, o ReportOptions) {
-	if w.JSON {
-		w.PrintJSON(r)
-		return
-	}
-	for _, u := range r.Unreadable {
-		unread := *u.Error
-		unread.Message = u.Project + ": " + unread.Message
-		w.PrintError(&unread)
-	}
-	// the words for times and pull requests are those of a report
-	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
-	w.PrintTable("RESULTS", p.resultTable(r.Results, o.Projects))
-	if !w.Piped() {
-		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
-	}
-}
 
 // The places of columns in the table of results.
 const (
@@ -90,8 +21,9 @@ const (
 	resultWords   = 11
 )
 
-// resultTable is the table of results; with several projects the last column names them.
-func (p *reportPage) resultTable(rows []report.ResultRow, withProjects bool) term.Table {
+// resultTable is the table of results; with several projects the last column names them. On a
+// narrow terminal the last words give way first, then the title.
+func resultTable(w *term.Env, r report.ResultList, withProjects bool) term.Table {
 	t := newTable(
 		[]string{
 			"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS",
@@ -118,8 +50,8 @@ func (p *reportPage) resultTable(rows []report.ResultRow, withProjects bool) ter
 	if withProjects {
 		t.Head = append(t.Head, "PROJECT")
 	}
-	for _, row := range rows {
-		cells, address := p.resultCells(row)
+	for _, row := range r.Results {
+		cells, address := resultCells(w, r.GeneratedAt, row)
 		if withProjects {
 			cells = append(cells, row.Project)
 		}
@@ -131,23 +63,20 @@ func (p *reportPage) resultTable(rows []report.ResultRow, withProjects bool) ter
 
 // resultCells are the cells of a result in the order of the head, and the address of the cell
 // LOOK AT.
-func (p *reportPage) resultCells(row report.ResultRow) (cells []string, address string) {
-	lookAt, address := p.lookAt(report.ReleasedRow{
-		Release:     row.Release,
-		PullRequest: row.PullRequest,
-	})
+func resultCells(w *term.Env, now time.Time, row report.ResultRow) (cells []string, address string) {
+	shown, address := lookAt(w, row)
 	cells = []string{
 		row.Identifier,
 		row.Outcome,
 		row.Title,
 		strings.Join(row.Labels, ","),
-		p.ago(row.At),
+		term.AgoText(w, now, row.At),
 		strconv.Itoa(row.Runs),
-		secondsText(p.Env, row.Seconds),
-		countText(p.Env, row.Tokens.Total),
+		secondsText(w, row.Seconds),
+		countText(w, row.Tokens.Total),
 		costText(row.Cost),
 		strconv.Itoa(row.Commits),
-		lookAt,
+		shown,
 		text.OneLine(cmp.Or(row.Message, row.Words)),
 	}
 	return cells, address
@@ -155,10 +84,10 @@ func (p *reportPage) resultCells(row report.ResultRow) (cells []string, address 
 
 // lookAt is where the work on an issue can be seen: its pull request, the links that its
 // agents left, or else the issue itself.
-func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
-	if p.Piped() {
+func lookAt(w *term.Env, r report.ResultRow) (shown, address string) {
+	if w.Piped() {
 		if pull := r.PullRequest; pull != nil {
-			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
+			return pull.URL + " (" + pullRequestState(pull.PullRequest) + ")", ""
 		}
 		all := text.Map(r.Links, func(l reconcile.Link) string { return l.URL })
 		return cmp.Or(strings.Join(all, " "), text.OrEmpty(r.URL)), ""

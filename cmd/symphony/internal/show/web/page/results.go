@@ -71,8 +71,8 @@ func (r Results) Chosen() bool {
 // Sums choose how the sums are grouped.
 func (r Results) Sums() []tab {
 	tabs := []tab{{Name: "All", Address: r.Choice.With("by", ""), Current: r.Choice.By == ""}}
-	for _, by := range report.ResultGroupings {
-		if by == "project" && len(r.Projects) < 2 {
+	for _, by := range report.Groupings {
+		if by == report.ByProject && len(r.Projects) < 2 {
 			continue
 		}
 		tabs = append(tabs, tab{Name: "By " + by, Address: r.Choice.With("by", by), Current: r.Choice.By == by})
@@ -82,22 +82,22 @@ func (r Results) Sums() []tab {
 
 // GroupName is the name of a group on the page.
 func (r Results) GroupName(g report.ResultGroup) string {
-	if r.Choice.By == "day" {
+	if r.Choice.By == report.ByDay {
 		return dayOf(g.Name)
 	}
-	return cmp.Or(text.Visible(g.Name), "without a label")
+	return cmp.Or(text.Visible(g.Name), "not known any more")
 }
 
-// GroupAddress is the address of the results of a group; empty for the group without a label,
-// by which no result can be chosen.
+// GroupAddress is the address of the results of a group; empty for an agent, by which no result
+// can be chosen.
 func (r Results) GroupAddress(g report.ResultGroup) string {
-	switch {
-	case g.Name == "":
-		return ""
-	case r.Choice.By == "day":
+	switch r.Choice.By {
+	case report.ByDay:
 		return r.Choice.With("since", g.Name, "until", g.Name, "by", "")
+	case report.ByProject:
+		return r.Choice.With("project", g.Name, "by", "")
 	default:
-		return r.Choice.With(r.Choice.By, g.Name, "by", "")
+		return ""
 	}
 }
 
@@ -207,7 +207,7 @@ type ResultChoice struct {
 	Project string
 	Since   string // a day, such as 2026-01-31
 	Until   string // a day
-	By      string // how the sums are grouped: label, day or project
+	By      string // how the sums are grouped: project, agent or day
 }
 
 // NewResultChoice reads the query of an address.

@@ -57,7 +57,7 @@ func TestResultsPage(t *testing.T) {
 		"since":   {tag},
 		"outcome": {"held"},
 		"from":    {"100"},
-		"by":      {"label"},
+		"by":      {"agent"},
 	})
 	main := string(Results{
 		Choice:   choice,
@@ -68,11 +68,11 @@ func TestResultsPage(t *testing.T) {
 	contains(
 		t,
 		main,
-		"By label",
+		"By agent",
 		"190</dd>",
 		"2h 1m",
 		"&#34;&gt;&lt;script&gt;",
-		"without a label",
+		"not known any more",
 		"All <span class=\"count\">203<",
 		"Held <span class=\"count\">3<",
 		"2.50 USD",
