@@ -140,7 +140,7 @@ var verbs = map[string]string{
 	"comment": "send-back",
 	"kill":    "stop",
 	"message": "tell",
-	"pause":   "hold",
+	"pause":   "stop --after-run",
 	"reject":  "send-back",
 	"release": "retry",
 	"reopen":  "send-back",
