@@ -1260,7 +1260,7 @@ type toolCall struct{ tool, arguments string }
 // host makes calls, one after the other, and returns their results: fewer if the server has
 // died.
 func (c *crashScene) host(calls ...toolCall) (results []toolResult) {
-	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp", "--tools", "agents"), dies: true}
+	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp"), dies: true}
 	h.cmd.Dir = c.dir
 	h.cmd.Env = append(slices.Clip(c.environ()), "CODEX_BIN="+test.Must(exec.LookPath("fake-codex")))
 	h.start(false, "{}")
