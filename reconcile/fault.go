@@ -15,8 +15,8 @@ type Error struct {
 	Hint    string `json:"hint,omitempty"` // the next step for the reader; may be empty
 	// Commands are the commands of symphony that the hint names; see HintWith.
 	Commands []CommandLine `json:"-"`
-	// Next names the step of the hint, if a model takes it by a tool: then Hint says what an
-	// operator does instead. Empty for other steps.
+	// Next names the step of the hint, if a program takes it in another way: then Hint says what
+	// an operator does. Empty for other steps.
 	Next Step  `json:"-"`
 	Err  error `json:"-"` // the cause, nil if there is none
 	// Status is the status of the HTTP answer that is the error, 0 for other errors.
@@ -97,26 +97,12 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message)
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Step is a next step after an error that an operator takes by a command, and a model by a
-// tool.
+// Step is a next step after an error that an operator takes by a command, and a program in
+// another way.
 type Step string
 
-// The steps.
-const (
-	StepListRequests     Step = "list the open requests"
-	StepListAgents       Step = "list the agents"
-	StepSpawnAgain       Step = "spawn another agent, which may resume the conversations of an ended agent"
-	StepOpenConversation Step = "open a conversation"
-	StepTryConversation  Step = "try again to open a conversation"
-	StepShareDirectory   Step = "share a directory with another agent"
-	StepWaitForAccount   Step = "wait until the account can be used"
-	StepLetGoOn          Step = "let an agent go on whose request expired"
-	StepAskAgain         Step = "let another agent ask again"
-	StepApprove          Step = "approve or deny a request"
-	StepAnswer           Step = "answer a question"
-	StepDeny             Step = "deny a request, instead of an empty answer"
-	StepReadHelp         Step = "read how a command or tool is used"
-)
+// StepReadHelp is the step after a wrong use of a command.
+const StepReadHelp Step = "read how a command or tool is used"
 
 // Class is the origin of an error. It determines the exit code of a command and the
 // consequence of a failed run.

@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -30,7 +30,6 @@ const (
 	// accountPatience limits the wait for a lock of the account. Its holder only writes a
 	// small file.
 	accountPatience = 2 * time.Second
-	accountPoll     = 10 * time.Millisecond
 	// startPatience limits the wait for a pass of another project that starts its workers.
 	startPatience = 20 * time.Second
 	// longestWindow is a day more than the agent's longest window. It limits how long a wrong
@@ -404,25 +403,21 @@ func (a *Account) lock(ctx context.Context, name string, patience time.Duration)
 		return nil, a.fault("create it", err)
 	}
 	path := filepath.Join(a.Dir, name)
-	l := flock.New(path, flock.SetPermissions(fileMode))
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	got, err := l.TryLockContext(ctx, accountPoll)
-	if errors.Is(err, context.Canceled) {
+	file, err := lock.Take(ctx, path, lock.Exclusive, patience)
+	switch {
+	case errors.Is(err, context.Canceled):
 		return nil, err
-	}
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return nil, a.fault("lock "+name, err)
-	}
-	if !got {
+	case errors.Is(err, lock.ErrHeld), errors.Is(err, context.DeadlineExceeded):
 		return nil, problem(
 			"account_state",
 			fmt.Sprintf("shared state of the projects of %s: another process keeps %s locked", a.Home, path),
 			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file",
 			err,
 		)
+	case err != nil:
+		return nil, a.fault("lock "+name, err)
 	}
-	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
+	return func() { _ = lock.Release(file) }, nil
 }
 
 func (a *Account) fault(doing string, err error) error {
@@ -545,11 +540,8 @@ func (a *Account) lockSlot(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = lock.Try(f, lock.Exclusive, 0)
+	if errors.Is(err, lock.ErrHeld) {
 		f.Close()
 		return nil, nil
 	}

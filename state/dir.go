@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
@@ -350,8 +350,6 @@ const (
 	lockName   = "lock"
 	waiterName = "lock.waiter"
 
-	// lockPoll is how often a waiter tries. A context can't interrupt a blocking flock(2).
-	lockPoll = 20 * time.Millisecond
 	// holderSize is the fixed size of the holder's record. Overwriting it takes no space,
 	// which a full disk does not have.
 	holderSize = 256
@@ -396,52 +394,51 @@ func Acquire(
 		return nil, nil, err
 	}
 	defer func() { err = fault(dir, "lock the project", err) }()
-	lock := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode))
-	got, err := lock.TryLock()
-	if !got && err == nil && timeout > 0 {
-		got, err = waitFor(ctx, lock, timeout, giveWay)
+	path := filepath.Join(dir, lockName)
+	file, err := lock.Take(context.WithoutCancel(ctx), path, lock.Exclusive, 0)
+	if errors.Is(err, lock.ErrHeld) && timeout > 0 {
+		file, err = waitFor(ctx, path, timeout, giveWay)
+	}
+	if errors.Is(err, lock.ErrHeld) {
+		held, err := readHolder(ctx, path)
+		return nil, &held, err
 	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if !got {
-		held, err := readHolder(ctx, lock.Path())
-		return nil, &held, err
 	}
 	if self.PID == 0 {
 		self.PID = os.Getpid()
 	}
 	self.Since = self.Since.UTC()
-	if err := writeHolder(lock.Path(), text.JSON(self)); err != nil {
-		return nil, nil, errors.Join(err, lock.Unlock())
+	if err := writeHolder(path, text.JSON(self)); err != nil {
+		return nil, nil, errors.Join(err, lock.Release(file))
 	}
 	release = func() error {
-		err := errors.Join(writeHolder(lock.Path(), nil), lock.Unlock())
+		err := errors.Join(writeHolder(path, nil), lock.Release(file))
 		return fault(dir, "release the project lock", err)
 	}
 	return sync.OnceValue(release), nil, nil
 }
 
-// waitFor tries to take the lock until the timeout. It releases the waiter's lock before its
-// pass reads anything, so that the pass sees the writes of every process that gave way to it.
-func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
-	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
-	lockWaiter := waiter.TryRLock // beside others
+// waitFor tries to take the lock until the timeout, and then returns lock.ErrHeld. It releases the
+// waiter's lock before its pass reads anything, so that the pass sees the writes of every process
+// that gave way to it.
+func waitFor(ctx context.Context, path string, timeout time.Duration, giveWay bool) (file *os.File, err error) {
+	how := lock.Shared // beside others
 	if giveWay {
-		lockWaiter = waiter.TryLock
+		how = lock.Exclusive
 	}
-	locked, err := lockWaiter()
-	if err != nil || giveWay && !locked {
-		return false, err
+	waiterPath := filepath.Join(filepath.Dir(path), waiterName)
+	waiter, err := lock.Take(context.WithoutCancel(ctx), waiterPath, how, 0)
+	isSecond := errors.Is(err, lock.ErrHeld)
+	if err != nil && (giveWay || !isSecond) {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, waiter.Unlock()) }()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	got, err = lock.TryLockContext(limited, lockPoll)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = nil
+	file, err = lock.Take(ctx, path, lock.Exclusive, timeout)
+	if isSecond {
+		return file, err
 	}
-	return got, err
+	return file, errors.Join(err, lock.Release(waiter))
 }
 
 // writeHolder writes the holder's record in place, padded to its fixed size.

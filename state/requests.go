@@ -223,7 +223,6 @@ func requestEnded(r reconcile.Request) error {
 	what := string(r.Fate) + ": the agent no longer waits for it"
 	ps := reconcile.CommandFor("ps", "")
 	hint := ps.String() + " shows the open requests"
-	next := reconcile.StepListRequests
 	switch {
 	case r.Decision != "":
 		at := r.DecidedAt.UTC().Format(time.RFC3339)
@@ -232,13 +231,11 @@ func requestEnded(r reconcile.Request) error {
 		until := r.ExpiresAt.UTC().Format(time.RFC3339)
 		what = "expired: it was not decided by " + until + ", and the agent went on without it"
 		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
-		next = reconcile.StepLetGoOn
 	case r.Fate == reconcile.RequestRunEnded:
 		what = "run_ended: run " + r.RunID + ", which asked, has ended"
 		hint = "its agent no longer waits; the next run asks again if necessary"
-		next = reconcile.StepAskAgain
 	}
-	ended := reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint).WithNext(next)
+	ended := reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint)
 	ended.Commands = []reconcile.CommandLine{ps}
 	return ended
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
-
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -120,12 +119,11 @@ func TestWaitIsBounded(t *testing.T) {
 	test.ErrorIs(t, "canceled", err, context.Canceled)
 	// It gives way to a process that is already waiting. Those that gave up above no longer
 	// wait.
-	waiter := flock.New(filepath.Join(dir, waiterName))
-	test.Equal(t, "the lock of the waiter is free", test.Must(waiter.TryLock()), true)
+	waiter := test.Must(lock.Take(t.Context(), filepath.Join(dir, waiterName), lock.Exclusive, 0))
 	if _, held := acquire(t, dir, time.Hour); held == nil {
 		t.Error("it took a lock that another process has")
 	}
-	test.OK(t, waiter.Unlock())
+	test.OK(t, lock.Release(waiter))
 }
 
 // TestLockNamesItsHolder checks that a second handle gets the record of the first, and that

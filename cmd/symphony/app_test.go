@@ -12,13 +12,12 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
-	"github.com/gofrs/flock"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -278,19 +277,13 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 // as a loop.
 func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()
-	reader := flock.New(filepath.Join(dir, "loop.lock"))
-	test.Equal(t, "the lock for reading", test.Must(reader.TryRLock()), true)
-	time.AfterFunc(50*time.Millisecond, func() { _ = reader.Unlock() })
-	lock := wiring.LoopLock(dir)
-	test.Equal(t, "the lock of a loop", test.Must(wiring.TryLoopLock(t.Context(), lock)), true)
-	test.Equal(
-		t,
-		"the lock of a second loop",
-		test.Must(wiring.TryLoopLock(t.Context(), wiring.LoopLock(dir))),
-		false,
-	)
+	reader := test.Must(lock.Take(t.Context(), wiring.LoopLock(dir), lock.Shared, 0))
+	time.AfterFunc(50*time.Millisecond, func() { _ = lock.Release(reader) })
+	file := test.Must(wiring.TakeLoopLock(t.Context(), dir))
+	test.ErrorIs(t, "the lock of a second loop", test.Err(wiring.TakeLoopLock(t.Context(), dir)), lock.ErrHeld)
 	test.Equal(t, "looping", wiring.Looping(dir), true)
-	test.OK(t, lock.Unlock())
+	test.OK(t, lock.Release(file))
+	test.Equal(t, "looping afterwards", wiring.Looping(dir), false)
 }
 
 // TestFailedKeepsTheOutcome checks that a run whose outcome could not be stored does not count

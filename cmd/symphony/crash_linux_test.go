@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -22,9 +22,9 @@ func (c *crashScene) blockIsDue() bool {
 	if len(files) == 0 {
 		return false
 	}
-	lock := flock.New(filepath.Join(filepath.Dir(files[0]), "limits.lock"))
-	test.Until(c.t, "the lock of the limits", func() bool { return test.Must(lock.TryLock()) })
-	defer lock.Unlock()
+	path := filepath.Join(filepath.Dir(files[0]), "limits.lock")
+	file := test.Must(lock.Take(c.t.Context(), path, lock.Exclusive, test.Patience()))
+	defer lock.Release(file)
 	text, err := os.ReadFile(files[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -63,10 +63,9 @@ func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 		if len(slots) != 1 {
 			t.Fatalf("slots: %q", slots)
 		}
-		slot := flock.New(slots[0])
-		free, err := slot.TryLock()
-		c.must(errors.Join(err, slot.Close()))
-		test.Equal(t, "the slot of a worker whose run is over is free", free, true)
+		slot, err := lock.Take(t.Context(), slots[0], lock.Exclusive, 0)
+		test.OK(t, err)
+		test.OK(t, lock.Release(slot))
 		c.waitFor("the worker is killed", func() bool { return !c.kill(syscall.SIGKILL) }, nil)
 	}
 	newCrashScene(t, program, s, "worker:worker.closed").play()

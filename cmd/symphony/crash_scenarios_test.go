@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/lineartest"
@@ -1260,7 +1261,7 @@ type toolCall struct{ tool, arguments string }
 // host makes calls, one after the other, and returns their results: fewer if the server has
 // died.
 func (c *crashScene) host(calls ...toolCall) (results []toolResult) {
-	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp", "--tools", "agents"), dies: true}
+	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp"), dies: true}
 	h.cmd.Dir = c.dir
 	h.cmd.Env = append(slices.Clip(c.environ()), "CODEX_BIN="+test.Must(exec.LookPath("fake-codex")))
 	h.start(false, "{}")
@@ -1395,14 +1396,10 @@ func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent is working", c.streaming)
 	// While a loop has this lock the worker starts no pass, but asks the loop for one.
-	lock := wiring.LoopLock(c.path("state"))
-	held := test.Must(wiring.TryLoopLock(context.Background(), lock))
-	if !held {
-		c.t.Fatal("the loop's lock is held")
-	}
+	file := test.Must(wiring.TakeLoopLock(context.Background(), c.path("state")))
 	c.write("go", "", 0o600)
 	c.waitFor("the worker ends", func() bool { return c.state() == "Done" && len(c.processes()) == 0 }, nil)
-	c.must(lock.Unlock())
+	c.must(lock.Release(file))
 	c.must(os.Remove(c.path("state", "loop.lock")))
 	c.must(os.Remove(wiring.RequestFile(c.path("state"))))
 	c.arm()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -25,14 +23,9 @@ func mcpCommand(w *term.Env) *cli.Command {
 		Description: helpText(
 			"mcp",
 			"claude mcp add symphony -- symphony mcp",
-			"codex mcp add symphony -- symphony mcp --tools lean",
+			"codex mcp add symphony -- symphony mcp",
 		),
 		Flags: workflowFlags(
-			&cli.StringFlag{
-				Name:        "tools",
-				Usage:       "offer the tools of the groups `LIST`: agents, issues, or lean for few tools",
-				DefaultText: "agents, with a workflow also issues",
-			},
 			&cli.DurationFlag{
 				Name:        "call-timeout",
 				Value:       agents.DefaultCallTimeout,
@@ -62,7 +55,11 @@ func mcpCommand(w *term.Env) *cli.Command {
 				Usage: "send codex/event notifications even to a host that has not asked for them",
 			},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents of this server when it ends"},
-			dirFlag(),
+			&cli.StringSliceFlag{
+				Name: "dir",
+				Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has " +
+					"opened; may be repeated",
+			},
 			&cli.BoolFlag{
 				Name:  "deliver",
 				Usage: "permit deliver_changes to push to the origin of the repository of a worktree",
@@ -93,15 +90,6 @@ func mcpCommand(w *term.Env) *cli.Command {
 			}
 			return s.Serve(c.Context, os.Stdin, out)
 		},
-	}
-}
-
-// dirFlag is the flag by which an operator permits agents in more directories.
-func dirFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name: "dir",
-		Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has " +
-			"opened; may be repeated",
 	}
 }
 
@@ -138,17 +126,6 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	default:
 		return o, exit.Usage("mcp: --decide-by takes model or person, not %q", by)
 	}
-	if c.IsSet("tools") {
-		o.Groups, err = mcpserver.ParseGroups(strings.Split(c.String("tools"), ","))
-		if err != nil {
-			return o, err
-		}
-	}
-	if word := c.Args().First(); slices.Contains(mcpTasks, word) && isWord(w, word) {
-		return o, exit.Usage("mcp: unexpected argument %q: an MCP host starts symphony mcp itself: "+
-			"claude mcp add symphony -- symphony mcp (codex mcp add works the same); "+
-			"over HTTP, symphony serve has the tools at /mcp", word)
-	}
 	_, positional, err := arguments(w, c)
 	if err != nil {
 		return o, err
@@ -162,9 +139,6 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	}
 	return o, err
 }
-
-// mcpTasks are subcommands with which other programs set up or start their MCP server.
-var mcpTasks = strings.Fields("add http init inspect install list register run serve server setup start stdio stop")
 
 // takeStdout returns the stdout of this process, and lets everything else that is printed
 // there go to stderr: a host reads only messages of the protocol.

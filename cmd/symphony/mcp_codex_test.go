@@ -29,7 +29,7 @@ var searches = []string{
 	"start a coding agent",
 }
 
-// codexHost is the real codex as a host of the tools of the group lean, with the scripted agent.
+// codexHost is the real codex as a host of the tools, with the scripted agent.
 type codexHost struct {
 	*hostScene
 	model *modeltest.Server
@@ -47,7 +47,7 @@ func newCodexHost(t *testing.T) *codexHost {
 	server := fmt.Sprintf(`
 [mcp_servers.symphony]
 command = %q
-args = ["mcp", "--tools", "lean", "--ephemeral"]
+args = ["mcp", "--ephemeral"]
 default_tools_approval_mode = "approve"
 required = true
 startup_timeout_sec = 120

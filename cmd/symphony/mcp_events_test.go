@@ -363,7 +363,7 @@ func TestEventsForHosts(t *testing.T) {
 		}
 		other.call(
 			"read_events",
-			fmt.Sprintf(`{"agentId":"a","detail":"full","maxBytes":2000,"cursor":%q}`, cursor),
+			fmt.Sprintf(`{"agentId":"a","detail":"full","cursor":%q}`, cursor),
 			&read,
 		)
 		all = append(all, read.Events...)
@@ -404,6 +404,9 @@ func TestEventsForHosts(t *testing.T) {
 	other.turn("a", a, "2", "ask-command touch asked\n"+flood+"sleep 2500ms\nsay done")
 	two := other.waits("a", "any", long, one, "done a waiting for approval [a.2] {a.1 touch asked}")
 	other.waits("a", "any", long, two, "done a idle [a.2:completed done]")
+	var part struct{ More bool }
+	other.call("read_events", `{"agentId":"a","detail":"full"}`, &part)
+	test.Equal(t, "there are later events", part.More, true)
 	// On a busy machine one that reads may lose some, too.
 	whole, lost := asks.events(before)
 	flag.reading.Unlock()

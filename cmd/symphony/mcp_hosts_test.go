@@ -40,7 +40,7 @@ var hostPrograms = []hostProgram{
 			"DISABLE_AUTOUPDATER=1",
 			"ENABLE_TOOL_SEARCH=false", // the model gets all tools at once
 		},
-		register: "mcp add symphony -- symphony mcp --tools lean --deliver",
+		register: "mcp add symphony -- symphony mcp --deliver",
 		prompt:   "-p go",
 		// A hook stands for the person at the form, who needs more than a second.
 		file: ".claude/settings.json",
@@ -54,7 +54,7 @@ var hostPrograms = []hostProgram{
 		environ: []string{
 			"GOOGLE_GEMINI_BASE_URL=MODEL", "GEMINI_API_KEY=none", "GEMINI_CLI_TRUST_WORKSPACE=true",
 		},
-		register: "mcp add --trust symphony symphony mcp -- --tools lean --deliver",
+		register: "mcp add --trust symphony symphony mcp -- --deliver",
 		// of several models it would first ask which one to use
 		prompt: "-m gemini-2.5-flash -p go",
 		file:   ".gemini/settings.json",
@@ -123,7 +123,7 @@ func TestMCPHosts(t *testing.T) {
 			)
 			after := []modelCall{
 				{"list_agents", `{}`, `"three"`},
-				{"interrupt", `{"agentId":"three"}`, "three.first"},
+				{"interrupt", `{"agentId":"three","params":{"conversationId":"main"}}`, "three.first"},
 				{
 					"wait_agent",
 					`{"agentIds":["one","two","three"],"mode":"all","timeoutSeconds":50}`,

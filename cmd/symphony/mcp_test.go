@@ -170,11 +170,8 @@ func TestMCPInspector(t *testing.T) {
 	}
 	workflow := filepath.Join(server.Dir, "WORKFLOW.md")
 	test.OK(t, os.WriteFile(workflow, []byte("---\ntracker:\n  kind: file\n---\nDo it.\n"), 0o600))
-	for _, groups := range []string{"agents,issues", "lean,issues"} {
-		list := inspect("--tools", groups, "--workflow", workflow, "--method", "tools/list", "--strict")
-		test.Contains(t, "tools/list", list, `"spawn_agent"`)
-		test.Contains(t, "tools/list", list, `"show_issue"`)
-	}
+	list := inspect("--workflow", workflow, "--method", "tools/list", "--strict")
+	test.Contains(t, "tools/list", list, `"spawn_agent"`, `"show_issue"`)
 	spawned := inspect("--method", "tools/call", "--tool-name", "spawn_agent", "--tool-arg", "id=one")
 	test.Contains(t, "spawn_agent", spawned, `"agentId": "one"`)
 }

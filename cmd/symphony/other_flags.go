@@ -523,10 +523,8 @@ var otherFlags = []otherFlag{
 		"serve", "background d daemon detach install service",
 		"it runs in the foreground until Ctrl-C: docs/web.md has a unit of systemd that keeps it running",
 	},
-	{"serve", "mcp stdio", "leave it out: it has the tools at /mcp; docs/mcp.md shows how hosts get them"},
-	{"serve", "tools", "the host's address chooses them: /mcp?tools=lean"},
 	{"serve", "api ui metrics", "leave it out: it has the page at /, the API at /api/v1 and /metrics"},
-	{"serve", "no-mcp no-api no-ui", "it always has all of them; only who has its token can use /mcp"},
+	{"serve", "no-api no-ui", "it always has both"},
 	{
 		"serve", "no-auth insecure public noauth no-token",
 		"acting always needs the token; at 127.0.0.1, the default, every account of this machine may read without it",
@@ -556,10 +554,9 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"mcp", "port host http listen transport",
-		"an MCP host starts this command and speaks with it over stdin; over HTTP, symphony serve has the tools " +
-			"at /mcp",
+		"an MCP host starts this command and speaks with it over stdin, on another machine through ssh (docs/mcp.md)",
 	},
-	{"mcp", "token auth api-key bearer", "over stdin there is none; over HTTP, symphony serve prints the token for /mcp"},
+	{"mcp", "token auth api-key bearer", "over stdin there is none"},
 	{"mcp", "model m sandbox approval-policy", "who starts an agent chooses it, as an argument of the tool"},
 	{
 		"mcp", "yolo full-auto dangerously-skip-permissions full-access danger-full-access",
@@ -567,7 +564,7 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"mcp", "read-only readonly ro allow-tools allowed-tools",
-		"--tools LIST chooses groups of tools, and the host which of them its model may call (docs/mcp.md)",
+		"the host chooses which tools its model may call (docs/mcp.md)",
 	},
 	{"mcp", "debug verbose v log-level trace log-file", "its log is on stderr, where the host keeps it"},
 	{"mcp", "stdio", "leave it out: it speaks over stdin and stdout"},

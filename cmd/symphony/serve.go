@@ -3,15 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -34,7 +31,6 @@ func serveCommand(w *term.Env) *cli.Command {
 			"symphony serve --project all",
 		),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
-			dirFlag(),
 			projectFlag(),
 		)...),
 		Action: func(c *cli.Context) error { return serveAction(c, w) },
@@ -90,9 +86,6 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	warnOfMissing(w, c.StringSlice("dir"))
-	tools := mcpserver.NewHTTP(w.Environment(), w.Stderr, servedTools(projects, c.StringSlice("dir")))
-	o.MCP = tools
 	s, err := web.New(c.Context, w.Environment(), o)
 	if err != nil {
 		return err
@@ -108,22 +101,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if link != "" {
 		w.PrintQR(link)
 	}
-	return errors.Join(s.Serve(c.Context), tools.Close())
-}
-
-// servedTools are the options of symphony mcp by default. With a single project its issues can
-// be operated, too.
-func servedTools(projects []*wiring.Project, dirs []string) mcpserver.Options {
-	o := mcpserver.Options{
-		CallTimeout:     agents.DefaultCallTimeout,
-		ApprovalTimeout: agents.DefaultApprovalTimeout,
-		IdleTimeout:     agents.DefaultIdleTimeout,
-		Dirs:            dirs,
-	}
-	if len(projects) == 1 {
-		o.Project = projects[0]
-	}
-	return o
+	return s.Serve(c.Context)
 }
 
 // newServerOptions reads the flags of the server, and its address in a workflow.

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -45,14 +44,14 @@ func CreateAlive(path string) error {
 type Alive struct{ f *os.File }
 
 // HoldAlive locks the existing alive file exclusively. It tries for up to wait, because a pass
-// may be probing the file. If another process holds it the error is ErrHeld; if it is missing,
+// may be probing the file. If another process holds it the error is lock.ErrHeld; if it is missing,
 // fs.ErrNotExist.
 func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("hold alive file: %w", err)
 	}
-	if err := Lock(f, unix.LOCK_EX, wait); err != nil {
+	if err := lock.Try(f, lock.Exclusive, wait); err != nil {
 		return nil, fmt.Errorf("hold alive file %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Alive{f: f}, nil
@@ -108,8 +107,8 @@ func ProbeAlive(path string) (p Pulse, err error) {
 		return p, fmt.Errorf("probe alive file: %w", err)
 	}
 	defer f.Close() // releases the lock
-	err = Lock(f, unix.LOCK_SH, 0)
-	held := errors.Is(err, ErrHeld)
+	err = lock.Try(f, lock.Shared, 0)
+	held := errors.Is(err, lock.ErrHeld)
 	if err != nil && !held {
 		return p, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
@@ -123,7 +122,7 @@ func ProbeAlive(path string) (p Pulse, err error) {
 
 // LockDead locks the alive file exclusively for a pass that settles a dead run. The pass calls
 // release after the commit. If a worker or another settling pass holds the lock, the error is
-// ErrHeld. It waits at most a quarter of a second for probes. If the file is missing, nothing
+// lock.ErrHeld. It waits at most a quarter of a second for probes. If the file is missing, nothing
 // is locked: no process can hold it.
 func LockDead(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -133,7 +132,7 @@ func LockDead(path string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock dead run: %w", err)
 	}
-	if err := Lock(f, unix.LOCK_EX, probeWait); err != nil {
+	if err := lock.Try(f, lock.Exclusive, probeWait); err != nil {
 		return nil, fmt.Errorf("lock dead run: %w", errors.Join(err, f.Close()))
 	}
 	return func() { f.Close() }, nil // nothing was written that closing could lose

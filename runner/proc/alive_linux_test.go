@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/proc/proctest"
 )
@@ -59,7 +58,7 @@ func wantPulse(t *testing.T, path string, want Pulse) {
 func wantLocked(t *testing.T, path string, want bool) {
 	t.Helper()
 	release, err := LockDead(path)
-	if want && err != nil || !want && !errors.Is(err, ErrHeld) {
+	if want && err != nil || !want && !errors.Is(err, lock.ErrHeld) {
 		t.Fatalf("locked as a dead one: %v", err)
 	}
 	if err == nil {
@@ -77,7 +76,7 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	h.Line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
-	test.ErrorIs(t, "second worker", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "second worker", test.Err(HoldAlive(path, 30*time.Millisecond)), lock.ErrHeld)
 	test.ErrorIs(t, "second creation", CreateAlive(path), fs.ErrExist)
 	test.OK(t, h.Cmd.Process.Kill())
 	_ = h.Cmd.Wait()
@@ -105,7 +104,7 @@ func TestProbesAreWaitedFor(t *testing.T) {
 	path := newAlive(t)
 	probing := func(length time.Duration) *os.File {
 		f := test.Must(os.Open(path))
-		test.OK(t, Lock(f, unix.LOCK_SH, 0))
+		test.OK(t, lock.Try(f, lock.Shared, 0))
 		time.AfterFunc(length, func() { f.Close() })
 		return f
 	}
@@ -131,7 +130,7 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	first := proctest.Start(t, nil, "settle", path)
 	first.Line("locked <nil>")
 	wantLocked(t, path, false)
-	test.ErrorIs(t, "a worker that comes late", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "a worker that comes late", test.Err(HoldAlive(path, 30*time.Millisecond)), lock.ErrHeld)
 	first.Stdin.Close()
 	test.OK(t, first.Cmd.Wait())
 	wantLocked(t, path, true)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc/proctest"
@@ -259,7 +260,7 @@ func TestDetachImpossible(t *testing.T) {
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
 	slot := test.Must(os.Create(path))
-	test.OK(t, Lock(slot, unix.LOCK_EX, 0))
+	test.OK(t, lock.Try(slot, lock.Exclusive, 0))
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	log, report := newLog(t)
 	for name, file := range map[string]*os.File{"nothing": nil, "another file": log} {
@@ -271,10 +272,10 @@ func TestTakeExtra(t *testing.T) {
 	test.OK(t, slot.Close())
 	other := test.Must(os.Open(path))
 	defer other.Close()
-	test.ErrorIs(t, "the lock that the worker holds", Lock(other, unix.LOCK_EX, 0), ErrHeld)
+	test.ErrorIs(t, "the lock that the worker holds", lock.Try(other, lock.Exclusive, 0), lock.ErrHeld)
 	wantSaid(t, report().Files, []string{path})
 	wantSaid(t, report().ChildFiles, nil, path)
 	test.OK(t, Signal(d.process, unix.SIGKILL))
 	<-d.done
-	test.OK(t, Lock(other, unix.LOCK_EX, 0))
+	test.OK(t, lock.Try(other, lock.Exclusive, 0))
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -307,7 +308,7 @@ func (l *Local) Reap(
 	record func([]reconcile.Process) error,
 ) ([]reconcile.Process, error) {
 	release, err := proc.LockDead(filepath.Join(l.dir(run), host.AliveFile))
-	if errors.Is(err, proc.ErrHeld) {
+	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -289,7 +290,7 @@ func TestReapWorker(t *testing.T) {
 		recorded++
 		test.Equal(t, "number of processes left", len(left), 0)
 		_, err := proc.LockDead(filepath.Join(host.RunDir(l.StateDir, run.ID), host.AliveFile))
-		test.ErrorIs(t, "the alive file while the end is recorded", err, proc.ErrHeld)
+		test.ErrorIs(t, "the alive file while the end is recorded", err, lock.ErrHeld)
 		return nil
 	}
 	if _, err := l.Reap(t.Context(), run, record); !errors.Is(err, reconcile.ErrConflict) || recorded > 0 {

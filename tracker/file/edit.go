@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -112,24 +113,19 @@ func (t *tracker) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, folderError(t.Path, err)
 	}
-	for began := time.Now(); ; {
-		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { dir.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			dir.Close()
-			return nil, t.unwritable("", fmt.Errorf("it cannot be locked: %w", err))
-		}
-		if time.Since(began) > longestLock || !sleep(ctx) {
-			dir.Close()
-			return nil, reconcile.NewError(
-				"file_write",
-				t.Path+" was not changed: another process of symphony has locked it",
-				"wait for that process, or end it if it was stopped: fuser "+text.ShellQuote(t.Path)+" names it",
-			)
-		}
+	err = lock.Wait(ctx, dir, lock.Exclusive, longestLock)
+	if err == nil {
+		return func() { dir.Close() }, nil
 	}
+	dir.Close()
+	if !errors.Is(err, lock.ErrHeld) && ctx.Err() == nil {
+		return nil, t.unwritable("", fmt.Errorf("it cannot be locked: %w", err))
+	}
+	return nil, reconcile.NewError(
+		"file_write",
+		t.Path+" was not changed: another process of symphony has locked it",
+		"wait for that process, or end it if it was stopped: fuser "+text.ShellQuote(t.Path)+" names it",
+	)
 }
 
 // tempName is the file with the new content, until it is exchanged. A process that is killed

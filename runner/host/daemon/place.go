@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -276,14 +277,14 @@ var endings = map[string]string{
 }
 
 // hold takes the lock that a daemon holds as long as it lives, and then removes. If another
-// process holds it for longer than wait, the error is proc.ErrHeld.
+// process holds it for longer than wait, the error is lock.ErrHeld.
 func (p Place) hold(wait time.Duration) (release func(), err error) {
 	for {
 		f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, err
 		}
-		if err := proc.Lock(f, unix.LOCK_EX, wait); err != nil {
+		if err := lock.Try(f, lock.Exclusive, wait); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		held, err := f.Stat()

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -182,7 +183,7 @@ func (l loginShell) share(ctx context.Context, file *os.File) (report string, er
 		return l.run(ctx)
 	}
 	defer file.Close() // releases the lock
-	if err := proc.LockProcess(ctx, file, l.Timeout); err != nil {
+	if err := lock.TakeAlone(ctx, file, l.Timeout); err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}

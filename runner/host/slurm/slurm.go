@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -119,10 +118,9 @@ type queueAnswer struct {
 // file each asks for itself.
 func (l Jobs) queue(ctx context.Context) (string, error) {
 	path := filepath.Join(l.Hosted, l.Project, "squeue")
-	lock := flock.New(path + ".lock")
-	isLocked, _ := lock.TryLockContext(ctx, queueAge/20) // without the lock it asks once more
-	if isLocked {
-		defer func() { _ = lock.Close() }()
+	held, err := lock.Take(ctx, path+".lock", lock.Exclusive, 24*time.Hour) // or until ctx ends
+	if err == nil {                                                         // without the lock it asks once more
+		defer func() { _ = lock.Release(held) }()
 	}
 	shared, isFresh := readAnswer(path)
 	if isFresh {

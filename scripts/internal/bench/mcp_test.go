@@ -118,7 +118,7 @@ func (p *project) startHost() *host {
 			0o700,
 		),
 	) //nolint:gosec // a program
-	cmd := exec.CommandContext(ctx, programs.symphony, "mcp", "--tools", "agents")
+	cmd := exec.CommandContext(ctx, programs.symphony, "mcp")
 	cmd.Dir = p.Dir
 	cmd.Env = append(slices.Clone(p.Env), "CODEX_BIN="+launcher, "CODEX_HOME="+p.AgentHome)
 	cmd.Stderr = os.Stderr

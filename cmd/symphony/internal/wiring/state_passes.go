@@ -11,8 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gofrs/flock"
-
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -290,21 +289,13 @@ func RecordRemoved(ctx context.Context, p *Project) error {
 	return db.SetMeta(ctx, installedKey, "")
 }
 
-// LoopLock is the lock that tick --loop holds for its whole life.
-func LoopLock(stateDir string) *flock.Flock {
-	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
-}
+// LoopLock is the file of the lock that tick --loop holds for its whole life.
+func LoopLock(stateDir string) string { return filepath.Join(stateDir, "loop.lock") }
 
-// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is
-// running.
-func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
-	bounded, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
-	if bounded.Err() != nil && ctx.Err() == nil {
-		err = nil
-	}
-	return held, err
+// TakeLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is
+// running. If a loop is, the error is lock.ErrHeld.
+func TakeLoopLock(ctx context.Context, stateDir string) (*os.File, error) {
+	return lock.Take(ctx, LoopLock(stateDir), lock.Exclusive, lookPatience)
 }
 
 // lookPatience is longer than such a check holds the lock.
@@ -312,15 +303,13 @@ const lookPatience = 500 * time.Millisecond
 
 // Looping reports whether a tick --loop is running on the state directory.
 func Looping(stateDir string) bool {
-	lock := LoopLock(stateDir)
-	if !Exists(lock.Path()) {
+	file, err := os.Open(LoopLock(stateDir))
+	if err != nil {
 		return false
 	}
-	free, err := lock.TryRLock()
-	if free {
-		_ = lock.Unlock()
-	}
-	return err == nil && !free
+	err = lock.Try(file, lock.Shared, 0)
+	_ = lock.Release(file)
+	return errors.Is(err, lock.ErrHeld)
 }
 
 // RequestFile changes when a worker asks the loop for a pass: its agent asks for something, or its

@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/team"
 )
 
@@ -238,7 +238,7 @@ func (r claimsRepository) locked(ctx context.Context, f func(writer) error) erro
 		}
 		return f(w)
 	})
-	if errors.Is(err, proc.ErrHeld) {
+	if errors.Is(err, lock.ErrHeld) {
 		return r.unavailable("wait for another process", err)
 	}
 	return err

@@ -32,14 +32,12 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Mirror is the mirror of a remote repository. It must not be used concurrently.
@@ -72,9 +70,8 @@ func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error)
 		return err
 	}
 	defer func() {
-		// a program that git left in the background holds the file open, too
-		_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN)
-		err = errors.Join(err, m.lock.Close())
+		// also for a program that git left in the background
+		err = errors.Join(err, lock.Release(m.lock))
 		m.lock = nil
 	}()
 	w := writer{m}
@@ -96,11 +93,11 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, files.Failed(err, "lock the mirror")
 	}
-	err = proc.Lock(f, unix.LOCK_EX, lockStep)
-	for errors.Is(err, proc.ErrHeld) && ctx.Err() == nil {
-		err = proc.Lock(f, unix.LOCK_EX, lockStep)
+	err = lock.Try(f, lock.Exclusive, lockStep)
+	for errors.Is(err, lock.ErrHeld) && ctx.Err() == nil {
+		err = lock.Try(f, lock.Exclusive, lockStep)
 	}
-	if errors.Is(err, proc.ErrHeld) {
+	if errors.Is(err, lock.ErrHeld) {
 		err = fmt.Errorf("another clone or delivery is using the mirror %s: %w: %w", m.path, err, ctx.Err())
 	}
 	if err != nil {

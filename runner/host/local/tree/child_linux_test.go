@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	filelock "github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -109,7 +110,7 @@ func TestExecDescriptors(t *testing.T) {
 	defer unix.Close(62)
 	dir := t.TempDir()
 	lease := test.Must(os.Create(filepath.Join(dir, "lease")))
-	test.OK(t, proc.Lock(lease, unix.LOCK_EX, 0))
+	test.OK(t, filelock.Try(lease, filelock.Exclusive, 0))
 	tree := test.Must(OpenTree(filepath.Join(dir, "tree")))
 	defer tree.Close()
 	c := run(t, host.StartRequest{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`)}, lease, tree)
@@ -128,10 +129,10 @@ func TestExecDescriptors(t *testing.T) {
 	test.OK(t, lease.Close())
 	other := test.Must(os.Open(lease.Name()))
 	defer other.Close()
-	test.ErrorIs(t, "the lease, while the child lives", proc.Lock(other, unix.LOCK_EX, 0), proc.ErrHeld)
+	test.ErrorIs(t, "the lease, while the child lives", filelock.Try(other, filelock.Exclusive, 0), filelock.ErrHeld)
 	test.OK(t, c.Stdin().Close())
 	waitFor(t, c)
-	test.OK(t, proc.Lock(other, unix.LOCK_EX, 0))
+	test.OK(t, filelock.Try(other, filelock.Exclusive, 0))
 }
 
 func TestExecImpossible(t *testing.T) {

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // projectClaim names the state directory that works on a project of the tracker in this root.
@@ -64,8 +64,8 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) (e
 	if err := files.OwnDir(filepath.Dir(path)); err != nil {
 		return files.Failed(err, "create %s", filepath.Dir(path))
 	}
-	lock, err := lockFile(path+".lock", p.wait)
-	if errors.Is(err, proc.ErrHeld) {
+	file, err := lockFile(path+".lock", p.wait)
+	if errors.Is(err, lock.ErrHeld) {
 		return reconcile.NewError(
 			CodeFailed,
 			"claim the project "+endpointAndSlug+": another pass is claiming it",
@@ -75,7 +75,7 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) (e
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := p.unclaimed(path, claim, refuse); err != nil {
 		return err
 	}

@@ -11,14 +11,12 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Workspace is the directory of an issue (specification 4.1.4) whose lease is held. It must
@@ -386,14 +384,14 @@ func (w *Workspace) Release() error {
 }
 
 // lockFile creates the file if necessary and takes an exclusive flock on it. If another
-// process still holds it after wait, the error wraps proc.ErrHeld. The lock ends when all
+// process still holds it after wait, the error wraps lock.ErrHeld. The lock ends when all
 // copies of the returned file are closed, also in children.
 func lockFile(path string, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := proc.Lock(f, unix.LOCK_EX, wait); err != nil {
+	if err := lock.Try(f, lock.Exclusive, wait); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if err := checkNamed(f, path); err != nil {
@@ -402,7 +400,7 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// checkNamed returns proc.ErrHeld unless an open file is still the file at a path. It may have
+// checkNamed returns lock.ErrHeld unless an open file is still the file at a path. It may have
 // been deleted in between, and a lock on a deleted file excludes no process.
 func checkNamed(f *os.File, path string) error {
 	open, err := f.Stat()
@@ -411,7 +409,7 @@ func checkNamed(f *os.File, path string) error {
 	}
 	named, err := os.Lstat(path)
 	if err != nil || !os.SameFile(open, named) {
-		return proc.ErrHeld
+		return lock.ErrHeld
 	}
 	return nil
 }
@@ -426,8 +424,8 @@ func (r *Root) Held(key string) (held bool, err error) {
 	if err != nil {
 		return false, files.Failed(err, "probe the lease of %s", key)
 	}
-	err = proc.Lock(f, unix.LOCK_SH, 0)
-	if errors.Is(err, proc.ErrHeld) {
+	err = lock.Try(f, lock.Shared, 0)
+	if errors.Is(err, lock.ErrHeld) {
 		held = true
 		err = nil
 	}
@@ -441,7 +439,7 @@ func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	if err == nil {
 		return f, nil
 	}
-	if !errors.Is(err, proc.ErrHeld) {
+	if !errors.Is(err, lock.ErrHeld) {
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}
 	busy := reconcile.NewError(CodeBusy, "the workspace "+key+" is in use",

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 func TestAcquireMakesThenReuses(t *testing.T) {
@@ -272,7 +272,7 @@ func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 		all.Go(func() {
 			for held := 0; held < 15; {
 				f, err := lockFile(path, 0)
-				if errors.Is(err, proc.ErrHeld) {
+				if errors.Is(err, lock.ErrHeld) {
 					continue
 				}
 				if err != nil {

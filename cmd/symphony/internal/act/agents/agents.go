@@ -292,8 +292,7 @@ func (a *Agents) checkAccount(now time.Time) error {
 		b.Reason,
 		"the account of the agents can't be used: "+b.Message,
 		"",
-	).WithHint("%s shows when it is tried again", reconcile.CommandFor("status", "")).
-		WithNext(reconcile.StepWaitForAccount)
+	).WithHint("%s shows when it is tried again", reconcile.CommandFor("status", ""))
 }
 
 // takeSlot takes a slot of the machine for the worker that a.runners starts next. release
@@ -368,7 +367,7 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 			CodeUnknown,
 			fmt.Sprintf("there is no agent %q", id),
 			"list_agents, or symphony ps --agents, shows the agents",
-		).WithNext(reconcile.StepListAgents)
+		)
 	}
 	return a.agent(run)
 }
@@ -395,8 +394,8 @@ func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 		return one, reconcile.NewError(
 			CodeEnded,
 			fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
-			"spawn another; its conversations can be resumed there",
-		).WithNext(reconcile.StepSpawnAgain)
+			"spawn_agent starts another, where new_conversation can continue its conversations",
+		)
 	}
 	return one, nil
 }

@@ -136,7 +136,7 @@ func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, e
 			"unknown_conversation",
 			fmt.Sprintf("there is no conversation %q", id),
 			"new_conversation opens one",
-		).WithNext(reconcile.StepOpenConversation)
+		)
 	}
 	return call, nil
 }
@@ -149,7 +149,6 @@ func Failure(call reconcile.Call) error {
 	failed := reconcile.NewError(call.ErrorCode, call.ErrorText, "")
 	if call.Verb == reconcile.CallConversation {
 		failed.Hint = "new_conversation with another id, or without one, tries again"
-		failed.Next = reconcile.StepTryConversation
 	}
 	return failed
 }

@@ -164,8 +164,7 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 			"use that agent, its directory, or one that is neither inside nor around it",
 		)
 		if same {
-			conflict.Hint = "use that agent or another directory, or share the directory explicitly"
-			conflict.Next = reconcile.StepShareDirectory
+			conflict.Hint = "use that agent, or set worktree: true, or shared: true, or name another cwd"
 		}
 		return conflict
 	}

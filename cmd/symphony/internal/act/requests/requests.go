@@ -185,8 +185,7 @@ func Record(
 			"request_not_found",
 			"the request no longer exists",
 			"",
-		).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
-			WithNext(reconcile.StepListRequests)
+		).WithHint("%s shows the open requests", reconcile.CommandFor("ps", ""))
 	}
 	return r, err
 }
@@ -243,8 +242,7 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 		"request_not_found",
 		"there is no request "+ref+" in this project",
 		"",
-	).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
-		WithNext(reconcile.StepListRequests)
+	).WithHint("%s shows the open requests", reconcile.CommandFor("ps", ""))
 }
 
 // Find finds the request that ref names, or the first request of the issue that ref names
@@ -329,8 +327,7 @@ func waitForWorker(
 				"request_ended",
 				r.ID()+" has just ended: "+string(is.Fate),
 				"",
-			).WithHint("%s shows the open requests", reconcile.CommandFor("ps", "")).
-				WithNext(reconcile.StepListRequests)
+			).WithHint("%s shows the open requests", reconcile.CommandFor("ps", ""))
 		case p.Env.Now().After(end) || !wiring.Sleep(ctx, workerStep):
 			return r, nil
 		}
@@ -477,17 +474,12 @@ func numbered(q reconcile.RequestQuestion) string {
 
 func emptyAnswer(r reconcile.Request) error {
 	return reconcile.NewError("usage", "answer: the answer is empty", "").
-		WithHint("%s refuses to answer", reconcile.CommandFor("deny", r.ID())).
-		WithNext(reconcile.StepDeny)
+		WithHint("%s refuses to answer", reconcile.CommandFor("deny", r.ID()))
 }
 
 // decideBy is the error of a decision that does not fit its request. The hint says which does.
 func decideBy(r reconcile.Request, format string, args ...any) error {
 	e := reconcile.NewError("usage", fmt.Sprintf(format, args...), view.HowToAnswer(r))
 	e.Commands = view.DecidedBy(r)
-	e.Next = reconcile.StepAnswer
-	if r.Kind != reconcile.QuestionRequest {
-		e.Next = reconcile.StepApprove
-	}
 	return e
 }

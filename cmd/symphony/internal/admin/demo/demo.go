@@ -23,6 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -260,11 +261,13 @@ func (d *playground) play(ctx context.Context) error {
 	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
 		return err
 	}
-	lock := wiring.LoopLock(d.stateDir())
-	if _, err := wiring.TryLoopLock(ctx, lock); err != nil {
+	file, err := wiring.TakeLoopLock(ctx, d.stateDir())
+	if err != nil && !errors.Is(err, lock.ErrHeld) {
 		return err
 	}
-	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
+	if err == nil {
+		defer func() { _ = lock.Release(file) }() // the end of the process unlocks it anyway
+	}
 	for d.w.Now().Sub(d.began) < bound {
 		r, err := pass.Run(ctx, d.project(), pass.Options{
 			Trigger:     wiring.TriggerManual,

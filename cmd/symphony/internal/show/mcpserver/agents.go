@@ -40,19 +40,16 @@ type (
 // addAgentTools registers the tools that list and end agents.
 func addAgentTools(t *calls.Tools, all *agents.Agents) {
 	calls.Add(t, calls.Tool{
-		Name:   "list_agents",
-		Effect: calls.Reads,
-		Description: "List the live agents of symphony, those of other hosts, too, with their conversations. " +
-			"Use it after a restart. Do not use it to wait for agents: wait_agent does.",
+		Name:        "list_agents",
+		Effect:      calls.Reads,
+		Description: "List the live agents of symphony, also those of other hosts, with their conversations.",
 	}, func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, all, in)
 	})
 	calls.Add(t, calls.Tool{
-		Name:   "kill_agent",
-		Effect: calls.Ends,
-		Description: "End an agent with all its processes; files stay. " +
-			"Use it when the agent is not needed any more. " +
-			"Do not use it to end only a turn: interrupt does.",
+		Name:        "kill_agent",
+		Effect:      calls.Ends,
+		Description: "End an agent with all its processes; its files stay. interrupt ends only a turn.",
 	}, func(ctx context.Context, in agentIn) (killAgentOut, error) {
 		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, all.Kill(ctx, in.AgentID)
 	})

@@ -57,12 +57,6 @@ func (c caller) do(
 	return nil
 }
 
-// ask asks an agent something that needs no conversation, and waits for the result.
-func (c caller) ask(ctx context.Context, agentID string, verb reconcile.CallVerb, params, result any) error {
-	call := reconcile.Call{ID: callID(agentID, ""), Verb: verb}
-	return c.do(ctx, agentID, call, params, result, "try again")
-}
-
 // newID returns an id for something whose client chose none.
 func newID() string { return strings.ToLower(rand.Text()[:10]) }
 

@@ -17,16 +17,14 @@ import (
 
 const (
 	listedCommits = 50
-	defaultDiff   = 32 << 10 // bytes of a diff in a result of read_changes
+	mostDiff      = 32 << 10 // bytes of a diff in a result of read_changes
 )
 
 type readChangesIn struct {
 	AgentID string `json:"agentId"`
-	Offset  int    `json:"offset,omitempty" jsonschema:"of the diff, in bytes: nextOffset of the last result"`
+	Offset  int    `json:"offset,omitempty" jsonschema:"nextOffset of the last result"`
 
-	Commit string `json:"commit,omitempty" jsonschema:"with offset: the last state.commit; another HEAD is refused"`
-
-	MaxBytes int `json:"maxBytes,omitempty" jsonschema:"of the diff; default 32768, at most 65536"`
+	Commit string `json:"commit,omitempty" jsonschema:"with offset: the last state.commit"`
 }
 
 type readChangesOut struct {
@@ -44,7 +42,7 @@ type readChangesOut struct {
 
 type deliverChangesIn struct {
 	AgentID string `json:"agentId"`
-	Commit  string `json:"commit,omitempty" jsonschema:"as read_changes showed it; with another HEAD nothing is pushed"`
+	Commit  string `json:"commit,omitempty" jsonschema:"as read_changes showed it"`
 }
 
 type deliverChangesOut struct {
@@ -62,18 +60,18 @@ type changeTools struct {
 
 func (c changeTools) addTo(t *calls.Tools) {
 	calls.Add(t, calls.Tool{
-		Name:   "read_changes",
-		Effect: calls.Reads,
-		Description: "Show what an agent has changed in its git repository: branch, commits, changed files, diff. " +
-			"Use it after a turn, to review the work. " +
-			"Do not use it to follow a running turn: read_events does.",
+		Name:        "read_changes",
+		Effect:      calls.Reads,
+		Description: "Show what an agent has changed in its git repository: branch, commits, files, diff.",
 	}, c.readChanges)
+	if !c.canDeliver() {
+		return
+	}
 	calls.Add(t, calls.Tool{
 		Name:   "deliver_changes",
 		Effect: calls.Works,
 		Description: "Push the commits of an agent's worktree to its branch in the remote repository. " +
-			"Use it when your user wants the reviewed work there. " +
-			"Do not use it during a turn, or without a worktree.",
+			"Use it when your user wants the reviewed work there, and not during a turn.",
 	}, c.deliverChanges)
 }
 
@@ -107,7 +105,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	out.Commits = append(out.Commits, found.Commits...)
 	diff := &window{
 		skip: max(in.Offset, 0),
-		most: diffBytes(in.MaxBytes),
+		most: mostDiff,
 	}
 	if _, err := machine.Diff(ctx, workspace, diff); err != nil {
 		return out, fmt.Errorf("compare the work of agent %s with its base: %w", in.AgentID, err)
@@ -121,15 +119,6 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		out.NextOffset = end
 	}
 	return out, nil
-}
-
-// diffBytes returns how many bytes of a diff a result contains, given maxBytes: at least a whole
-// character.
-func diffBytes(asked int) int {
-	if asked <= 0 {
-		return defaultDiff
-	}
-	return min(max(asked, utf8.UTFMax), maxRead)
 }
 
 // validText returns bytes as a text. A diff may contain bytes that are none.
@@ -189,18 +178,20 @@ func (c changeTools) deliverChanges(ctx context.Context, in deliverChangesIn) (d
 	return out, err
 }
 
+// canDeliver reports whether the operator permits deliveries now, at the start of the server.
+func (c changeTools) canDeliver() bool {
+	if !c.deliver && c.project == nil {
+		return false
+	}
+	_, err := c.destination()
+	return err == nil
+}
+
 // destination returns where the operator permits deliveries to: without a URL to the origin of
 // the agent's repository.
 func (c changeTools) destination() (port.Repository, error) {
 	if c.deliver {
 		return port.Repository{}, nil
-	}
-	if c.project == nil {
-		return port.Repository{}, reconcile.NewError(
-			"delivery_not_permitted",
-			"the operator has not permitted deliveries",
-			"ask your user to start symphony mcp with --deliver, or with a workflow that has repository.url",
-		)
 	}
 	// as it is now
 	p := wiring.NewProject(c.project.Env, c.project.Path, c.project.StateDir)

@@ -17,8 +17,7 @@ import (
 )
 
 type conversationParams struct {
-	ID string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same conversation"`
-
+	ID             string `json:"id,omitempty" jsonschema:"to repeat the call safely"`
 	ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
 	Settings
 	Config                map[string]any `json:"config,omitempty" jsonschema:"keys of the agent's config.toml"`
@@ -35,25 +34,24 @@ type newConversationOut struct {
 
 // item is a part of the input of a turn.
 type item struct {
-	Type     string `json:"type" jsonschema:"what it is"`
-	Text     string `json:"text,omitempty" jsonschema:"of a text"`
-	URL      string `json:"url,omitempty" jsonschema:"of an image: data or https"`
-	ImageURL string `json:"image_url,omitempty" jsonschema:"instead of url"`
-	Path     string `json:"path,omitempty" jsonschema:"of a localImage: absolute"`
+	Type string `json:"type" jsonschema:"what it is"`
+	Text string `json:"text,omitempty" jsonschema:"of a text"`
+	URL  string `json:"url,omitempty" jsonschema:"of an image: data or https"`
+	Path string `json:"path,omitempty" jsonschema:"of a localImage: absolute"`
 }
 
 // MessageParams are a message to a conversation.
 type MessageParams struct {
 	ConversationID string `json:"conversationId"`
 	Items          []item `json:"items"`
-	ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it sends nothing"`
+	ID             string `json:"id,omitempty" jsonschema:"to repeat the call safely"`
 }
 
 // turnParams are a turn, with settings of its own.
 type turnParams struct {
 	MessageParams
 	Settings
-	Effort string `json:"effort,omitempty" jsonschema:"how much it thinks, such as low or high"`
+	Effort string `json:"effort,omitempty" jsonschema:"such as low or high"`
 }
 
 // turnOut is a turn that was accepted.
@@ -87,9 +85,9 @@ func (c conversationTools) addTo(t *calls.Tools) {
 	calls.Add(t, calls.Tool{
 		Name:   "new_conversation",
 		Effect: calls.Adds,
-		Description: "Open a conversation with an agent. " +
-			"Use it after spawn_agent, or with a conversationId to continue one of an ended agent. " +
-			"Do not open another for more work on the same subject: each is a process.",
+		Description: "Open a conversation with an agent: with other settings than spawn_agent's prompt has, " +
+			"or to continue one of an ended agent. " +
+			"Each is a process.",
 	}, func(ctx context.Context, in calls.NestedOptional[conversationParams]) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
 	})
@@ -97,8 +95,7 @@ func (c conversationTools) addTo(t *calls.Tools) {
 		Name:   "send_user_message",
 		Effect: calls.Works,
 		Description: "Send input to a conversation: it is added to the running turn, or begins one. " +
-			"Use it to correct an agent while it works. " +
-			"Do not use it for work that has to wait, or needs other settings: send_user_turn does that.",
+			"Use it to correct an agent, or to give it more work.",
 	}, func(ctx context.Context, in calls.Nested[MessageParams]) (turnOut, error) {
 		return c.message(ctx, in.AgentID, in.Params)
 	})
@@ -106,17 +103,14 @@ func (c conversationTools) addTo(t *calls.Tools) {
 		Name:   "send_user_turn",
 		Effect: calls.Works,
 		Description: "Begin a turn in a conversation, after those before it, and return immediately. " +
-			"Use it to give work; wait_agent waits for the end. " +
-			"Do not use it to correct a running turn: send_user_message does.",
+			"Use it for work that has to wait, or needs other settings.",
 	}, func(ctx context.Context, in calls.Nested[turnParams]) (turnOut, error) {
 		return c.turn(ctx, in.AgentID, in.Params)
 	})
 	calls.Add(t, calls.Tool{
-		Name:   "interrupt",
-		Effect: calls.Ends,
-		Description: "End the running turn of a conversation, and those that wait. " +
-			"Use it if the agent does the wrong thing. " +
-			"Do not use it to end the agent: kill_agent does.",
+		Name:        "interrupt",
+		Effect:      calls.Ends,
+		Description: "End the running turn of a conversation, and those that wait. kill_agent ends the agent.",
 	}, func(ctx context.Context, in calls.Nested[interruptParams]) (interruptOut, error) {
 		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
 	})
@@ -230,7 +224,7 @@ func (c conversationTools) get(ctx context.Context, agentID, id string) (reconci
 			"unknown_conversation",
 			fmt.Sprintf("agent %s has no conversation %q", agentID, id),
 			"new_conversation opens one",
-		).WithNext(reconcile.StepOpenConversation)
+		)
 	}
 	if known.Agent != agentID {
 		return known, reconcile.NewError(
@@ -421,7 +415,7 @@ func inputs(items []item) ([]agent.Input, error) {
 		case "text":
 			in.Text = item.Text
 		case "image":
-			in.URL = cmp.Or(item.URL, item.ImageURL)
+			in.URL = item.URL
 		case "localImage":
 			in.Path = item.Path
 		}

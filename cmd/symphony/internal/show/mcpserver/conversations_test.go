@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -78,6 +79,26 @@ func TestDeliveryWithUnreadableWorkflow(t *testing.T) {
 	p := wiring.NewProject(m.env, filepath.Join(t.TempDir(), "WORKFLOW.md"), t.TempDir())
 	_, err := changeTools{agents: m.state, project: p}.destination()
 	test.Equal(t, "the code", exit.From(err).Code, "missing_workflow_file")
+}
+
+// Without permission nothing can be delivered, and there is no tool for it. One that a workflow has
+// permitted is refused once that has changed.
+func TestDeliveryNotPermitted(t *testing.T) {
+	m := newMachine(t)
+	test.Equal(t, "without a workflow", changeTools{agents: m.state}.canDeliver(), false)
+	path := filepath.Join(t.TempDir(), "WORKFLOW.md")
+	c := changeTools{agents: m.state, project: wiring.NewProject(m.env, path, t.TempDir())}
+	for settings, permitted := range map[string]bool{
+		"": false,
+		"repository:\n  url: https://git.example.org/x.git\n  deliver: branch\n": true,
+	} {
+		workflow := "---\ntracker:\n  kind: file\n  provider:\n    path: issues\n" + settings + "---\nDo it.\n"
+		test.OK(t, os.WriteFile(path, []byte(workflow), 0o600))
+		test.Equal(t, "with the settings "+settings, c.canDeliver(), permitted)
+		if _, err := c.destination(); !permitted {
+			test.Equal(t, "the code", exit.From(err).Code, "delivery_not_permitted")
+		}
+	}
 }
 
 // The number in an answer is written as an operator writes it.

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,26 +29,22 @@ func TestDocumentedTools(t *testing.T) {
 		t.Fatal("docs/mcp.md has no table of tools")
 	}
 	want := "\n| tool | arguments, [optional] | effect | |\n|---|---|---|---|\n"
-	for _, group := range Groups() {
-		host, _ := toolHost(t, Options{Groups: []string{group}})
-		tools := test.Must(host.ListTools(context.Background(), nil))
-		want += fmt.Sprintf("| **%s** | | | |\n", group)
-		for _, tool := range tools.Tools {
-			input := string(test.Must(json.Marshal(tool.InputSchema)))
-			if strings.Contains(input, `"type":[`) || strings.Contains(input, `"description":""`) {
-				t.Errorf("the arguments of %s: %s", tool.Name, input)
-			}
-			if tool.Description == "" || tool.Title == "" {
-				t.Errorf("%s is not described", tool.Name)
-			}
-			want += fmt.Sprintf(
-				"| `%s` | %s | %s | %s |\n",
-				tool.Name,
-				argumentsOf(t, tool),
-				effectOf(tool),
-				tool.Description,
-			)
+	host, _ := toolHost(t, Options{Deliver: true}, true)
+	for _, tool := range test.Must(host.ListTools(t.Context(), nil)).Tools {
+		input := string(test.Must(json.Marshal(tool.InputSchema)))
+		if strings.Contains(input, `"type":[`) || strings.Contains(input, `"description":""`) {
+			t.Errorf("the arguments of %s: %s", tool.Name, input)
 		}
+		if tool.Description == "" {
+			t.Errorf("%s is not described", tool.Name)
+		}
+		want += fmt.Sprintf(
+			"| `%s` | %s | %s | %s |\n",
+			tool.Name,
+			argumentsOf(t, tool),
+			effectOf(tool),
+			tool.Description,
+		)
 	}
 	if got == want {
 		return
@@ -66,18 +61,12 @@ func TestDocumentedResults(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "..", "docs", "mcp.schemas.json")
 	failure := test.Must(jsonschema.For[calls.Failure](nil))
 	schemas := map[string]json.RawMessage{"error": test.Must(json.Marshal(failure))}
-	for _, group := range Groups() {
-		host, _ := toolHost(t, Options{Groups: []string{group}, outputSchemas: true})
-		for _, tool := range test.Must(host.ListTools(t.Context(), nil)).Tools {
-			if tool.Name == "list_issues" || tool.Name == "show_issue" {
-				continue // their results are those of ps and show, in docs/schemas
-			}
-			schema := test.Must(json.Marshal(tool.OutputSchema))
-			if known := schemas[tool.Name]; known != nil && !bytes.Equal(known, schema) {
-				tool.Name = group + "." + tool.Name
-			}
-			schemas[tool.Name] = schema
+	host, _ := toolHost(t, Options{Deliver: true, outputSchemas: true}, true)
+	for _, tool := range test.Must(host.ListTools(t.Context(), nil)).Tools {
+		if tool.Name == "list_issues" || tool.Name == "show_issue" {
+			continue // their results are those of ps and show, in docs/schemas
 		}
+		schemas[tool.Name] = test.Must(json.Marshal(tool.OutputSchema))
 	}
 	want := append(test.Must(json.MarshalIndent(schemas, "", " ")), '\n')
 	if got, err := os.ReadFile(path); os.Getenv("UPDATE_REFERENCE") == "" && !bytes.Equal(got, want) {
@@ -126,33 +115,27 @@ func effectOf(tool *mcp.Tool) string {
 // Codex shows its model only the first line of the instructions, and of that line the first
 // 200 characters. Its model looks for tools by these words.
 func TestInstructions(t *testing.T) {
-	for _, text := range []string{instructions, leanInstructions} {
-		test.Lacks(t, "the instructions", text, "\n")
-		test.Contains(t, "their beginning", text[:200],
-			"Symphony", "delegates", "background", "parallel", "worktree")
-	}
+	test.Lacks(t, "the instructions", instructions, "\n")
+	test.Contains(t, "their beginning", instructions[:200],
+		"Symphony", "delegates", "background", "parallel", "worktree")
 }
 
 // A list of tools takes little of what a model reads.
 func TestSizeOfTools(t *testing.T) {
 	for _, c := range []struct {
-		groups []string
-		most   int
-	}{{nil, 20_000}, {[]string{GroupLean}, 10_000}} {
-		host, _ := toolHost(t, Options{Groups: c.groups})
-		tools := test.Must(host.ListTools(context.Background(), nil))
-		data := test.Must(json.Marshal(tools))
-		t.Logf("%v: %d tools, %d bytes", c.groups, len(tools.Tools), len(data))
-		if len(data) > c.most {
-			t.Errorf("the tools of %v take %d bytes of %d: shorten descriptions", c.groups, len(data), c.most)
-			for _, tool := range tools.Tools {
-				t.Logf(
-					"%s: %d and %d",
-					tool.Name,
-					len(test.Must(json.Marshal(tool.InputSchema))),
-					len(test.Must(json.Marshal(tool.OutputSchema))),
-				)
-			}
+		name        string
+		hasWorkflow bool
+		tools, most int
+	}{
+		{"without a workflow", false, 12, 10_000},
+		{"with a workflow", true, 18, 16_000},
+	} {
+		host, _ := toolHost(t, Options{Deliver: true}, c.hasWorkflow)
+		list := test.Must(host.ListTools(t.Context(), nil))
+		size := len(test.Must(json.Marshal(list)))
+		t.Logf("%s: %d tools, %d bytes", c.name, len(list.Tools), size)
+		if len(list.Tools) > c.tools || size > c.most {
+			t.Errorf("%s: %d tools of %d, %d bytes of %d", c.name, len(list.Tools), c.tools, size, c.most)
 		}
 	}
 }

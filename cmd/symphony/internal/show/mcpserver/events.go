@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	defaultRead = 32 << 10     // bytes of a result of read_events
-	maxText     = 4 << 10      // bytes of a message in a concise result
-	maxLine     = maxText / 10 // bytes of a line of output in a concise result
-	detailFull  = "full"
+	mostRead   = 32 << 10     // bytes of a result of read_events
+	maxText    = 4 << 10      // bytes of a message in a concise result
+	maxLine    = maxText / 10 // bytes of a line of output in a concise result
+	detailFull = "full"
 )
 
 type readEventsIn struct {
-	AgentID  string `json:"agentId"`
-	Cursor   string `json:"cursor,omitempty" jsonschema:"of the last result; without it from the oldest event on"`
-	Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each; full: the agent's own messages"`
-	Last     int    `json:"last,omitempty" jsonschema:"only the last events, so many"`
-	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about; default 32768, at most 65536"`
+	AgentID string `json:"agentId"`
+	Cursor  string `json:"cursor,omitempty" jsonschema:"of the last result; without it from the oldest event on"`
+	Detail  string `json:"detail,omitempty" jsonschema:"concise (default): a line each; full: the agent's own messages"`
+	Last    int    `json:"last,omitempty" jsonschema:"only the last events, so many"`
 }
 
 type readEventsOut struct {
@@ -110,9 +109,8 @@ func (s size) add(other size) size { return size{s.bytes + other.bytes, s.tokens
 
 func (s size) less(other size) size { return size{s.bytes - other.bytes, s.tokens - other.tokens} }
 
-// fits reports whether a result of this size is within a limit in bytes, and within what hosts
-// take.
-func (s size) fits(bytes int) bool { return s.bytes <= bytes && s.tokens <= resultTokens }
+// fits reports whether a result of this size is within mostRead, and within what hosts take.
+func (s size) fits() bool { return s.bytes <= mostRead && s.tokens <= resultTokens }
 
 // size returns how much of a result an event takes.
 func (e agentEvent) size() size {
@@ -135,9 +133,8 @@ func addEventTool(t *calls.Tools, all *agents.Agents) {
 	calls.Add(t, calls.Tool{
 		Name:   "read_events",
 		Effect: calls.Reads,
-		Description: "Read what an agent has done, event by event. " +
-			"Use it to follow a turn, or to find out why it failed. " +
-			"Do not use it to wait: wait_agent does, and has the last message.",
+		Description: "Read what an agent has done, event by event, to follow a turn or to find out why it failed. " +
+			"wait_agent waits, and has the last message.",
 	}, func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		return readEvents(ctx, all, in)
 	})
@@ -167,10 +164,6 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 	if err != nil {
 		return out, err
 	}
-	limit := defaultRead
-	if in.MaxBytes > 0 {
-		limit = min(in.MaxBytes, maxRead)
-	}
 	var used size
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
 	// take adds an event to the result, and reports whether another event may follow.
@@ -186,13 +179,13 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 		}
 		event.limit()
 		with := used.add(event.size())
-		if in.Last == 0 && len(out.Events) > 0 && !with.fits(limit) {
+		if in.Last == 0 && len(out.Events) > 0 && !with.fits() {
 			out.More = true
 			return false
 		}
 		out.Events = append(out.Events, event)
 		used = with
-		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || !used.fits(limit)) {
+		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || !used.fits()) {
 			used = used.less(out.Events[0].size())
 			out.Events = slices.Delete(out.Events, 0, 1)
 		}

@@ -36,7 +36,7 @@ func formOf(r reconcile.Request) *mcp.ElicitParams {
 		Mode:            "form",
 		Message:         formText(r),
 		RequestedSchema: form,
-		Meta:            mcp.Meta{"symphony/request": newRequestState(r, "")},
+		Meta:            mcp.Meta{"symphony/request": newRequestState(r, true)},
 	}
 }
 

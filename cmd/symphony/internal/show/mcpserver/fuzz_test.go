@@ -24,6 +24,8 @@ var fuzzSeeds = map[string][]string{
 	"spawn_agent": {
 		`{"id":"two","cwd":"/"}`,
 		`{"id":"../x","shared":true}`,
+		`{"prompt":" ","sandbox":"read-only"}`,
+		`{"prompt":"x","approvalPolicy":"on-failure"}`,
 		`{"cwd":"relative"}`,
 		`{"cwd":7}`,
 	},
@@ -40,7 +42,7 @@ var fuzzSeeds = map[string][]string{
 	},
 	"send_user_turn": {
 		`{"agentId":"one","conversationId":"main","effort":"low",
-			"items":[{"type":"image","image_url":"data:,"},{"type":"localImage","path":"x"}]}`,
+			"items":[{"type":"image","url":"data:,"},{"type":"localImage","path":"x"}]}`,
 		`"{}"`,
 	},
 	"interrupt": {`{"agentId":"one","params":{"conversationId":"main"}}`},
@@ -48,28 +50,24 @@ var fuzzSeeds = map[string][]string{
 		`{"agentIds":["one"],"mode":"all","timeoutSeconds":1e300,"cursor":"one:0.0.0"}`,
 		`{"agentIds":[],"cursor":",:"}`,
 	},
-	"read_events":        {`{"agentId":"one","maxBytes":-1}`, `{"agentId":"one","cursor":"1.2.3.4"}`},
-	"git_diff_to_remote": {`{"agentId":"one"}`, `{"agentId":"one","params":{"cwd":"/etc"}}`},
-	"exec_one_off_command": {
-		`{"agentId":"one","params":{"command":["ls"],"timeoutMs":-9223372036854775808}}`,
-		`{"agentId":"one","params":{"command":"ls"}}`,
-	},
-	"get_auth_status": {`{"agentId":"one"}`},
+	"read_events":     {`{"agentId":"one","last":-1}`, `{"agentId":"one","cursor":"1.2.3.4"}`},
 	"list_issues":     {`{"issues":["ABC-1"],"all":true}`},
 	"show_issue":      {`{"issue":"https://example.com/x/1","offline":true}`},
 	"hold_issue":      {`{"issue":"ABC-1"}`, `{"issue":""}`},
 	"send_back_issue": {`{"issue":"ABC-1","text":"Once more."}`, `{"issue":"ABC-1","text":""}`},
 	"run_issue":       {`{"issue":"1"}`},
-	"approve":         {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
-	"deny":            {`{"requestId":"one.99999999999999999999"}`},
-	"answer":          {`{"requestId":"one.1","answers":[]}`},
+	"decide_request": {
+		`{"requestId":"one.1","decision":"approve_for_session"}`,
+		`{"requestId":"one.99999999999999999999","decision":"deny"}`,
+		`{"requestId":"one.","decision":"answer","answers":[]}`,
+	},
 }
 
 // FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is
 // one of the tool, or an error with a code that docs/errors.md explains, and the log has none
 // of the arguments. The only agent has ended, and none can be started.
 func FuzzArguments(f *testing.F) {
-	host, log := toolHost(f, Options{})
+	host, log := toolHost(f, Options{Deliver: true}, true)
 	tools := test.Must(host.ListTools(context.Background(), nil))
 	names := []string{}
 	for _, tool := range tools.Tools {
@@ -108,7 +106,7 @@ func FuzzArguments(f *testing.F) {
 
 // toolHost is a host of a server with these options, one agent that has ended, and one
 // conversation.
-func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
+func toolHost(f testing.TB, o Options, hasWorkflow bool) (*mcp.ClientSession, *bytes.Buffer) {
 	f.Helper()
 	ctx := context.Background()
 	dir := f.TempDir()
@@ -117,7 +115,9 @@ func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
 	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}}
 	o.CallTimeout = time.Second
 	o.ApprovalTimeout = time.Second
-	o.Project = wiring.NewProject(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
+	if hasWorkflow {
+		o.Project = wiring.NewProject(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
+	}
 	server, err := New(ctx, env, log, o)
 	test.OK(f, err)
 	f.Cleanup(func() { test.OK(f, server.starter.agents.Close()) })

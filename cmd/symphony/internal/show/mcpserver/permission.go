@@ -19,12 +19,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// codeNotDecided is the code of a call that starts an agent in a directory about which no
+// person decided yet.
+const codeNotDecided = "directory_not_decided"
+
 // permissions say where agents may work.
 type permissions struct {
-	agents   *agents.Agents
-	env      *environ.Env
-	dirs     []string // of --dir
-	overHTTP bool     // hosts may be on other machines
+	agents *agents.Agents
+	env    *environ.Env
+	dirs   []string // of --dir
 }
 
 // permit reports whether the operator permits agents in a directory. Permitted are the
@@ -55,7 +58,6 @@ type spawning struct {
 	prompt string // the agent's work, if the call contains it
 	// answered: the host already got a form, whose answer may have decided nothing.
 	answered bool
-	tool     string // that was called
 }
 
 // newSpawning describes a call that starts an agent.
@@ -70,7 +72,6 @@ func newSpawning(asker asker, req *mcp.CallToolRequest, began time.Time, prompt 
 		host:     host,
 		prompt:   prompt,
 		answered: len(req.Params.InputResponses) > 0,
-		tool:     req.Params.Name,
 	}
 }
 
@@ -84,10 +85,10 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 	return ""
 }
 
-// await returns when an agent may start. It waits while a person sees a form at the host. It
-// also waits if the request is older than the call: then the host was already told to ask its
-// user. toAsk is a request about which the result of the call must ask the host instead.
-// Errors: agents.CodeNotPermitted; calls.CodeNotDecided, after which the agent still waits.
+// await returns when an agent may start. It waits if the request is older than the call: then
+// the host was already told to ask its user. toAsk is a request about which the result of the
+// call must ask the host instead.
+// Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
 func (p permissions) await(
 	ctx context.Context,
 	call spawning,
@@ -101,7 +102,6 @@ func (p permissions) await(
 		left := time.Until(deadline)
 		limit = left - min(waitMargin, left/4)
 	}
-	formOpen := false
 	timeIsUp := time.After(limit)
 	step := time.NewTicker(pollStep)
 	defer step.Stop()
@@ -114,14 +114,11 @@ func (p permissions) await(
 			return nil, nil
 		}
 		if found && r.Open() {
-			who := call.asker.ask(ctx, r)
-			if who == resultAsks {
+			if call.asker.asks(r) {
 				return []reconcile.Request{r}, nil
 			}
-			call.answered = call.answered || formOpen
-			formOpen = who == formShown
-			if !formOpen && (call.answered || !r.AskedAt.Before(call.began)) {
-				return nil, notDecided(r, call.tool, one.Identifier)
+			if call.answered || !r.AskedAt.Before(call.began) {
+				return nil, notDecided(r)
 			}
 		}
 		select {
@@ -131,7 +128,7 @@ func (p permissions) await(
 			if !found {
 				return nil, context.DeadlineExceeded
 			}
-			return nil, notDecided(r, call.tool, one.Identifier)
+			return nil, notDecided(r)
 		case <-step.C:
 		}
 	}
@@ -157,13 +154,13 @@ func isGiven(r reconcile.Request) bool {
 }
 
 // notDecided tells the host how a person decides, and by which call it goes on after that.
-func notDecided(r reconcile.Request, tool, agentID string) error {
+func notDecided(r reconcile.Request) error {
 	return reconcile.NewError(
-		calls.CodeNotDecided,
+		codeNotDecided,
 		fmt.Sprintf("agent %s waits until a person permits it to %s", r.Identifier, r.Summary),
 		fmt.Sprintf(
-			"ask your user to decide: %s. Then call %s again with the id %s and otherwise the same arguments",
-			view.HowToAnswer(r), tool, agentID,
+			"ask your user to decide: %s. Then call spawn_agent again with the id %s and otherwise the same arguments",
+			view.HowToAnswer(r), r.Identifier,
 		),
 	)
 }
@@ -177,11 +174,10 @@ func (p permissions) startedIn() []string {
 	return []string{p.env.Dir}
 }
 
-// roots are the directories that the host opened. A host on another machine names directories
-// of that machine, which count for nothing here.
+// roots are the directories that the host opened.
 func (p permissions) roots(ctx context.Context) []string {
 	session := calls.Session(ctx)
-	if session == nil || p.overHTTP {
+	if session == nil {
 		return nil
 	}
 	host := session.InitializeParams()

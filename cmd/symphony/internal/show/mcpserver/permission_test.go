@@ -20,9 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// The folders that a host has opened are permitted, but not those that a host of another
-// machine names. A server that was started in the home directory or in / permits nothing by
-// that.
+// The folders that a host has opened are permitted. A server that was started in the home
+// directory or in / permits nothing by that.
 func TestPermittedDirectories(t *testing.T) {
 	open := t.TempDir()
 	other := t.TempDir()
@@ -53,8 +52,6 @@ func TestPermittedDirectories(t *testing.T) {
 	check("another directory", ctx, other, false)
 	check("without a host", t.Context(), open, false)
 	check("below home", ctx, home, false)
-	p.overHTTP = true
-	check("a root of a host of another machine", ctx, open, false)
 	p.dirs = []string{home}
 	check("a directory of --dir", ctx, home, true)
 	p.env.Dir = "/"
@@ -66,57 +63,57 @@ func TestPermittedDirectories(t *testing.T) {
 func TestFormPermitsDirectory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name   string
-		person time.Duration // how long one needs to answer
-		elicit elicitHandler
-		code   string // of the call
-		fate   string
+		name     string
+		protocol string
+		person   time.Duration // how long one needs to answer
+		elicit   elicitHandler
+		code     string // of the call
+		fate     string
 	}{
-		{"accepted", 0, accepts(nil), "", "approve"},
-		{"declined", 0, declines, agents.CodeNotPermitted, "deny"},
-		{"accepted at once", time.Hour, accepts(nil), calls.CodeNotDecided, ""},
-		{"without forms", 0, nil, calls.CodeNotDecided, ""},
+		{"accepted", modern, 0, accepts(nil), "", "approve"},
+		{"declined", modern, 0, declines, agents.CodeNotPermitted, "deny"},
+		{"accepted at once", modern, time.Hour, accepts(nil), codeNotDecided, ""},
+		{"without forms", modern, 0, nil, codeNotDecided, ""},
+		{"with an older protocol", legacy, 0, accepts(nil), codeNotDecided, ""},
 	} {
-		for _, protocol := range protocols {
-			m := newMachine(t)
-			dir := m.run.WorkspacePath
-			settings := agents.Settings{
-				ID:         "one",
-				Cwd:        dir,
-				Permission: &agents.Permission{Dir: dir, Host: "test"},
-			}
-			file := filepath.Join(
-				filepath.Dir(wiring.AliveFile(wiring.AgentsDir(m.env), m.run.ID)),
-				"agent.json",
-			)
-			test.OK(t, os.WriteFile(file, test.Must(json.Marshal(settings)), 0o600))
-			told := m.asks(agent.Request{
-				Kind:    reconcile.DirectoryRequest,
-				Summary: "work in " + dir,
-				Cwd:     dir,
-			}, time.Hour)
-			go func() { // as the worker does
-				decision := <-told
-				if !decision.Approve {
-					_ = m.state.DB.Store.EndDead(
-						t.Context(),
-						time.Now(),
-						m.run,
-						reconcile.Failed,
-						agents.CodeNotPermitted,
-						"denied",
-					)
-				}
-			}()
-			h := m.host(protocol, c.person, c.elicit)
-			if c.elicit == nil {
-				h.call("approve", map[string]any{"requestId": "one.1"}, agents.CodeNeedsPerson, nil)
-			}
-			// the request is not older than the call
-			m.env.Now = func() time.Time { return time.Unix(0, 0) }
-			h.call("spawn_agent", map[string]any{"id": "one", "cwd": dir}, c.code, nil)
-			stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
-			test.Equal(t, protocol+": "+c.name, string(stored.Decision), c.fate)
+		m := newMachine(t)
+		dir := m.run.WorkspacePath
+		settings := agents.Settings{
+			ID:         "one",
+			Cwd:        dir,
+			Permission: &agents.Permission{Dir: dir, Host: "test"},
 		}
+		file := filepath.Join(
+			filepath.Dir(wiring.AliveFile(wiring.AgentsDir(m.env), m.run.ID)),
+			"agent.json",
+		)
+		test.OK(t, os.WriteFile(file, test.Must(json.Marshal(settings)), 0o600))
+		told := m.asks(agent.Request{
+			Kind:    reconcile.DirectoryRequest,
+			Summary: "work in " + dir,
+			Cwd:     dir,
+		}, time.Hour)
+		go func() { // as the worker does
+			decision := <-told
+			if !decision.Approve {
+				_ = m.state.DB.Store.EndDead(
+					t.Context(),
+					time.Now(),
+					m.run,
+					reconcile.Failed,
+					agents.CodeNotPermitted,
+					"denied",
+				)
+			}
+		}()
+		h := m.host(c.protocol, c.person, c.elicit)
+		if c.elicit == nil {
+			h.decide("one.1", "approve", agents.CodeNeedsPerson, nil)
+		}
+		// the request is not older than the call
+		m.env.Now = func() time.Time { return time.Unix(0, 0) }
+		h.call("spawn_agent", map[string]any{"id": "one", "cwd": dir}, c.code, nil)
+		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
+		test.Equal(t, c.name, string(stored.Decision), c.fate)
 	}
 }

@@ -21,8 +21,8 @@ type requestState struct {
 	Command     string   `json:"command,omitempty" jsonschema:"exactly what would be run"`
 	Cwd         string   `json:"cwd,omitempty"`
 	Paths       []string `json:"paths,omitempty" jsonschema:"the files that would be changed"`
-	Diffs       []string `json:"diffs,omitempty" jsonschema:"of the files in paths; only list_requests has them"`
-	CutBytes    int      `json:"cutBytes,omitempty" jsonschema:"how many bytes of the diffs were cut off"`
+	Diffs       []string `json:"diffs,omitempty" jsonschema:"of the files in paths"`
+	CutBytes    int      `json:"cutBytes,omitempty" jsonschema:"of the diffs; read_events with the detail full has more"`
 	GrantRoot   string   `json:"grantRoot,omitempty" jsonschema:"a directory in which the agent wants to write"`
 	Permissions any      `json:"permissions,omitempty" jsonschema:"as the agent describes them"`
 
@@ -55,8 +55,8 @@ var methods = map[reconcile.RequestKind]string{
 }
 
 // newRequestState describes a request, without the diffs of the files that it would change.
-// Tools are those that decide it, as in howToDecide.
-func newRequestState(r reconcile.Request, tools string) requestState {
+// byPerson is as in howToDecide.
+func newRequestState(r reconcile.Request, byPerson bool) requestState {
 	d := r.Detail
 	s := requestState{
 		RequestID:      r.ID(),
@@ -73,7 +73,7 @@ func newRequestState(r reconcile.Request, tools string) requestState {
 		OutsideSandbox: r.Outside,
 		Reason:         d.Reason,
 		ExpiresAt:      r.ExpiresAt,
-		HowToDecide:    howToDecide(r, tools),
+		HowToDecide:    howToDecide(r, byPerson),
 	}
 	if len(d.Permissions) > 0 {
 		s.Permissions = d.Permissions
@@ -92,15 +92,14 @@ func newRequestState(r reconcile.Request, tools string) requestState {
 	return s
 }
 
-// howToDecide says who decides a request, and by which command. Tools are those of the server
-// that decide requests, such as decide_request; empty if only a person decides.
-func howToDecide(r reconcile.Request, tools string) string {
+// howToDecide says who decides a request, and by which command. byPerson: no tool decides it.
+func howToDecide(r reconcile.Request, byPerson bool) string {
 	how := view.HowToAnswer(r)
 	if r.Kind == reconcile.DirectoryRequest {
 		return "your user decides it, not a tool: " + how
 	}
-	if tools == "" {
+	if byPerson {
 		return "your user decides it at the host, on the page or in a terminal: " + how
 	}
-	return "by " + tools + ", or in a terminal: " + how
+	return "by decide_request, or in a terminal: " + how
 }

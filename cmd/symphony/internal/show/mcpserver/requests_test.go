@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,9 +132,7 @@ func (m *machine) asks(r agent.Request, timeout time.Duration) <-chan agent.Deci
 // host is a host of a server of its own.
 type host struct {
 	*mcp.ClientSession
-	t      *testing.T
-	server *Server
-	leave  func() error // ends the input of the server
+	t *testing.T
 }
 
 type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
@@ -150,7 +144,7 @@ const legacy, modern = "2025-06-18", "2026-07-28"
 func (m *machine) host(protocol string, person time.Duration, elicit elicitHandler) *host {
 	m.t.Helper()
 	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
-		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
+		CallTimeout: time.Minute, ApprovalTimeout: time.Hour,
 	}))
 	s.elicitor.person = person
 	in, toServer := io.Pipe()
@@ -171,7 +165,7 @@ func (m *machine) host(protocol string, person time.Duration, elicit elicitHandl
 		toServer.Close()
 		<-ended
 	})
-	return &host{session, m.t, s, toServer.Close}
+	return &host{session, m.t}
 }
 
 // call calls a tool and decodes its result, which is an error if code is not empty.
@@ -191,6 +185,12 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 	if out != nil {
 		test.OK(h.t, json.Unmarshal(data, out))
 	}
+}
+
+// decide calls decide_request without answers.
+func (h *host) decide(request, decision, code string, out any) {
+	h.t.Helper()
+	h.call("decide_request", map[string]any{"requestId": request, "decision": decision}, code, out)
 }
 
 func (h *host) wait(seconds float64) (out waitAgentOut) {
@@ -215,9 +215,7 @@ func (h *host) waitForData() requestState {
 
 func (h *host) requests() []requestState {
 	h.t.Helper()
-	var out listRequestsOut
-	h.call("list_requests", map[string]any{}, "", &out)
-	return out.Requests
+	return h.wait(0).Agents[0].Requests
 }
 
 var install = agent.Request{
@@ -241,9 +239,7 @@ func declines(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	return &mcp.ElicitResult{Action: "decline"}, nil
 }
 
-var protocols = []string{legacy, modern}
-
-// A person at the host decides. Both protocols show the same form.
+// A person at the host decides.
 func TestHostDecides(t *testing.T) {
 	t.Parallel()
 	patch := agent.Request{
@@ -275,255 +271,139 @@ func TestHostDecides(t *testing.T) {
 			"answer2": 3,
 		}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
 	} {
-		for _, protocol := range protocols {
-			m := newMachine(t)
-			told := m.asks(c.ask, time.Hour)
-			var message string
-			h := m.host(
-				protocol,
-				0,
-				func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					message = r.Params.Message
-					test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
-					test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
-					return accepts(c.content)(ctx, r)
-				},
-			)
-			h.wait(0.5)
-			got := <-told
-			got.Sent = nil
-			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want ||
-				!strings.Contains(message, c.message) {
-				t.Errorf(
-					"%s: the agent is told %s, want %s; the form is\n%s",
-					protocol,
-					text,
-					c.want,
-					message,
-				)
-			}
-			test.Equal(t, protocol+": the open requests", h.requests(), []requestState{})
-		}
+		m := newMachine(t)
+		told := m.asks(c.ask, time.Hour)
+		var message string
+		h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			message = r.Params.Message
+			test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
+			test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
+			return accepts(c.content)(ctx, r)
+		})
+		h.wait(0.5)
+		got := <-told
+		got.Sent = nil
+		test.Equal(t, "what the agent is told", strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1), c.want)
+		test.Contains(t, "the form", message, c.message)
+		test.Equal(t, "the open requests", h.requests(), []requestState{})
 	}
 }
 
-// A host that can't ask gets the request as data, and decides with the tools. One that answers
-// at once is such a host; the log explains how to decide.
+// A host that can't ask gets the request as data, and decides with the tool. One that answers at
+// once is such a host; the log explains how to decide. A host with an older protocol is not asked.
 func TestHostThatCannotAsk(t *testing.T) {
 	t.Parallel()
-	for _, elicit := range []elicitHandler{nil, declines, accepts(nil)} {
-		for _, protocol := range protocols {
-			m := newMachine(t)
-			told := m.asks(install, time.Hour)
-			h := m.host(protocol, time.Hour, elicit)
-			is := h.waitForData()
-			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" ||
-				is.ConversationID != "thread-1" || is.Command != "make install" || is.Cwd != "/src" ||
-				is.HowToDecide != "by approve, deny or answer, or in a terminal: symphony approve one.1 | symphony deny one.1" {
-				t.Errorf("%s: %+v", protocol, is)
-			}
-			if elicit != nil {
-				test.Until(
-					m.t,
-					"the decline is logged",
-					func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") },
-				)
-			}
-			test.Equal(t, protocol+": the requests", h.requests(), []requestState{is})
-			h.call("answer", map[string]any{
-				"requestId": "one.1",
-				"answers":   []string{"x"},
-			}, "usage", nil)
-			h.call("approve", map[string]any{"requestId": "one.2"}, "request_not_found", nil)
-			h.call("approve", map[string]any{"requestId": "one"}, "request_not_found", nil)
-			var out decidedOut
-			h.call("approve", map[string]any{"requestId": "one.1", "forSession": true}, "", &out)
-			if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
-				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
-			}
-			var failed calls.Failure
-			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", &failed)
-			test.Equal(t, "the hint", failed.Hint, "list_requests shows the open requests")
-			test.Lacks(t, "the log", m.log.String(), "hunter2")
+	for _, c := range []struct {
+		protocol string
+		elicit   elicitHandler
+	}{{modern, nil}, {modern, declines}, {modern, accepts(nil)}, {legacy, nil}, {legacy, accepts(nil)}} {
+		m := newMachine(t)
+		told := m.asks(install, time.Hour)
+		h := m.host(c.protocol, time.Hour, c.elicit)
+		is := h.waitForData()
+		if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" ||
+			is.ConversationID != "thread-1" || is.Command != "make install" || is.Cwd != "/src" ||
+			is.HowToDecide != "by decide_request, or in a terminal: symphony approve one.1 | symphony deny one.1" {
+			t.Errorf("%s: %+v", c.protocol, is)
 		}
+		if c.elicit != nil && c.protocol == modern {
+			test.Until(
+				m.t,
+				"the decline is logged",
+				func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") },
+			)
+		}
+		test.Equal(t, c.protocol+": the requests", h.requests(), []requestState{is})
+		h.decide("one.1", "answer", "usage", nil)
+		h.decide("one.2", "approve", "request_not_found", nil)
+		h.decide("one", "approve", "request_not_found", nil)
+		var out decidedOut
+		h.decide("one.1", "approve_for_session", "", &out)
+		if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
+			t.Errorf("%s: the agent is told %+v, the host %+v", c.protocol, got, out)
+		}
+		h.decide("one.1", "deny", "request_ended", nil)
+		test.Lacks(t, "the log", m.log.String(), "hunter2")
 	}
 }
 
 // A person who declines denies. One who closes the form decides nothing.
 func TestHostDeclines(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		m := newMachine(t)
-		told := m.asks(install, time.Hour)
-		m.host(protocol, 0, declines).wait(0.5)
-		if got := <-told; got.Approve || got.Reason != "declined at the host" {
-			t.Errorf("%s: %+v", protocol, got)
-		}
-		m = newMachine(t)
-		told = m.asks(install, time.Hour)
-		m.host(protocol, 0, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "cancel"}, nil
-		}).waitForData()
-		test.Must(m.state.Decide(t.Context(), "one.1", requests.Decision{How: reconcile.DecideApprove}))
-		if got := <-told; !got.Approve {
-			t.Errorf("%s: %+v", protocol, got)
-		}
-	}
-}
-
-// Of two hosts and an operator the first one decides. A form that is still open is closed, or
-// its answer changes nothing.
-func TestFirstDecisionCounts(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range protocols {
-		m := newMachine(t)
-		told := m.asks(install, time.Hour)
-		asked := make(chan struct{})
-		closed := make(chan error, 1)
-		slow := m.host(
-			protocol,
-			0,
-			func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-				close(asked)
-				if protocol == legacy {
-					<-ctx.Done()
-					closed <- ctx.Err()
-					return nil, ctx.Err()
-				}
-				test.Until(
-					m.t,
-					"the other host has decided",
-					func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 },
-				)
-				return declines(ctx, nil)
-			},
-		)
-		waited := make(chan waitAgentOut, 1)
-		go func() { waited <- slow.wait(2) }()
-		<-asked
-		m.host(protocol, 0, accepts(nil)).wait(0.5)
-		if got := <-told; !got.Approve {
-			t.Errorf("%s: %+v", protocol, got)
-		}
-		if protocol == legacy {
-			<-closed
-		}
-		// While the person is asked, the request is no news for the model.
-		if after := <-waited; after.State != "running" || len(slow.requests()) > 0 {
-			t.Errorf("%s: the slow host gets %+v", protocol, after)
-		}
-	}
-}
-
-// asksFor returns a handler that shows a form until the form or the test ends, and tells asked.
-func asksFor(t *testing.T, asked chan<- struct{}) elicitHandler {
-	return func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		close(asked)
-		select {
-		case <-ctx.Done():
-		case <-t.Context().Done():
-		}
-		return nil, errors.New("nobody answered")
-	}
-}
-
-// A host that leaves with its form open decides nothing, and has answered nothing.
-func TestHostLeaves(t *testing.T) {
-	t.Parallel()
 	m := newMachine(t)
-	m.asks(install, time.Hour)
-	asked := make(chan struct{})
-	h := m.host(legacy, 0, asksFor(t, asked))
-	h.wait(0.1)
-	<-asked
-	test.OK(t, h.leave())
-	e := h.server.elicitor
-	test.Until(t, "the form is given up", func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return len(e.followed) == 0
-	})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	test.Equal(t, "requests that are asked no more", len(e.over), 0)
-	test.Lacks(t, "the log", m.log.String(), "host answers")
+	told := m.asks(install, time.Hour)
+	m.host(modern, 0, declines).wait(0.5)
+	if got := <-told; got.Approve || got.Reason != "declined at the host" {
+		t.Errorf("%+v", got)
+	}
+	m = newMachine(t)
+	told = m.asks(install, time.Hour)
+	m.host(modern, 0, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "cancel"}, nil
+	}).waitForData()
+	test.Must(m.state.Decide(t.Context(), "one.1", requests.Decision{How: reconcile.DecideApprove}))
+	if got := <-told; !got.Approve {
+		t.Errorf("%+v", got)
+	}
 }
 
-// The form of a host that leaves ends with its session, and another host is asked.
-func TestHostLeavesOverHTTP(t *testing.T) {
+// Of two hosts and an operator the first one decides. The answer of a form that is still open
+// changes nothing.
+func TestFirstDecisionCounts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	told := m.asks(install, time.Hour)
-	handler := NewHTTP(m.env, m.log, Options{
-		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
-	})
-	opened := test.Must(handler.open(t.Context(), handler.options))
-	opened.server.elicitor.person = 0
-	server := httptest.NewServer(handler)
-	t.Cleanup(func() {
-		test.OK(t, handler.Close())
-		server.Close()
-	})
-	connect := func(elicit elicitHandler) *host {
-		client := mcp.NewClient(
-			&mcp.Implementation{Name: "test", Version: "1"},
-			&mcp.ClientOptions{ElicitationHandler: elicit},
-		)
-		session := test.Must(client.Connect(
-			t.Context(),
-			&mcp.StreamableClientTransport{Endpoint: server.URL},
-			&mcp.ClientSessionOptions{ProtocolVersion: legacy},
-		))
-		return &host{ClientSession: session, t: t, server: opened.server}
-	}
 	asked := make(chan struct{})
-	first := connect(asksFor(t, asked))
-	first.wait(0.1)
+	slow := m.host(modern, 0, func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		close(asked)
+		test.Until(
+			m.t,
+			"the other host has decided",
+			func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 },
+		)
+		return declines(ctx, nil)
+	})
+	waited := make(chan waitAgentOut, 1)
+	go func() { waited <- slow.wait(2) }()
 	<-asked
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	bye := test.Must(http.NewRequestWithContext(ctx, http.MethodDelete, server.URL, nil))
-	bye.Header.Set("Mcp-Session-Id", first.ID())
-	answer, err := http.DefaultClient.Do(bye)
-	test.OK(t, err)
-	defer answer.Body.Close()
-	test.Equal(t, "the answer to DELETE", answer.StatusCode, http.StatusNoContent)
-	second := connect(accepts(nil))
-	second.wait(0.5)
-	test.Equal(t, "the agent is allowed", (<-told).Approve, true)
-	test.OK(t, second.Close())
+	m.host(modern, 0, accepts(nil)).wait(0.5)
+	if got := <-told; !got.Approve {
+		t.Errorf("%+v", got)
+	}
+	// While the person is asked, the request is no news for the model.
+	if after := <-waited; after.State != "running" || len(slow.requests()) > 0 {
+		t.Errorf("the slow host gets %+v", after)
+	}
 }
 
 // A request that is not decided in time is denied, and a late answer of the host changes
 // nothing.
 func TestHostAnswersLate(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		asked := false
-		// on a busy machine a request may expire before the host is asked
-		for timeout := 300 * time.Millisecond; !asked && timeout < time.Minute; timeout *= 2 {
-			asked = answerLate(t, protocol, timeout)
-		}
-		test.Equal(t, protocol+": the host is asked", asked, true)
+	asked := false
+	// on a busy machine a request may expire before the host is asked
+	for timeout := 300 * time.Millisecond; !asked && timeout < time.Minute; timeout *= 2 {
+		asked = answerLate(t, timeout)
 	}
+	test.Equal(t, "the host is asked", asked, true)
 }
 
 // answerLate lets a host answer a request after it has expired. It returns false if the host
 // was not asked before.
-func answerLate(t *testing.T, protocol string, timeout time.Duration) bool {
+func answerLate(t *testing.T, timeout time.Duration) bool {
 	t.Helper()
 	m := newMachine(t)
 	expired := make(chan struct{})
 	var asked atomic.Bool
 	told := m.asks(install, timeout)
-	h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		asked.Store(true)
 		<-expired
 		return accepts(nil)(ctx, r)
 	})
 	go func() {
 		if got := <-told; got.Approve || !got.Expired {
-			t.Errorf("%s: %+v", protocol, got)
+			t.Errorf("%+v", got)
 		}
 		close(expired)
 	}()
@@ -532,16 +412,14 @@ func answerLate(t *testing.T, protocol string, timeout time.Duration) bool {
 	if !asked.Load() {
 		return false
 	}
-	if protocol == modern {
-		test.Contains(
-			t,
-			"what the host gets to know",
-			fmt.Sprint(out.Late),
-			"too late: one.1 has ended, expired: it was not decided by",
-		)
-	}
+	test.Contains(
+		t,
+		"what the host gets to know",
+		fmt.Sprint(out.Late),
+		"too late: one.1 has ended, expired: it was not decided by",
+	)
 	if out.State != "running" || len(h.requests()) > 0 {
-		t.Errorf("%s: %+v", protocol, out)
+		t.Errorf("%+v", out)
 	}
 	return true
 }
@@ -551,7 +429,7 @@ func TestUnaskedApproval(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.asks(install, time.Hour)
-	e := newElicitor(m.state, slog.New(slog.DiscardHandler), "")
+	e := newElicitor(m.state, slog.New(slog.DiscardHandler), false)
 	e.takeAnswers(t.Context(), &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{
 		InputResponses: mcp.InputResponseMap{"one.1": &mcp.ElicitResult{Action: "accept"}},
 	}})
@@ -583,35 +461,27 @@ func TestHostAnswersDeadAgent(t *testing.T) {
 // Forms must not ask for secrets. The answer of the tool is encrypted, and is in no log.
 func TestSecretQuestion(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range protocols {
-		m := newMachine(t)
-		questions := []agent.Question{{ID: "q", Text: "Token?", Secret: true}}
-		told := m.asks(agent.Request{
-			Kind:      agent.RequestQuestion,
-			Summary:   "Token?",
-			Questions: questions,
-		}, time.Hour)
-		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			t.Error("the host is asked for a secret")
-			return declines(ctx, r)
-		})
-		test.Equal(t, protocol+": the question is secret", h.waitForData().Questions[0].Secret, true)
-		h.call("answer", map[string]any{
-			"requestId": "one.1",
-			"answers":   []string{"top-secret-1"},
-		}, "", nil)
-		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
-		got := <-told
-		if fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil ||
-			strings.Contains(m.log.String(), "top-secret") {
-			t.Errorf(
-				"%s: the agent is told %v, %+v is stored, the log is %s",
-				protocol,
-				got.Answers,
-				stored.Answer,
-				m.log,
-			)
-		}
+	m := newMachine(t)
+	told := m.asks(agent.Request{
+		Kind:      agent.RequestQuestion,
+		Summary:   "Token?",
+		Questions: []agent.Question{{ID: "q", Text: "Token?", Secret: true}},
+	}, time.Hour)
+	h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		t.Error("the host is asked for a secret")
+		return declines(ctx, r)
+	})
+	test.Equal(t, "the question is secret", h.waitForData().Questions[0].Secret, true)
+	h.call("decide_request", map[string]any{
+		"requestId": "one.1",
+		"decision":  "answer",
+		"answers":   []string{"top-secret-1"},
+	}, "", nil)
+	stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
+	got := <-told
+	if fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil ||
+		strings.Contains(m.log.String(), "top-secret") {
+		t.Errorf("the agent is told %v, %+v is stored, the log is %s", got.Answers, stored.Answer, m.log)
 	}
 }
 
@@ -631,28 +501,17 @@ func TestAutoApprove(t *testing.T) {
 	}
 }
 
-// Where only persons decide, the host's model gets no tool for it, and each group leaves it
-// out.
+// Where only persons decide, the host's model gets no tool for it.
 func TestOnlyPersonsDecide(t *testing.T) {
 	t.Parallel()
-	for _, group := range []string{GroupAgents, GroupLean} {
-		s := test.Must(New(t.Context(), newMachine(t).env, &syncBuffer{}, Options{
-			CallTimeout: time.Minute,
-			Groups:      []string{group},
-			ByPerson:    true,
-		}))
-		near, far := mcp.NewInMemoryTransports()
-		test.Must(s.mcp.Connect(t.Context(), near, nil))
-		h := test.Must(mcp.NewClient(&mcp.Implementation{
-			Name:    "test",
-			Version: "1",
-		}, nil).Connect(t.Context(), far, nil))
-		for _, tool := range test.Must(h.ListTools(t.Context(), nil)).Tools {
-			if slices.Contains([]string{"approve", "deny", "answer", "decide_request"}, tool.Name) {
-				t.Errorf("%s has the tool %s", group, tool.Name)
+	for byPerson, want := range map[bool]int{false: 1, true: 0} {
+		host, _ := toolHost(t, Options{ByPerson: byPerson}, false)
+		tools := 0
+		for _, tool := range test.Must(host.ListTools(t.Context(), nil)).Tools {
+			if tool.Name == "decide_request" {
+				tools++
 			}
 		}
-		test.OK(t, h.Close())
-		test.OK(t, s.starter.agents.Close())
+		test.Equal(t, fmt.Sprint("the tools with ByPerson ", byPerson), tools, want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,10 +28,6 @@ type Server struct {
 
 // New opens the state of the agents and registers the tools. The server logs to stderr.
 func New(ctx context.Context, env *environ.Env, stderr io.Writer, o Options) (*Server, error) {
-	groups, err := o.groups()
-	if err != nil {
-		return nil, err
-	}
 	starter, err := newStarter(ctx, env, o)
 	if err != nil {
 		return nil, err
@@ -40,9 +35,9 @@ func New(ctx context.Context, env *environ.Env, stderr io.Writer, o Options) (*S
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	s := &Server{
 		starter:  starter,
-		elicitor: newElicitor(starter.agents, log, o.decidingTools(groups)),
+		elicitor: newElicitor(starter.agents, log, o.ByPerson),
 		events:   o.Events,
-		mcp:      newMCP(groups, !o.overHTTP),
+		mcp:      newMCP(),
 		log:      log,
 	}
 	registry := calls.New(s.mcp, calls.Options{
@@ -50,87 +45,62 @@ func New(ctx context.Context, env *environ.Env, stderr io.Writer, o Options) (*S
 		Log:           log,
 		OutputSchemas: o.outputSchemas,
 	})
-	s.addTools(registry, groups, env, o)
+	s.addTools(registry, env, o)
 	return s, nil
 }
 
-// newMCP returns the SDK's server, without tools. sendsEvents: hosts may ask for events as
-// notifications.
-func newMCP(groups []string, sendsEvents bool) *mcp.Server {
-	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
-	if sendsEvents {
-		options.Capabilities.Experimental = map[string]any{eventMethod: struct{}{}}
-	}
-	switch { // the tools of issues explain themselves
-	case slices.Contains(groups, GroupAgents):
-		options.Instructions = instructions
-	case slices.Contains(groups, GroupLean):
-		options.Instructions = leanInstructions
-	}
-	return mcp.NewServer(&mcp.Implementation{
-		Name:    "symphony",
-		Title:   "Symphony",
-		Version: wiring.Version(),
-	}, options)
+// newMCP returns the SDK's server, without tools.
+func newMCP() *mcp.Server {
+	return mcp.NewServer(
+		&mcp.Implementation{
+			Name:    "symphony",
+			Title:   "Symphony",
+			Version: wiring.Version(),
+		},
+		&mcp.ServerOptions{
+			Instructions: instructions,
+			Capabilities: &mcp.ServerCapabilities{
+				Tools:        &mcp.ToolCapabilities{},
+				Experimental: map[string]any{eventMethod: struct{}{}},
+			},
+		},
+	)
 }
 
-// addTools registers the tools of each group. A tool is in the file of its subject.
-func (s *Server) addTools(t *calls.Tools, groups []string, env *environ.Env, o Options) {
-	agents := caller{agents: s.starter.agents, timeout: o.CallTimeout}
-	conversations := conversationTools{caller: agents, fullAccess: o.FullAccess}
-	decisions := decisionTools{
-		agents:   s.starter.agents,
-		byPerson: o.ByPerson,
-		tools:    o.decidingTools(groups),
+// addTools registers the tools. A tool is in the file of its subject.
+func (s *Server) addTools(t *calls.Tools, env *environ.Env, o Options) {
+	conversations := conversationTools{
+		caller:     caller{agents: s.starter.agents, timeout: o.CallTimeout},
+		fullAccess: o.FullAccess,
 	}
-	changes := changeTools{
+	spawnTool{conversations: conversations, starter: s.starter, elicitor: s.elicitor}.addTo(t)
+	addAgentTools(t, s.starter.agents)
+	conversations.addTo(t)
+	addWaitTool(t, s.elicitor)
+	addEventTool(t, s.starter.agents)
+	if !o.ByPerson {
+		addDecisionTool(t, s.starter.agents)
+	}
+	changeTools{
 		agents:  s.starter.agents,
 		project: o.Project,
 		deliver: o.Deliver,
 		timeout: o.CallTimeout,
-	}
-	for _, group := range groups {
-		switch group {
-		case GroupAgents:
-			addSpawnTool(t, s.starter, s.elicitor)
-			addAgentTools(t, s.starter.agents)
-			conversations.addTo(t)
-			addWaitTool(t, s.elicitor)
-			addEventTool(t, s.starter.agents)
-			decisions.addTo(t)
-			machineTools{caller: agents, fullAccess: o.FullAccess}.addTo(t)
-			changes.addTo(t)
-		case GroupLean:
-			leanTools{
-				conversations: conversations,
-				decisions:     decisions,
-				starter:       s.starter,
-				elicitor:      s.elicitor,
-			}.addTo(t)
-			addAgentTools(t, s.starter.agents)
-			addWaitTool(t, s.elicitor)
-			addEventTool(t, s.starter.agents)
-			changes.addTo(t)
-		case GroupIssues:
-			issueTools{env: env, project: o.Project}.addTo(t)
-		}
+	}.addTo(t)
+	if o.Project != nil {
+		issueTools{env: env, project: o.Project}.addTo(t)
 	}
 }
 
-// The instructions are one line each: the agent shows its model the first line, before the model
-// has searched for tools. The model searches by words such as delegate, background, parallel
-// and worktree.
-const (
-	whatItIs = "Symphony delegates work to coding agents (codex) in the background, to several in parallel, " +
-		"each in a directory or a git worktree of its own. They outlive this server. "
-
-	instructions = whatItIs + "spawn_agent starts one, new_conversation opens a conversation with it, " +
-		"send_user_turn gives it work and returns at once. wait_agent waits for its end or a request, " +
-		"read_events reads what the agent has done. list_agents shows agents that an earlier host has started."
-
-	leanInstructions = whatItIs + "spawn_agent starts one with a prompt and returns at once. " +
-		"wait_agent waits for its end or a request, read_changes shows what it has changed."
-)
+// The instructions are one line: the agent shows its model the first line, before the model has
+// searched for tools. The model searches by words such as delegate, background, parallel and
+// worktree.
+const instructions = "Symphony delegates work to coding agents (codex) in the background, to several in parallel, " +
+	"each in a directory or a git worktree of its own. They outlive this server. " +
+	"spawn_agent starts one with a prompt and returns at once. " +
+	"wait_agent waits for its end or a request, read_changes shows what it has changed. " +
+	"list_agents shows agents that an earlier host has started. " +
+	"A command in an error, such as symphony status, is for your user."
 
 // closePatience is how long the connection may take to close after a signal. A host that does
 // not read blocks it for ever.
@@ -143,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	defer cancel()
 	t := newTransport(in, out, s.log)
 	events := forwardEvents(ctx, s.starter.agents, s.log, t, s.events)
-	s.mcp.AddReceivingMiddleware(events, s.elicitor.middleware(ctx))
+	s.mcp.AddReceivingMiddleware(events)
 	ended := make(chan error, 1)
 	go func() { ended <- s.mcp.Run(ctx, t) }()
 	var err error

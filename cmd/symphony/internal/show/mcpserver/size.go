@@ -28,16 +28,3 @@ func cutText(s string, bytes, tokens int, how string) string {
 	}
 	return kept + fmt.Sprintf("… (%d bytes more: %s)", cut, how)
 }
-
-// cutCaptured is cutText for output of which the agent keeps only the beginning.
-func cutCaptured(s string, bytes, tokens, captured int, how string) string {
-	kept := calls.Within(s, bytes, tokens)
-	cut := len(s) - len(kept)
-	if cut == 0 {
-		return s
-	}
-	if len(s) >= captured {
-		return kept + fmt.Sprintf("… (at least %d bytes more: %s)", cut, how)
-	}
-	return kept + fmt.Sprintf("… (%d bytes more: %s)", cut, how)
-}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,8 +23,8 @@ import (
 
 // Place is the id of a new agent, and where it works.
 type Place struct {
-	ID     string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same agent"`
-	Cwd    string `json:"cwd,omitempty" jsonschema:"absolute, where it works; default: the server's directory"`
+	ID     string `json:"id,omitempty" jsonschema:"to repeat the call safely"`
+	Cwd    string `json:"cwd,omitempty" jsonschema:"absolute; default: the server's directory"`
 	Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
 
 	Worktree bool `json:"worktree,omitempty" jsonschema:"it works and commits in a clone of the repository around cwd"`
@@ -32,47 +33,139 @@ type Place struct {
 	Base   string `json:"base,omitempty" jsonschema:"the branch where it begins; default: the one that is checked out"`
 }
 
+type spawnAgentIn struct {
+	Place
+	Prompt         string `json:"prompt,omitempty" jsonschema:"the work, with everything that the agent has to know"`
+	Model          string `json:"model,omitempty"`
+	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"default: on-request"`
+
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
+}
+
+// settings are those of the conversation for the prompt.
+func (in spawnAgentIn) settings() Settings {
+	return Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
+}
+
 type spawnAgentOut struct {
 	AgentID string `json:"agentId"`
-	Cwd     string `json:"cwd"`
+	Cwd     string `json:"cwd,omitempty"`
 	Branch  string `json:"branch,omitempty" jsonschema:"of its worktree"`
 	Base    string `json:"base,omitempty"`
+
+	ConversationID string `json:"conversationId,omitempty" jsonschema:"in which the agent works on the prompt"`
+
+	TurnID string `json:"turnId,omitempty" jsonschema:"of the prompt"`
+	Status string `json:"status,omitempty" jsonschema:"of that turn"`
 }
 
-// addSpawnTool registers the tool that starts an agent without a prompt.
-func addSpawnTool(t *calls.Tools, s starter, e *elicitor) {
+// mainConversation is the conversation in which an agent works on its first prompt.
+const mainConversation = "main"
+
+// spawnTool starts agents, and gives them their first prompt.
+type spawnTool struct {
+	conversations conversationTools
+	starter       starter
+	elicitor      *elicitor
+}
+
+func (s spawnTool) addTo(t *calls.Tools) {
 	calls.AddForHost(t, calls.Tool{
 		Name:   "spawn_agent",
-		Effect: calls.Sets,
-		Description: "Start a coding agent of symphony in the background, in a directory, and return immediately. " +
-			"Use it to delegate work, also in parallel, and before new_conversation; " +
-			"unlike a subagent it outlives this host. " +
-			"Do not use it in a directory where another agent works: " +
-			"set worktree, so that each works in a clone, or shared.",
-	}, func(ctx context.Context, req *mcp.CallToolRequest, in Place) (*mcp.CallToolResult, spawnAgentOut, error) {
-		return spawnAgent(ctx, s, e, req, in)
-	})
+		Effect: calls.Works,
+		Description: "Start a coding agent of symphony in the background with a prompt, and return immediately. " +
+			"Use it to delegate work, also to several agents in parallel, each with a worktree; " +
+			"unlike a subagent of yours it goes on when you end. " +
+			"send_user_message gives it more work.",
+	}, s.spawn)
 }
 
-func spawnAgent(
+func (s spawnTool) spawn(
 	ctx context.Context,
-	s starter,
-	e *elicitor,
 	req *mcp.CallToolRequest,
-	in Place,
+	in spawnAgentIn,
 ) (*mcp.CallToolResult, spawnAgentOut, error) {
+	if err := s.check(in); err != nil { // before there is an agent
+		return nil, spawnAgentOut{}, err
+	}
 	in.ID = cmp.Or(in.ID, answeredAgent(req))
-	began := s.env.Now()
-	e.takeAnswers(ctx, req)
-	call := newSpawning(e.asker(req), req, began, "")
-	agent, toAsk, err := s.start(ctx, call, in)
-	out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
-	if tree := agent.Settings.Worktree; tree != nil {
+	began := s.starter.env.Now()
+	s.elicitor.takeAnswers(ctx, req)
+	call := newSpawning(s.elicitor.asker(req), req, began, in.Prompt)
+	one, toAsk, err := s.starter.start(ctx, call, in.Place)
+	out := spawnAgentOut{AgentID: one.Identifier, Cwd: one.WorkspacePath}
+	if tree := one.Settings.Worktree; tree != nil {
 		out.Branch = tree.Branch
 		out.Base = tree.Base
 	}
-	return call.asker.inputRequired(toAsk), out, err
+	if err != nil || len(toAsk) > 0 || in.Prompt == "" {
+		return call.asker.inputRequired(toAsk), out, err
+	}
+	turn, err := s.firstTurn(ctx, one.Identifier, in)
+	out.ConversationID = turn.ConversationID
+	out.TurnID = turn.TurnID
+	out.Status = turn.Status
+	if err == nil {
+		return nil, out, nil
+	}
+	// An agent without a conversation is of no use, and one whose id the host does not know
+	// could not be ended.
+	isUseless := s.isUseless(ctx, one.Identifier)
+	if isUseless {
+		failed := *exit.From(err)
+		failed.Hint = "spawn_agent tries again, also with the same id"
+		err = &failed
+	}
+	if isUseless || in.ID == "" {
+		err = errors.Join(err, s.starter.agents.Kill(context.WithoutCancel(ctx), one.Identifier))
+	}
+	return nil, out, err
 }
+
+// check refuses a prompt that the agent would not take, and settings that it would not use.
+func (s spawnTool) check(in spawnAgentIn) error {
+	settings := in.settings()
+	if in.Prompt == "" && settings != (Settings{}) {
+		return reconcile.NewError(
+			agents.CodeInvalid,
+			"model, approvalPolicy and sandbox are for a prompt, and there is none",
+			"give them to new_conversation, or add the prompt",
+		)
+	}
+	if in.Prompt == "" {
+		return nil
+	}
+	if strings.TrimSpace(in.Prompt) == "" {
+		return reconcile.NewError(agents.CodeInvalid, "prompt is empty", "say what the agent is to do")
+	}
+	if _, err := inputs(promptItems(in.Prompt)); err != nil {
+		return err
+	}
+	_, err := policiesFor(agents.Agent{}, settings, s.conversations.fullAccess)
+	return err
+}
+
+// isUseless reports whether the only conversation of an agent could not be opened.
+func (s spawnTool) isUseless(ctx context.Context, agentID string) bool {
+	main, found, err := s.conversations.find(context.WithoutCancel(ctx), agentID, mainConversation)
+	return err == nil && found && main.Status == reconcile.CallFailed
+}
+
+// firstTurn gives a new agent its prompt.
+func (s spawnTool) firstTurn(ctx context.Context, agentID string, in spawnAgentIn) (turnOut, error) {
+	main := conversationParams{ID: mainConversation, Settings: in.settings()}
+	if _, err := s.conversations.open(ctx, agentID, main); err != nil {
+		return turnOut{}, err
+	}
+	return s.conversations.turn(ctx, agentID, turnParams{MessageParams: MessageParams{
+		ConversationID: mainConversation,
+		Items:          promptItems(in.Prompt),
+		ID:             "first",
+	}})
+}
+
+// promptItems returns a prompt as the items of a turn.
+func promptItems(prompt string) []item { return []item{{Type: "text", Text: prompt}} }
 
 // starter starts agents with the options of the server, and ends them.
 type starter struct {
@@ -103,7 +196,7 @@ func newStarter(ctx context.Context, env *environ.Env, o Options) (starter, erro
 	if err != nil {
 		return s, err
 	}
-	s.permissions = permissions{agents: s.agents, env: env, dirs: o.Dirs, overHTTP: o.overHTTP}
+	s.permissions = permissions{agents: s.agents, env: env, dirs: o.Dirs}
 	return s, nil
 }
 

@@ -55,8 +55,8 @@ type turnError struct {
 }
 
 // newAgentState describes an agent with these conversations and turns, and its open requests.
-// Tools are as in howToDecide.
-func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.Request, tools string) agentState {
+// byPerson is as in howToDecide.
+func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.Request, byPerson bool) agentState {
 	s := agentState{
 		AgentID:       a.Identifier,
 		State:         stateIdle,
@@ -70,7 +70,7 @@ func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.R
 	}
 	for _, r := range requests {
 		s.State = stateWaiting
-		s.Requests = append(s.Requests, newRequestState(r, tools))
+		s.Requests = append(s.Requests, newRequestState(r, byPerson))
 	}
 	if a.Settled { // before, the worker may still store how a turn ended
 		s.State = stateEnded

@@ -48,8 +48,7 @@ func addWaitTool(t *calls.Tools, e *elicitor) {
 		Name:   "wait_agent",
 		Effect: calls.Reads,
 		Description: "Wait until a turn of symphony's agents has ended, or one asks for approval or has ended. " +
-			"Use it after giving work; the state running means that the time is up: call again with the cursor. " +
-			"Do not use it to read what was done: read_events does.",
+			"The state running means that the time is up: call again with the cursor.",
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*mcp.CallToolResult, waitAgentOut, error) {
 		return waitAgent(ctx, e, req, in)
 	})
@@ -68,6 +67,7 @@ func waitAgent(
 	e.takeAnswers(ctx, req)
 	news, err := w.wait(ctx, progressTo(ctx, req, w.limit))
 	news.out.limit()
+	news.out.addDiffs(news.changes)
 	news.out.Late = e.takeLate()
 	return w.asker.inputRequired(news.toAsk), news.out, err
 }
@@ -140,6 +140,8 @@ func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 type news struct {
 	out   waitAgentOut
 	toAsk []reconcile.Request // about which the result asks the host
+	// changes are those that each request is about, in the order of the requests in out.
+	changes [][]reconcile.RequestChange
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
@@ -208,6 +210,23 @@ func (o waitAgentOut) limit() {
 	}
 }
 
+// addDiffs adds the diffs of each request, as much of them as an answer can have.
+func (o waitAgentOut) addDiffs(of [][]reconcile.RequestChange) {
+	left := resultTokens - calls.TokensOf(o)
+	for _, a := range o.Agents {
+		for i := range a.Requests {
+			r := &a.Requests[i]
+			for _, c := range of[0] {
+				kept := calls.Within(c.Diff, len(c.Diff), max(0, left-noteTokens))
+				left -= calls.TokensOf(kept)
+				r.Diffs = append(r.Diffs, kept)
+				r.CutBytes += len(c.Diff) - len(kept)
+			}
+			of = of[1:]
+		}
+	}
+}
+
 // summary describes the states of the agents in a line.
 func (o waitAgentOut) summary() string {
 	var parts []string
@@ -253,13 +272,16 @@ func (w *waiting) look(ctx context.Context) (news, error) {
 			sent = lastTurns(sent)
 		}
 		own := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
-		state := newAgentState(a, sent, own, w.asker.tools)
+		state := newAgentState(a, sent, own, w.asker.byPerson)
 		found.out.Agents = append(found.out.Agents, state)
+		for _, r := range own {
+			found.changes = append(found.changes, r.Detail.Changes)
+		}
 		if state.State == stateEnded {
 			is.ended = 1
 		}
 		var toAsk []reconcile.Request
-		is.request, toAsk = w.askHost(ctx, own, known.request)
+		is.request, toAsk = w.askHost(own, known.request)
 		found.toAsk = append(found.toAsk, toAsk...)
 		toDecide = toDecide || is.request > known.request || len(toAsk) > 0
 		now[id] = is
@@ -281,18 +303,12 @@ func (w *waiting) look(ctx context.Context) (news, error) {
 // askHost asks the host about requests. It returns the number of the last request that the
 // caller of wait_agent must decide instead, at least last, and the requests about which the
 // result must ask the host.
-func (w *waiting) askHost(
-	ctx context.Context,
-	requests []reconcile.Request,
-	last int,
-) (lastToDecide int, toAsk []reconcile.Request) {
+func (w *waiting) askHost(requests []reconcile.Request, last int) (lastToDecide int, toAsk []reconcile.Request) {
 	for _, r := range requests {
-		switch w.asker.ask(ctx, r) {
-		case resultAsks:
+		if w.asker.asks(r) {
 			toAsk = append(toAsk, r)
-		case callerDecides:
+		} else {
 			last = max(last, r.Number)
-		case formShown: // the person decides
 		}
 	}
 	return last, toAsk

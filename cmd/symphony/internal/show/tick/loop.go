@@ -15,13 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/lock"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -65,7 +64,7 @@ type job struct {
 	log      *slog.Logger
 	options  Options
 	p        *wiring.Project
-	lock     *flock.Flock // nil until start takes it
+	lock     *os.File // nil until start takes it
 	database pass.KeptDB
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't
@@ -202,19 +201,18 @@ func (j *job) start(ctx context.Context) error {
 	if err := state.EnsureDir(j.p.StateDir); err != nil {
 		return err
 	}
-	lock := wiring.LoopLock(j.p.StateDir)
-	held, err := wiring.TryLoopLock(ctx, lock)
-	if err != nil {
-		return fmt.Errorf("loop lock: %w", err)
-	}
-	if !held {
+	file, err := wiring.TakeLoopLock(ctx, j.p.StateDir)
+	if errors.Is(err, lock.ErrHeld) {
 		return reconcile.NewError(
 			"locked",
 			"another symphony tick --loop is running on "+j.p.StateDir,
 			"a project needs one loop only; end the other one first",
 		)
 	}
-	j.lock = lock
+	if err != nil {
+		return fmt.Errorf("loop lock: %w", err)
+	}
+	j.lock = file
 	return nil
 }
 
@@ -225,7 +223,7 @@ func (j *job) dropLostLock() {
 	if j.lock == nil || stillNamed(j.lock) {
 		return
 	}
-	_ = j.lock.Unlock()
+	_ = lock.Release(j.lock)
 	j.lock = nil
 	j.w.Note(
 		slog.LevelWarn,
@@ -235,12 +233,12 @@ func (j *job) dropLostLock() {
 
 // stillNamed reports whether the locked file is still the file at its path. If that can't be
 // told, it counts as the same.
-func stillNamed(lock *flock.Flock) bool {
-	held, err := lock.Stat()
+func stillNamed(file *os.File) bool {
+	held, err := file.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(lock.Path())
+	now, err := os.Stat(file.Name())
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
@@ -485,7 +483,7 @@ func (j *job) close() {
 	j.database.Close()
 	j.files.close()
 	if j.lock != nil {
-		_ = j.lock.Unlock()
+		_ = lock.Release(j.lock)
 	}
 }
 

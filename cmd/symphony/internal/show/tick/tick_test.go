@@ -62,7 +62,8 @@ func TestNothingIsDueBeforeTheStart(t *testing.T) {
 	last.NextWake = time.Now().Add(-time.Hour)
 	j := &job{}
 	test.Equal(t, "without a lock", j.due(last), time.Time{})
-	j.lock = wiring.LoopLock(t.TempDir())
+	j.lock = test.Must(wiring.TakeLoopLock(t.Context(), t.TempDir()))
+	defer j.lock.Close()
 	test.Equal(t, "with a lock", j.due(last), last.NextWake)
 }
 

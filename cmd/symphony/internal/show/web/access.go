@@ -140,11 +140,11 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 			return
 		}
 		checked := r
-		// The check is for each method at mcpPath, and for each that is not the click on a
-		// link: streams for pages of other sites would leave none for others.
+		// The check is for each request that is not the click on a link: streams for pages of
+		// other sites would leave none for others.
 		mode := r.Header.Get("Sec-Fetch-Mode")
 		isClick := mode == "" || mode == "navigate"
-		if r.URL.Path == mcpPath || !isClick {
+		if !isClick {
 			checked = r.WithContext(r.Context())
 			checked.Method = http.MethodPost
 		}

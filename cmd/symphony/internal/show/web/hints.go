@@ -50,7 +50,6 @@ const (
 
 // otherPlaces tells where something is that a method and an address are taken for.
 var otherPlaces = map[string]string{
-	"POST /":              "the tools of MCP are at POST /mcp",
 	"POST /api/v1/issues": "the API adds no issue: symphony issues new TITLE does",
 	"POST /api/v1/run":    noRun,
 	"POST /api/v1/runs":   noRun,

@@ -24,7 +24,6 @@ import (
 // Server serves some projects at a single address.
 type Server struct {
 	source    source
-	mcp       http.Handler
 	access    access
 	listeners []net.Listener
 	name      string // the secret name of the server, see secretName; empty for none
@@ -51,8 +50,6 @@ type Options struct {
 	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never
 	// printed.
 	OwnToken bool
-	// MCP answers requests with the token at mcpPath; nil: nothing is there.
-	MCP http.Handler
 }
 
 // New listens at the address. It serves nothing before Serve.
@@ -63,7 +60,6 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source:    source{w, o.Places, new(state.ClaimCache), new(view.FolderCache)},
-		mcp:       o.MCP,
 		access:    newAccess(listener.Addr(), o),
 		token:     o.Token,
 		ownToken:  o.OwnToken,
@@ -219,14 +215,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, s.hintAddress(r)))
 	})
-	limited := http.MaxBytesHandler(mux, maxBody)
-	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == mcpPath { // it sets a limit of its own
-			mux.ServeHTTP(w, r)
-			return
-		}
-		limited.ServeHTTP(w, r)
-	}), s)
+	return s.access.guard(http.MaxBytesHandler(mux, maxBody), s)
 }
 
 // route is a method and a path (the pattern of http.ServeMux).
@@ -247,7 +236,7 @@ const (
 )
 
 func (s *Server) table() []route {
-	return slices.Concat(s.actions().routes(), s.mcpRoutes(), []route{
+	return slices.Concat(s.actions().routes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/results", needReading, s.page(s.resultsPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},

@@ -25,17 +25,20 @@ type Failure struct {
 const maxID = 64 // bytes of an agent's id
 
 // newFailure describes the error of a call of a tool with these arguments.
-func (t *Tools) newFailure(tool string, arguments json.RawMessage, err error) Failure {
+func newFailure(tool string, arguments json.RawMessage, err error) Failure {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if !ok {
-		message := mismatch(err)
-		known = reconcile.NewError(agents.CodeInvalid, message, repair(message, tool))
+		message := "the arguments do not fit the input schema of " + tool + ": " + mismatch(err)
+		known = reconcile.NewError(agents.CodeInvalid, message, "correct them, and call "+tool+" again")
 	}
-	known = t.forModel(tool, known)
+	hint := known.Hint
+	if known.Next == reconcile.StepReadHelp { // of a command, which the model does not type
+		hint = "correct the arguments, and call " + tool + " again"
+	}
 	f := Failure{
 		Code:    known.Code,
 		Message: known.Message,
-		Hint:    known.Hint,
+		Hint:    hint,
 		Method:  tool,
 		Params:  map[string]string{},
 	}
@@ -78,20 +81,4 @@ func mismatch(err error) string {
 	}
 	name := strings.NewReplacer("root", "arguments", "/properties/", ".", "/items", "[]").Replace(place)
 	return strings.TrimPrefix(name, ".") + ": " + message
-}
-
-// repair returns what to send instead of a value of another type.
-func repair(message, tool string) string {
-	_, want, _ := strings.Cut(message, ", want ")
-	switch {
-	case strings.Contains(want, "array"):
-		return `send a list: ["…"]`
-	case strings.Contains(want, "boolean"):
-		return "send true or false, without quotes"
-	case strings.Contains(want, "number"), strings.Contains(want, "integer"):
-		return "send a number, without quotes"
-	case strings.Contains(want, "string"):
-		return "send a single text"
-	}
-	return "see the input schema of " + tool
 }

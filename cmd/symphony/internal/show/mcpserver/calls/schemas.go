@@ -5,15 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// completeList is the middleware of tools/list. It completes the schemas for models: each tool
-// gets a title, each parameter a description, and a closed word its values. A value has a
-// single type, because some models refuse several. Calls are still checked against the schemas
-// as they were, whose errors explain more.
+// completeList is the middleware of tools/list. It completes the schemas for models: each
+// parameter gets a description, and a closed word its values. A value has a
+// single type, because some models refuse several. That other arguments are refused is left out:
+// calls are still checked against the schemas as they were.
 func (t *Tools) completeList(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -36,7 +35,6 @@ func (t *Tools) completeList(next mcp.MethodHandler) mcp.MethodHandler {
 
 // complete returns a tool with everything that completeList promises.
 func (t *Tools) complete(tool mcp.Tool) (mcp.Tool, error) {
-	tool.Title = titleOf(tool.Name)
 	if !t.options.OutputSchemas {
 		tool.OutputSchema = nil
 	}
@@ -51,12 +49,6 @@ func (t *Tools) complete(tool mcp.Tool) (mcp.Tool, error) {
 	completeMembers(schema)
 	tool.InputSchema = schema
 	return tool, nil
-}
-
-// titleOf returns "Spawn agent" for spawn_agent.
-func titleOf(name string) string {
-	words := strings.NewReplacer("_", " ", "-", " ").Replace(name)
-	return strings.ToUpper(words[:1]) + words[1:]
 }
 
 // values are the values of parameters that have few.
@@ -74,7 +66,7 @@ var meanings = map[string]string{
 	"agentId":               "from spawn_agent",
 	"agentIds":              "the agents to wait for",
 	"params":                "or beside agentId",
-	"conversationId":        "from new_conversation",
+	"conversationId":        "from spawn_agent or new_conversation",
 	"items":                 "in order",
 	"requestId":             "from wait_agent, such as one.1",
 	"model":                 "default: the agent's own",
@@ -84,6 +76,7 @@ var meanings = map[string]string{
 
 // completeMembers completes a schema and the schemas in it.
 func completeMembers(schema map[string]any) {
+	delete(schema, "additionalProperties")
 	if types, ok := schema["type"].([]any); ok {
 		for _, t := range types {
 			if t != "null" {

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -34,8 +38,7 @@ type Options struct {
 type Tools struct {
 	server  *mcp.Server
 	options Options
-	nested  map[string]bool               // the tools whose arguments are in the member params
-	inputs  map[string]*jsonschema.Schema // the arguments of each tool
+	nested  map[string]bool // of each tool, whether its arguments are in the member params
 }
 
 // New returns the tools of a server, to which none is added yet.
@@ -44,7 +47,6 @@ func New(server *mcp.Server, o Options) *Tools {
 		server:  server,
 		options: o,
 		nested:  map[string]bool{},
-		inputs:  map[string]*jsonschema.Schema{},
 	}
 	server.AddReceivingMiddleware(t.carryOut, t.completeList)
 	return t
@@ -120,11 +122,6 @@ var anyJSON = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessag
 // schema of Out; the result of a call that failed is a Failure.
 func AddForHost[In, Out any](t *Tools, tool Tool, do mcp.ToolHandlerFor[In, Out]) {
 	_, t.nested[tool.Name] = reflect.TypeFor[In]().FieldByName("Params")
-	input, err := jsonschema.For[In](nil)
-	if err != nil {
-		panic(fmt.Sprintf("the arguments of the tool %s have no schema: %v", tool.Name, err))
-	}
-	t.inputs[tool.Name] = input
 	output, err := jsonschema.For[Out](&jsonschema.ForOptions{TypeSchemas: anyJSON})
 	if err != nil {
 		panic(fmt.Sprintf("the result of the tool %s has no schema: %v", tool.Name, err))
@@ -187,14 +184,12 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 		defer cancel()
 		tool := call.Params.Name
 		given := call.Params.Arguments
-		arranged, err := arrange(given, t.nested[tool])
-		if err != nil {
-			return t.refused(ctx, tool, given, err), nil
-		}
-		if t.inputs[tool] == nil {
+		nested, known := t.nested[tool]
+		if !known {
 			return nil, t.unknown(tool)
 		}
-		if err := t.checkNames(tool, arranged); err != nil {
+		arranged, err := arrange(given, nested)
+		if err != nil {
 			return t.refused(ctx, tool, given, err), nil
 		}
 		call.Params.Arguments = arranged
@@ -217,6 +212,15 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// unknown returns the error of a tool that this server does not have.
+func (t *Tools) unknown(tool string) error {
+	names := strings.Join(slices.Sorted(maps.Keys(t.nested)), ", ")
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeInvalidParams,
+		Message: fmt.Sprintf("unknown tool %q: the tools are %s", text.Within(tool, maxID), names),
+	}
+}
+
 // refused returns the result of a call that failed with an error.
 func (t *Tools) refused(
 	ctx context.Context,
@@ -233,7 +237,7 @@ func (t *Tools) refused(
 // describe gives the result of a failed call its text and its structured content, and logs the
 // failure.
 func (t *Tools) describe(ctx context.Context, tool string, arguments []byte, result *mcp.CallToolResult) {
-	f := t.newFailure(tool, arguments, result.GetError())
+	f := newFailure(tool, arguments, result.GetError())
 	result.Content = []mcp.Content{&mcp.TextContent{Text: f.line()}}
 	result.StructuredContent = f
 	t.options.Log.WarnContext(
