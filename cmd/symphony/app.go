@@ -56,7 +56,6 @@ func commandGroups() []commandGroup {
 			{"hosts", hostsCommand},
 			{"status", statusCommand},
 			{"serve", serveCommand},
-			{"export", exportCommand},
 		}},
 		{"Work with issues", []commandRow{
 			{"issues", issuesCommand},
