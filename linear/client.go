@@ -130,7 +130,6 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Edit:         c.Edit,
 		Move:         c.Move,
 		Verify:       c.Verify,
-		LabelsSet:    c.LabelsSet,
 		Budget:       c.Budget,
 		Tools:        []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets:      []string{c.Key},

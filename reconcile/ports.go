@@ -106,9 +106,6 @@ type TrackerAdapter struct {
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the
 	// tracker cannot check them, and nothing is known to be wrong.
 	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
-	// LabelsSet returns the present labels of an issue, with who set each of them last. The
-	// code of the error is issue_not_found if the issue is not visible.
-	LabelsSet func(ctx context.Context, issueID string) ([]LabelSet, error)
 
 	Budget  func() Budget // the allowance of requests after the last answer
 	Tools   []AgentTool   // the agent's access to the tracker

@@ -201,7 +201,6 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 		ApprovalPolicy: t.site.Config.ApprovalPolicy,
 		SandboxPolicy:  policy,
 		Permissions:    t.permissions,
-		Traceparent:    agent.Traceparent(before.ID, number),
 	})
 	stopSteering()
 	t.rec.storeTokens(ctx, g.session)

@@ -105,13 +105,6 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 	return setOf(list), err
 }
 
-// EndedIDs returns the ids of the agent's runs that ended at a time or later, the earliest end
-// first.
-func (r Runs) EndedIDs(ctx context.Context, since time.Time) ([]string, error) {
-	return readAll(ctx, r.conn, "list runs", itself[string],
-		`SELECT id FROM runs WHERE kind = 'agent' AND ended_at >= ? ORDER BY ended_at, id`, stamp(since))
-}
-
 // Totals returns the use of all settled runs of the project.
 func (r Runs) Totals(ctx context.Context) (Totals, error) {
 	return r.totals(ctx, `SELECT

@@ -82,7 +82,6 @@ func commandGroups() []commandGroup {
 			{"backup", backupCommand},
 			{"restore-state", restoreStateCommand},
 			{"support", supportCommand},
-			{"export", exportCommand},
 			{"completion", completionCommand},
 			{"version", versionCommand},
 		}},

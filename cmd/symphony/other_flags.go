@@ -516,7 +516,6 @@ var otherFlags = []otherFlag{
 	{"report", "group-by groupby", "--by issue, label or day sums it up by that"},
 	{"machines", "force", "--release ISSUE ends the claim of another machine"},
 	{"status", "watch w interval", "it prints once: symphony top shows everything live"},
-	{"export", "output o file", "--otlp FILE writes into a file"},
 
 	// the web page and the tools
 	{

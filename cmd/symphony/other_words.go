@@ -139,8 +139,7 @@ var foreignCommands = []foreignWord{
 	{"hooks hook", "hooks are keys of WORKFLOW.md, and symphony logs ISSUE --hooks shows their output"},
 	{
 		"metrics prometheus telemetry otel",
-		"symphony serve has /metrics, monitor.metrics_file in WORKFLOW.md writes them to a file, and " +
-			"symphony export sends finished runs to OpenTelemetry",
+		"symphony serve has /metrics, and monitor.ping_url in WORKFLOW.md tells a check of each pass",
 	},
 	{"mcp-server mcp-serve stdio", "mcp"},
 	{

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -72,28 +71,14 @@ func (g githubTracker) Comments(issue string) (int, error) {
 	return len(i.Comments), err
 }
 
-func (g githubTracker) Call(issue, macro, text string) (tool string, args any, err error) {
-	path := "/repos/" + g.Repository + "/issues/" + strings.TrimPrefix(issue, "GH-")
-	switch {
-	case macro == "comment":
-		return "github_api", map[string]any{
-			"method": "POST",
-			"path":   path + "/comments",
-			"body":   map[string]string{"body": text},
-		}, nil
-	case closes(text):
-		return "github_api", map[string]any{
-			"method": "PATCH",
-			"path":   path,
-			"body":   map[string]string{"state": "closed"},
-		}, nil
+func (githubTracker) Call(_, macro, text string) (tool string, args any, err error) {
+	if macro == "comment" {
+		return "issue_comment", map[string]string{"text": text}, nil
 	}
-	// The labels are replaced by these. The first run of handoff has the label ui.
-	return "github_api", map[string]any{
-		"method": "PATCH",
-		"path":   path,
-		"body":   map[string]any{"labels": []string{text, "ui"}},
-	}, nil
+	if closes(text) {
+		text = "closed"
+	}
+	return "issue_update", map[string]string{"state": text}, nil
 }
 
 func (g githubTracker) Down() { g.fail(githubtest.Failure{Kind: githubtest.FailDown}) }

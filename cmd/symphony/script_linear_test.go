@@ -19,8 +19,6 @@ import (
 //	linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
 //	linear commented ABC-1 TEXT    kim@example.com commented an hour ago
-//	linear label-by EMAIL ABC-1 [a,b]   another user than symphony's sets the labels
-//	linear rename-label A B        gives a label another name
 //	linear read ABC-1              prints the comments
 //	linear specified               queries for more than the specification names are refused
 //	linear fail JSON | linear ok   adds a failure, removes all failures
@@ -42,13 +40,6 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 			CreatedAt: time.Now().Add(-time.Hour),
 		})
 		ts.Check(err)
-	case "label-by":
-		ts.Check(s.Edit(rest[1], func(i *lineartest.Issue) {
-			i.Labels = listed(strings.Join(rest[2:], " "))
-			i.LabeledBy = rest[0]
-		}))
-	case "rename-label":
-		ts.Check(s.RenameLabel(rest[0], rest[1]))
 	case "read":
 		i, err := s.Issue(rest[0])
 		ts.Check(err)
@@ -130,12 +121,7 @@ func (l linearTracker) Call(issue, macro, text string) (tool string, args any, e
 	variables := map[string]string{"issue": issue, "body": text}
 	mutation := "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, " +
 		"body: $body}) { success } }"
-	switch macro {
-	case "label":
-		variables = map[string]string{"issue": issue, "label": l.LabelID(text)}
-		mutation = "mutation($issue: String!, $label: String!) { issueAddLabel(id: $issue, labelId: " +
-			"$label) { success } }"
-	case "move":
+	if macro == "move" {
 		var state string
 		state, err = l.StateID("ABC", text)
 		variables = map[string]string{"issue": issue, "state": state}

@@ -179,7 +179,6 @@ func commands() map[string]scriptCommand {
 		"jira VERB [ARG...]":                         jiraCmd,
 		"github VERB [ARG...]":                       githubCmd,
 		"gitlab VERB [ARG...]":                       gitlabCmd,
-		"collector VERB [ARG...]":                    collectorCmd,
 		"gone PATTERN":                               goneCmd,
 		"healthchecks VERB [ARG]":                    healthchecksCmd,
 		"hold-lock TRIGGER":                          holdLockCmd,
@@ -304,15 +303,14 @@ type stage struct {
 	tracker scriptTracker   // nil: Linear
 	linear  *lineartest.Server
 	// the Linear workspace that the command linear does not change at present; may be nil
-	other     *lineartest.Server
-	model     scriptModel // nil without a real agent
-	github    *githubtest.Server
-	gitea     *giteaTracker      // nil unless the script has one
-	gitlab    *gitlabtest.Server // nil unless the script has one
-	jira      *jiraTracker       // nil unless the script has one
-	service   *checkedService    // nil until healthchecks start
-	collector *collector         // nil until collector start
-	hosts     map[string]*mcpHost
+	other   *lineartest.Server
+	model   scriptModel // nil without a real agent
+	github  *githubtest.Server
+	gitea   *giteaTracker      // nil unless the script has one
+	gitlab  *gitlabtest.Server // nil unless the script has one
+	jira    *jiraTracker       // nil unless the script has one
+	service *checkedService    // nil until healthchecks start
+	hosts   map[string]*mcpHost
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run

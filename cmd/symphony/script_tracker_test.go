@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -319,7 +320,7 @@ func readIssue(
 	return i, nil
 }
 
-var agentMacro = regexp.MustCompile(`\{(move|comment|label|gate) ([^}]*)\}`)
+var agentMacro = regexp.MustCompile(`\{(move|comment|gate) ([^}]*)\}`)
 
 // agentScript returns an issue's description that contains a script for the agent.
 func agentScript(s scriptTracker, identifier, dir, text string) (string, error) {
@@ -331,9 +332,6 @@ func agentScript(s scriptTracker, identifier, dir, text string) (string, error) 
 func expandMacros(s scriptTracker, identifier, dir, text string) (_ string, err error) {
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)
-		if _, isLinear := s.(linearTracker); parts[1] == "label" && !isLinear {
-			err = errors.Join(err, errors.New("{label NAME} needs Linear"))
-		}
 		if parts[1] == "gate" {
 			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.2; done", filepath.Join(dir, parts[2]))
 		}

@@ -3,8 +3,6 @@ package durable
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,38 +35,6 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	}
 	crash.At("durable.renamed")
 	return SyncDir(dir)
-}
-
-// Foreign returns why WriteFile must not replace the file at path: it exists, and has another
-// content than what begins like this, such as a user's notes. An empty file may be replaced.
-func Foreign(path, beginning string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	content := make([]byte, len(beginning))
-	n, err := io.ReadFull(f, content)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return err
-	}
-	if string(content[:n]) != beginning {
-		return fmt.Errorf("%s exists, and symphony has not written it", path)
-	}
-	return nil
 }
 
 // SyncDir makes the changes of names in a directory durable: files that were created, renamed

@@ -92,25 +92,6 @@ func (w *workspace) labelObjects(names []string) connection {
 	})
 }
 
-func (w *workspace) historyObjects(i *Issue) connection {
-	return text.Map(i.history, func(c change) object {
-		return entity("IssueHistory", c.id, c.at, c.at, object{
-			"addedLabelIds":   orNull(c.added),
-			"removedLabelIds": orNull(c.removed),
-			"botActor":        nil,
-			"actor":           func() any { return w.userObject(w.user(c.by)) },
-		})
-	})
-}
-
-// orNull is null for an empty list.
-func orNull(list []string) any {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
-}
-
 func (w *workspace) issueObject(i *Issue) object {
 	o := entity("Issue", i.ID, i.CreatedAt, i.UpdatedAt, object{
 		"identifier":  i.Identifier,
@@ -125,7 +106,6 @@ func (w *workspace) issueObject(i *Issue) object {
 		"team":        func() any { return w.teamObject(w.team(i.Team)) },
 		"state":       func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
 		"labels":      func() any { return w.labelObjects(i.Labels) },
-		"history":     func() any { return w.historyObjects(i) },
 		"comments": func() any {
 			return connection(text.Map(i.Comments, w.commentObject))
 		},

@@ -215,23 +215,6 @@ func (s *Server) CommentOf(identifier string, c Comment) (made Comment, err erro
 	return made, err
 }
 
-// RenameLabel gives a label another name, on all issues too.
-func (s *Server) RenameLabel(from, to string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.w.renameLabel(s.w.labelID(from), to) {
-		return fmt.Errorf("there is no label %q", from)
-	}
-	return nil
-}
-
-// LabelID returns the id of a label, which a mutation needs.
-func (s *Server) LabelID(name string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.labelID(name)
-}
-
 // Remove deletes an issue and all references to it.
 func (s *Server) Remove(identifier string) error {
 	return s.onIssue(identifier, func(i *Issue) error { s.w.remove(i); return nil })

@@ -58,26 +58,12 @@ type Issue struct {
 	Branch      string   // derived from identifier and title if empty
 	URL         string   // read-only
 	Labels      []string // created if they do not exist
-	// email of the user who sets new labels; the key's user if empty
-	LabeledBy string
-	Assignee  string   // email, id or "me"; empty if not assigned
-	BlockedBy []string // identifiers
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	Archived  bool
-	Comments  []Comment // oldest first
-
-	// labels that were set or removed; as in Linear, without the labels at the issue's
-	// creation
-	history []change
-}
-
-// change is an entry in the history of an issue.
-type change struct {
-	id             string
-	by             string // email
-	added, removed []string
-	at             time.Time
+	Assignee    string   // email, id or "me"; empty if not assigned
+	BlockedBy   []string // identifiers
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Archived    bool
+	Comments    []Comment // oldest first
 }
 
 // Comment is a comment of an issue.
@@ -248,31 +234,6 @@ func (w *workspace) label(ref string) string {
 	return name
 }
 
-// renameLabel gives a label, named by its id, another name, on all issues too. It returns
-// false if there is no such label.
-func (w *workspace) renameLabel(ref, name string) bool {
-	old := text.First(w.Labels, func(l string) bool { return w.labelID(l) == ref })
-	if old == "" {
-		return false
-	}
-	delete(w.renamed, strings.ToLower(old))
-	w.renamed[strings.ToLower(name)] = ref
-	renamed := func(l string) string {
-		if l == old {
-			return name
-		}
-		return l
-	}
-	w.Labels = text.Map(w.Labels, renamed)
-	for _, i := range w.issues {
-		i.Labels = text.Map(i.Labels, renamed)
-	}
-	times := w.labelTimes(name)
-	times.updated = w.time()
-	w.labels[ref] = times
-	return true
-}
-
 // labelTimes returns when a label was made and changed last.
 func (w *workspace) labelTimes(name string) labelTimes {
 	times, known := w.labels[w.labelID(name)]
@@ -280,26 +241,6 @@ func (w *workspace) labelTimes(name string) labelTimes {
 		return labelTimes{created: w.created, updated: w.created}
 	}
 	return times
-}
-
-// relabel sets the labels of an issue, and writes its history.
-func (w *workspace) relabel(i *Issue, want []string, by string) {
-	labels := text.Unique(text.Map(want, w.label))
-	others := func(list, than []string) []string {
-		some := text.Filter(list, func(l string) bool { return !slices.Contains(than, l) })
-		return text.Map(some, w.labelID)
-	}
-	c := change{
-		by:      cmp.Or(by, w.Users[0].Email),
-		added:   others(labels, i.Labels),
-		removed: others(i.Labels, labels),
-		at:      w.time(),
-	}
-	i.Labels = labels
-	if !i.CreatedAt.IsZero() && len(c.added)+len(c.removed) > 0 {
-		c.id = w.nextID("change")
-		i.history = append(i.history, c)
-	}
 }
 
 // add creates an issue.
@@ -362,8 +303,6 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		return fmt.Errorf("there is no project %q", want.Project)
 	case user.Email == "" && want.Assignee != "":
 		return fmt.Errorf("there is no user %q", want.Assignee)
-	case want.LabeledBy != "" && w.user(want.LabeledBy).Email == "":
-		return fmt.Errorf("there is no user %q", want.LabeledBy)
 	}
 	blockers := []string{}
 	for _, ref := range want.BlockedBy {
@@ -374,7 +313,7 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		blockers = append(blockers, b.Identifier)
 	}
 	i.State = t.States[state].Name
-	w.relabel(i, want.Labels, want.LabeledBy)
+	i.Labels = text.Unique(text.Map(want.Labels, w.label))
 	i.Title = want.Title
 	i.Description = want.Description
 	i.Priority = want.Priority
@@ -430,7 +369,6 @@ func (i *Issue) clone() Issue {
 	c.Labels = slices.Clone(i.Labels)
 	c.BlockedBy = slices.Clone(i.BlockedBy)
 	c.Comments = slices.Clone(i.Comments)
-	c.history = slices.Clone(i.history)
 	return c
 }
 

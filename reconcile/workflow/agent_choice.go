@@ -201,11 +201,10 @@ func (r *reader) startsServer(f field, kind, command string) {
 }
 
 // AgentsFor returns the agents that may work on an issue with these labels, in order: each
-// takes over while the accounts of those before it can't be used. byOperators are the labels
-// that a user in tracker.operators is known to have set.
-func (c *Config) AgentsFor(labels, byOperators []string) []AgentChoice {
+// takes over while the accounts of those before it can't be used.
+func (c *Config) AgentsFor(labels []string) []AgentChoice {
 	usual := c.Agent.agents
-	row := c.Agent.RowFor(labels, byOperators)
+	row := c.Agent.RowFor(labels)
 	switch {
 	case row == nil:
 		return usual

@@ -67,6 +67,9 @@ type Session struct {
 	StallTimeout             time.Duration // 0 if stall detection is off
 }
 
+// policyKey is the key that gives rights to the agents of all issues.
+const policyKey = "codex.turn_sandbox_policy"
+
 func sessionKeys(c *Config) []Key {
 	return []Key{
 		key(

@@ -77,9 +77,8 @@ type Polling struct{ Interval time.Duration }
 
 // Monitor names the services that notice when passes stop.
 type Monitor struct {
-	PingURL     Secret // of a check in the protocol of healthchecks.io; empty for none
-	PingVar     string // the variable that contains it; empty if the file contains the URL itself
-	MetricsFile string // empty for none
+	PingURL Secret // of a check in the protocol of healthchecks.io; empty for none
+	PingVar string // the variable that contains it; empty if the file contains the URL itself
 }
 
 // Secrets returns the texts with which an agent could send pings: the URL, and the parts of it

@@ -179,7 +179,7 @@ func trackerKeys(c *Config) []Key {
 			"",
 			"any",
 			&c.Tracker.ToolScope,
-			"what the agent's tool may do in the tracker: any, or read, which refuses changes",
+			"what the agent's tools may do in the tracker: any, or read, which refuses changes",
 		).oneOf("any", "read"),
 		key(
 			"tracker.operators",
@@ -235,14 +235,6 @@ func passKeys(c *Config) []Key {
 				"$NAME, a variable that contains it",
 		).
 			then((*reader).pingURL),
-		key(
-			"monitor.metrics_file",
-			typePath,
-			"",
-			&c.Monitor.MetricsFile,
-			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter",
-		).
-			naming(NamesPaths),
 	}
 }
 

@@ -24,15 +24,9 @@ type LabelRow struct {
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
 	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of the turns' sandbox policy
-	// SetBy is operators if the row is only for issues whose label was set by a user in
-	// tracker.operators; empty for all issues.
-	SetBy string `json:"set_by,omitempty"`
 
 	agents []AgentChoice // of Kind
 }
-
-// SetByOperators is the value of set_by in a row of agent.by_label.
-const SetByOperators = "operators"
 
 // String lists the settings of the row.
 func (l LabelRow) String() string {
@@ -45,7 +39,6 @@ func (l LabelRow) String() string {
 		{"effort", l.Effort},
 		{"max_turns", turns},
 		{"sandbox", string(l.Sandbox)},
-		{"set_by", l.SetBy},
 	} {
 		if set[1] != "" {
 			line += " " + set[0] + " " + set[1]
@@ -55,42 +48,27 @@ func (l LabelRow) String() string {
 }
 
 // RowFor returns the first row of agent.by_label whose label is among the labels of an issue,
-// nil if there is none. Rows with set_by need a label that is also in byOperators.
-func (a *Agent) RowFor(labels, byOperators []string) *LabelRow {
-	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool {
-		return slices.Contains(labels, row.Label) &&
-			(row.SetBy == "" || slices.Contains(byOperators, row.Label))
-	})
+// nil if there is none.
+func (a *Agent) RowFor(labels []string) *LabelRow {
+	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool { return slices.Contains(labels, row.Label) })
 	if i < 0 {
 		return nil
 	}
 	return &a.ByLabel[i]
 }
 
-// LabelsToProve returns the labels of an issue that have a row with set_by.
-func (a *Agent) LabelsToProve(labels []string) []string {
-	var found []string
-	for _, row := range a.ByLabel {
-		if row.SetBy != "" && slices.Contains(labels, row.Label) && !slices.Contains(found, row.Label) {
-			found = append(found, row.Label)
-		}
-	}
-	return found
-}
-
 // ForIssue returns the configuration for an issue with these labels and the first of its
-// agents. byOperators are the labels that a user in tracker.operators is known to have set. A
-// model that is not empty replaces the model of the file.
-func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
-	first := c.AgentsFor(labels, byOperators)[0]
+// agents. A model that is not empty replaces the model of the file.
+func (c *Config) ForIssue(labels []string, model string) *Config {
+	first := c.AgentsFor(labels)[0]
 	first.Model = cmp.Or(model, first.Model)
-	return c.ForIssueBy(first, labels, byOperators)
+	return c.ForIssueBy(first, labels)
 }
 
 // ForIssueBy returns the configuration for an issue with these labels and one of its agents.
-func (c *Config) ForIssueBy(a AgentChoice, labels, byOperators []string) *Config {
+func (c *Config) ForIssueBy(a AgentChoice, labels []string) *Config {
 	own := c.withAgent(a)
-	row := c.Agent.RowFor(labels, byOperators)
+	row := c.Agent.RowFor(labels)
 	if row == nil {
 		return own
 	}
@@ -128,25 +106,18 @@ func (r *reader) byLabel(f field) {
 	}
 }
 
-// refuseWiderRows refuses rows with a wider sandbox than the other keys give, unless an operator
-// must set their label: an agent may have a tool that changes labels. It refuses set_by where
-// nothing would ever count.
+// refuseWiderRows refuses rows with a wider sandbox than the other keys give: whoever sets a label,
+// an agent with a tool for labels included, would give an agent more than the workflow does.
 func (r *reader) refuseWiderRows() {
 	at := r.field("agent.by_label")
 	for i, row := range r.cfg.Agent.ByLabel {
-		if row.SetBy == SetByOperators {
-			r.checkSetBy(r.item(at, i))
-		}
-		if row.SetBy != "" {
-			continue
-		}
 		if row.Kind != "" && !r.cfg.sandboxed(row.Kind) && r.cfg.sandboxed(r.cfg.Agent.Kind) {
 			f := r.item(at, i)
 			f.key += ".kind"
 			r.invalid(
 				f,
 				"the label "+row.Label+" would let an agent leave the sandbox; agents can have tools that change labels",
-				"write `set_by: operators` in the row",
+				"choose that kind by agent.kind or agent.fallback, for all issues",
 			)
 		}
 		if row.Sandbox == nil {
@@ -162,30 +133,24 @@ func (r *reader) refuseWiderRows() {
 					row.Label,
 					more,
 				),
-				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write "+
-					"`set_by: operators` in the row",
+				"let the sandbox of a row only take rights away, as {type: readOnly} does; "+
+					policyKey+" gives rights, for all issues",
 			)
 		}
 	}
 }
 
-// checkSetBy checks whether the tracker can say that an operator set a label.
-func (r *reader) checkSetBy(row field) {
-	if r.tracker.name == "" {
-		return // an unknown kind, which is reported
-	}
-	row.key += ".set_by"
-	if !r.tracker.tellsLabels {
-		r.invalid(row, r.tracker.title+" does not say who set a label",
-			"leave the row out, or give these rights to a project of its own")
-		return
-	}
-	if len(r.cfg.Tracker.Operators) == 0 {
-		r.invalid(row, "there are no operators", "list in tracker.operators who may set the label")
-	}
-}
-
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
+	if _, has := entries["set_by"]; has {
+		delete(entries, "set_by")
+		f := at
+		f.key += ".set_by"
+		r.invalid(
+			f,
+			"there is no such setting: whoever sets the label, a row can't give an agent more than the other keys do",
+			"remove it; what agents may do more stands in "+policyKey+", for all issues",
+		)
+	}
 	r.entry(at, entries, labelsHint, []Key{
 		key("label", typeString, "", &row.Label, ""),
 		key("kind", "", "", &row.Kind, "").oneOf(AgentKinds()...),
@@ -194,12 +159,6 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		key("effort", typeString, "", &row.Effort, "").then((*reader).effort),
 		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
 		key("sandbox", typeOfAgent, "", &row.Sandbox, "").then((*reader).checkPolicy),
-		key("set_by", typeString, "", &row.SetBy, "").then(func(r *reader, f field) {
-			if row.SetBy != SetByOperators {
-				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: "+
-					"operators`, or leave it out")
-			}
-		}),
 	})
 	if row.Command != "" && row.Kind == "" {
 		r.invalid(at, "an entry has a command, and no kind", "write the kind of the agent, too: {label: hard, kind: acp, …}")

@@ -85,9 +85,9 @@ Go.
 			`docs: model two sandbox {"type":"readOnly"}`,
 		},
 	} {
-		own := cfg.ForIssue(c.labels, nil, c.model)
+		own := cfg.ForIssue(c.labels, c.model)
 		row := ""
-		if r := cfg.Agent.RowFor(c.labels, nil); r != nil {
+		if r := cfg.Agent.RowFor(c.labels); r != nil {
 			row = r.String()
 		}
 		test.Equal(
@@ -131,11 +131,11 @@ Go.
 		{"other", "acp other-agent   approve map[KEY:secret] true"},
 		{"large", "codex codex app-server two  fail map[] false"},
 	} {
-		own := cfg.ForIssue([]string{c.label}, nil, "")
+		own := cfg.ForIssue([]string{c.label}, "")
 		a := own.Chosen
 		got := strings.Join([]string{a.Kind, a.Command, a.Model, a.Effort}, " ")
 		got += fmt.Sprintf(" %s %v %v", a.OnApproval, a.Env, a.Boxed)
 		test.Equal(t, "the agent of "+c.label, got, c.want)
 	}
-	test.Equal(t, "again", cfg.ForIssue([]string{"claude"}, nil, "").ForIssue(nil, nil, "").Chosen.Model, "one")
+	test.Equal(t, "again", cfg.ForIssue([]string{"claude"}, "").ForIssue(nil, "").Chosen.Model, "one")
 }

@@ -359,7 +359,7 @@ var otherKeys = []otherKey{
 	},
 	{
 		"monitor.enabled monitor.enable monitor.on monitor.active",
-		"monitor.ping_url and monitor.metrics_file switch it on",
+		"monitor.ping_url switches it on",
 	},
 	{
 		"hooks.enabled hooks.enable hooks.active",
@@ -657,14 +657,9 @@ var otherKeys = []otherKey{
 			"tick --json what a pass did",
 	},
 	{
-		"otel opentelemetry telemetry tracing traces exporter otlp_endpoint otlp",
-		"symphony export sends finished runs to a collector",
-	},
-	{
 		"monitor.port monitor.host monitor.listen monitor.address monitor.endpoint",
-		"symphony serve has metrics at /metrics, at server.port; monitor.metrics_file is a file with them",
+		"symphony serve has metrics at /metrics, at server.port",
 	},
-	{"metrics prometheus monitor.metrics monitor.prometheus monitor.file", "monitor.metrics_file"},
 	{
 		"healthcheck healthchecks heartbeat heartbeat_url dead_mans_switch monitor.url monitor.ping " +
 			"monitor.healthcheck monitor.webhook ping uptime",

@@ -206,7 +206,7 @@ func TestFormsOfKeys(t *testing.T) {
 		"hooks.after_handoff":       "hooks.on_attention?",
 		"codex.max_tokens":          "agent.max_tokens?",
 		"agent.max_tokens_per_day":  "agent.budget_per_day?",
-		"monitor.state":             "monitor has ping_url and metrics_file",
+		"monitor.state":             "monitor has only ping_url",
 		"token":                     "the key of the tracker is tracker.api_key",
 		"tracker_include_labels":    "write tracker.required_labels: [zebra] instead",
 		"tracker_skip_labels":       "no key leaves issues out",

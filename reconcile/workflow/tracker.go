@@ -78,10 +78,8 @@ type tracker struct {
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
 	orders bool
-	// tellsLabels: the tracker says who set a label of an issue.
-	tellsLabels bool
-	keys        func(*Config) []Key // below tracker.provider
-	check       func(trackerReader) // checks the rules between several keys; may be nil
+	keys   func(*Config) []Key // below tracker.provider
+	check  func(trackerReader) // checks the rules between several keys; may be nil
 }
 
 // trackers are the kinds of trackers, each in its own file.

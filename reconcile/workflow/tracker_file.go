@@ -64,13 +64,6 @@ func (r trackerReader) protectFolder() {
 	if root := r.cfg.Workspace.Root; overlaps(root) {
 		r.invalid(f, place+" overlaps workspace.root "+paths.Real(root)+", where agents write", hint)
 	}
-	if file := r.cfg.Monitor.MetricsFile; file != "" && paths.Inside(place, paths.Real(file)) {
-		r.invalid(
-			r.field("monitor.metrics_file"),
-			file+" is in the folder of the issues",
-			"name a file elsewhere, whose name ends with .prom",
-		)
-	}
 	for _, root := range r.agentRoots(dir) {
 		if overlaps(root) {
 			r.invalid(f, place+" overlaps "+paths.Real(root)+", which agents may write", hint)

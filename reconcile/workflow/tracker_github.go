@@ -12,19 +12,18 @@ var gitHubTracker = tracker{
 	aliases:  GitHubForge.aliases,
 	endpoint: "https://api.github.com",
 	// a closed issue blocks no other, whatever the labels
-	active:      []string{"open"},
-	terminal:    []string{"closed"},
-	always:      "closed",
-	keyVars:     GitHubForge.TokenVars,
-	needsKey:    true,
-	forge:       GitHubForge.Name,
-	orders:      true,
-	tellsLabels: true,
-	place:       "tracker.provider.repo",
-	site:        "https://github.com",
-	repoVar:     gitHubRepoVar,
-	check:       trackerReader.gitHubStates,
-	keys:        gitHubKeys,
+	active:   []string{"open"},
+	terminal: []string{"closed"},
+	always:   "closed",
+	keyVars:  GitHubForge.TokenVars,
+	needsKey: true,
+	forge:    GitHubForge.Name,
+	orders:   true,
+	place:    "tracker.provider.repo",
+	site:     "https://github.com",
+	repoVar:  gitHubRepoVar,
+	check:    trackerReader.gitHubStates,
+	keys:     gitHubKeys,
 }
 
 // gitHubKeys are the keys that no other tracker of repositories has.
@@ -34,8 +33,6 @@ func gitHubKeys(c *Config) []Key {
 			"the board whose columns are the states of open issues").thenTracker(trackerReader.board),
 		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.Repositories.StatusField,
 			"the board's field that contains the column"),
-		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.Repositories.ToolBudget,
-			"limit of the requests that the agent's tool may make in a run").atLeast(1),
 	}
 }
 

@@ -26,7 +26,6 @@ var linearTracker = tracker{
 	needsKey:    true,
 	describes:   true,
 	place:       "tracker.project_slug",
-	tellsLabels: true,
 	assigneeVar: AssigneeVar,
 	keys:        linearKeys,
 }

@@ -21,7 +21,6 @@ type Repositories struct {
 	PriorityLabels []string // the most urgent first
 	Project        string   // the address of a board on GitHub; empty for none
 	StatusField    string   // the field of the board that contains the state
-	ToolBudget     int      // how many requests the agent's tool may make in a run
 	Weights        bool     // the weight of an issue on GitLab is its priority
 	repo           string
 }

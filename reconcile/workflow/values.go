@@ -597,14 +597,7 @@ func (r *reader) together() {
 		r.warnKey("agent.on_approval", asksNothingText)
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
-		setsLabels := slices.ContainsFunc(agent.ByLabel, func(row LabelRow) bool { return row.SetBy != "" })
-		if !setsLabels {
-			r.warnKey(
-				"tracker.operators",
-				"no effect: neither agent.on_approval nor agent.on_question is ask",
-			)
-		}
-		for _, key := range []string{"agent.answer_timeout_ms", "agent.waiting_takes_slot"} {
+		for _, key := range []string{"tracker.operators", "agent.answer_timeout_ms", "agent.waiting_takes_slot"} {
 			r.warnKey(key, "no effect: neither agent.on_approval nor agent.on_question is ask")
 		}
 	}

@@ -18,10 +18,8 @@ type kind struct {
 	name    string
 	title   string // as people call it
 	install string // the command that installs it
-	// as OpenTelemetry names the service whose API it speaks; "" for several
-	provider string
-	logIn    string // the step that logs it in
-	node     int    // the oldest major version of Node that its newest release installs with
+	logIn   string // the step that logs it in
+	node    int    // the oldest major version of Node that its newest release installs with
 	// agentInfo.name that the agent reports; "" accepts any
 	agentName string
 	// the oldest version that was tried; "" accepts any
@@ -120,7 +118,6 @@ var kinds = []*kind{
 	{
 		name:      "claude",
 		title:     "Claude Code",
-		provider:  "anthropic",
 		install:   "npm install -g @agentclientprotocol/claude-agent-acp, with Node 22 or newer",
 		logIn:     "start claude and type /login, or set ANTHROPIC_API_KEY",
 		node:      22,
@@ -176,7 +173,6 @@ var kinds = []*kind{
 	{
 		name:       "gemini",
 		title:      "Gemini CLI",
-		provider:   "gcp.gemini",
 		install:    "npm install -g @google/gemini-cli, with Node 22 or newer",
 		logIn:      "set GEMINI_API_KEY",
 		node:       22,
@@ -224,7 +220,6 @@ func Kinds() []agent.Kind {
 			CommandKey:   "agent.command",
 			Starts:       "an agent of the Agent Client Protocol",
 			Install:      k.install,
-			Provider:     k.provider,
 			LogIn:        k.logIn,
 			Node:         k.node,
 			Terminal:     k.terminal,

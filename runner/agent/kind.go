@@ -22,9 +22,6 @@ type Kind struct {
 	// VersionCommand prints its version, and LoginCommand how it is logged in; "" if no command
 	// does.
 	VersionCommand, LoginCommand string
-	// Provider is the name that the conventions of OpenTelemetry have for the service whose API
-	// it speaks; "" for several.
-	Provider string
 	// Start makes a session with its process.
 	Start Starter
 	// Env returns the variables that it gets for a model. The workflow may replace them.

@@ -153,7 +153,6 @@ type TurnParams struct {
 	SandboxPolicy json.RawMessage
 	// the permission profile that applies instead of SandboxPolicy; "" for none
 	Permissions string
-	Traceparent string // of the agent's spans, as the W3C writes it; "" for none
 }
 
 // Input is a part of the input of a turn: a text, or an image by its path or by its URL, which

@@ -22,7 +22,6 @@ func Kind() agent.Kind {
 		ProgramArgs:    "app-server",
 		VersionCommand: "codex --version",
 		LoginCommand:   "codex login status",
-		Provider:       "openai",
 		Start:          Start,
 		Sandboxes:      true,
 		Service:        Service,

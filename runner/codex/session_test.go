@@ -565,7 +565,7 @@ func TestWire(t *testing.T) {
 			{
 				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text",` +
 					`"text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never",` +
-					`"sandboxPolicy":{"type":"dangerFullAccess"}},"trace":{"traceparent":"00-a-b-01"}}`,
+					`"sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 				strings.Replace(turnStarted, "3", "4", 1) + "\n" + turnCompleted,
 			},
 		} {
@@ -591,7 +591,6 @@ func TestWire(t *testing.T) {
 		Cwd:            "/w",
 		ApprovalPolicy: json.RawMessage(`"never"`),
 		SandboxPolicy:  json.RawMessage(`{"type":"dangerFullAccess"}`),
-		Traceparent:    "00-a-b-01",
 	})
 	test.OK(t, err)
 }

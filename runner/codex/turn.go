@@ -139,7 +139,6 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	if limited {
 		title = th.titleOfTurns()
 		p.Permissions = ""
-		p.Traceparent = ""
 	}
 	if p.Permissions != "" {
 		p.SandboxPolicy = nil // codex accepts either, not both
@@ -150,7 +149,6 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	_, err = th.conn.Request(ctx, &wire.Call{
 		Method:   method,
 		Answered: func(m *wire.Message) { th.turnAnswered(t, m) },
-		Trace:    p.Traceparent,
 		Params: turnRequest{
 			ThreadID:       th.ThreadID(),
 			Title:          title,

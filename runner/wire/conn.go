@@ -63,7 +63,6 @@ const asideIDs = 1000
 type Call struct {
 	Method   string
 	Params   any
-	Trace    string         // a W3C traceparent, "" for none
 	Aside    bool           // numbered apart from the others: see asideIDs
 	Timeout  time.Duration  // 0: Options.ReadTimeout
 	Answered func(*Message) // called by the reader before it reads the next line; may be nil
@@ -288,11 +287,7 @@ func (c *Conn) Start(r *Call) error {
 	}
 	c.pending[id] = r
 	c.mu.Unlock()
-	line := Object{"id": id, "method": r.Method, "params": r.Params}
-	if r.Trace != "" {
-		line["trace"] = Object{"traceparent": r.Trace}
-	}
-	return c.Send(line, nil)
+	return c.Send(Object{"id": id, "method": r.Method, "params": r.Params}, nil)
 }
 
 // Request sends a request and waits for its result. Errors: *Error if the agent refuses,

@@ -92,11 +92,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Move:         c.move,
 		Create:       c.create,
 		Verify:       c.verify,
-		LabelsSet:    c.labelsSet,
-		// An agent gets no tool for requests of its own: they would meet what Gitea answers with
-		// success, such as a label that it does not know.
-		Tools:   c.Tools(o.ReadOnly, c.move, c.post),
-		Secrets: []string{c.api.Key},
+		Tools:        c.Tools(o.ReadOnly, c.move, c.post),
+		Secrets:      []string{c.api.Key},
 	}, nil
 }
 

@@ -95,13 +95,6 @@ func TestLabelsAsStates(t *testing.T) {
 
 	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "New", State: "Todo", Labels: []string{"ui"}}))
 	test.Equal(t, "created", []any{made.Identifier, made.State}, []any{"GT-2", "Todo"})
-	sets := test.Must(a.LabelsSet(t.Context(), made.ID))
-	for _, l := range sets {
-		if !l.Own || l.By != giteatest.Operator || l.At.IsZero() {
-			t.Errorf("label %+v was set by the key's own account", l)
-		}
-	}
-	test.Equal(t, "labels that were set", len(sets), 2)
 }
 
 // A renamed repository is followed, with a warning, for reading and for changes.

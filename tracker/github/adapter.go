@@ -11,19 +11,18 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		return nil, err
 	}
 	return &reconcile.TrackerAdapter{
-		Tracker:   c,
-		Name:      "GitHub",
-		Find:      c.Find,
-		Comments:  c.comments.read,
-		Post:      c.comments.post,
-		Edit:      c.comments.edit,
-		Whoami:    c.whoami,
-		Move:      c.Move,
-		Verify:    c.Verify,
-		LabelsSet: c.LabelsSet,
-		Budget:    c.Budget,
-		Tools:     []reconcile.AgentTool{Tool(c)},
-		Secrets:   []string{c.Key},
+		Tracker:  c,
+		Name:     "GitHub",
+		Find:     c.Find,
+		Comments: c.comments.read,
+		Post:     c.comments.post,
+		Edit:     c.comments.edit,
+		Whoami:   c.whoami,
+		Move:     c.Move,
+		Verify:   c.Verify,
+		Budget:   c.Budget,
+		Tools:    c.Tools(o.ReadOnly, c.Move, c.comment),
+		Secrets:  []string{c.Key},
 	}, nil
 }
 

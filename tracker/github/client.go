@@ -74,5 +74,6 @@ func (o Options) named() repoissue.Options {
 		StateLabels:    o.StateLabels,
 		PriorityLabels: o.PriorityLabels,
 		Assignee:       o.Assignee,
+		Board:          o.Project != "",
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxCommentPages bounds each read of comments, with up to 100 comments a page. If there are
-// more, the agent reads them with its tool.
+// maxCommentPages bounds each read of comments, with up to 100 comments a page.
 const maxCommentPages = 5
 
 // comments reads and writes the comments of issues.
@@ -126,4 +125,13 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	}
 	w, err := githubapi.Decode[wireComment](c.api, "comment", a.Body)
 	return c.Scrub(w.Body), err
+}
+
+// comment comments for an agent. GitHub would send the comment after an issue that was
+// transferred, whatever repository that is in now.
+func (c *Client) comment(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+	if _, err := c.existing(ctx, issueID); err != nil {
+		return reconcile.Comment{}, err
+	}
+	return c.comments.post(ctx, issueID, body)
 }

@@ -1,9 +1,7 @@
 package github
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -183,27 +181,9 @@ func arrange(s *githubtest.Server, b *trackertest.Backend, o Options) {
 
 // agentCalls sets the agent's calls.
 func agentCalls(b *trackertest.Backend) {
-	call := func(method, path string, body any) trackertest.Call {
-		args := test.Must(json.Marshal(map[string]any{
-			"method": method,
-			"path":   "/repos/" + testRepo + path,
-			"body":   body,
-		}))
-		return trackertest.Call{Tool: "github_api", Args: args}
-	}
-	b.ToMove = func(issue reconcile.Issue, state string) trackertest.Call {
-		return call("PATCH", "/issues/"+issue.ID, map[string]any{"state": state})
-	}
-	b.ToComment = func(issue reconcile.Issue, text string) trackertest.Call {
-		return call("POST", "/issues/"+issue.ID+"/comments", map[string]any{"body": text})
-	}
-	b.Refused = func(issue, _ reconcile.Issue) map[string]trackertest.Call {
-		outside := call("PATCH", "/issues/"+issue.ID, map[string]any{"state": "closed"})
-		outside.Args = json.RawMessage(strings.ReplaceAll(string(outside.Args), testRepo, "acme/api"))
-		return map[string]trackertest.Call{
-			"another repository": outside,
-			"parent":             call("PATCH", "/../api/issues/1", map[string]any{"state": "closed"}),
-			"no path":            {Tool: "github_api", Args: json.RawMessage(`{"method": "GET"}`)},
-		}
+	b.ToMove = trackertest.ByIssueUpdate
+	b.ToComment = trackertest.ByIssueComment
+	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
+		return trackertest.RefusedIssueCalls(other)
 	}
 }

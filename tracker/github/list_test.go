@@ -451,7 +451,7 @@ func TestAnswerWithoutLogin(t *testing.T) {
 	s := &recorder{answers: slices.Repeat([]recorded{{200, `{"data": {"viewer": null, "repository": {"nameWithOwner": ` +
 		`"acme/web-shop", "issues": {"nodes": []}}}}`, ""}}, 2)}
 	change := func(o *Options) {
-		ofTestRepo(o)
+		o.Repositories = []string{testRepo}
 		o.Assignee = "me"
 	}
 	c := clientOf(t, serving(t, s.ServeHTTP), change)

@@ -29,20 +29,9 @@ type change struct {
 // issue is in the old state or in the new state, so that a move that failed can be repeated.
 // The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
-	at, err := c.IssueOf(issueID)
+	r, err := c.existing(ctx, issueID)
 	if err != nil {
 		return err
-	}
-	var r *record
-	err = c.read(ctx, []ref{at}, nil, func(_ ref, found *record, _ string) error {
-		r = found
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if r == nil {
-		return c.Missing(issueID)
 	}
 	if r.Malformed != "" {
 		return c.Fail(
@@ -70,6 +59,27 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		return c.OfIssue(issueID, err)
 	}
 	return nil
+}
+
+// existing reads an issue. The error wraps reconcile.ErrGone if it does not exist, or was
+// transferred to another repository.
+func (c *Client) existing(ctx context.Context, issueID string) (*record, error) {
+	at, err := c.IssueOf(issueID)
+	if err != nil {
+		return nil, err
+	}
+	var r *record
+	err = c.read(ctx, []ref{at}, nil, func(_ ref, found *record, _ string) error {
+		r = found
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, c.Missing(issueID)
+	}
+	return r, nil
 }
 
 // changes returns the changes that move the issue to the state. A closed issue is opened at

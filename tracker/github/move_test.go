@@ -1,7 +1,6 @@
 package github
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -147,40 +146,4 @@ func TestMoveOffBoard(t *testing.T) {
 	}
 	c.o.StatusField = "Stage"
 	wantCode(t, c.Move(t.Context(), "1", "Todo"), "tracker_project_not_found")
-}
-
-// TestMovesTo asks to which states calls of an agent move its issue.
-func TestMovesTo(t *testing.T) {
-	s := newScene(t, func(o *Options) { o.StateLabels = stateLabels })
-	c := s.client()
-	id := fmt.Sprint(test.Must(s.AddIssue(githubtest.Issue{
-		Title:  "Work",
-		Labels: []string{"todo"},
-	})).Number)
-	repo := "/repos/" + testRepo
-	path := repo + "/issues/" + id
-	for _, row := range []struct{ method, path, body, want string }{
-		{"PATCH", path, `{"state": "closed"}`, "[closed]"},
-		{"PATCH", path, `{"state": "closed", "State": "open"}`, "[closed]"},
-		{"PATCH", path, `{"title": "x"}`, "[]"},
-		{"PATCH", path, `{"labels": [{"name": "human review"}]}`, "[Human Review]"},
-		{"PUT", path + "/labels", `{"labels": ["Human Review"]}`, "[Human Review]"},
-		{"PUT", path + "/labels", `["Human Review"]`, "[Human Review]"},
-		{"POST", path + "/labels", `{"labels": ["In Progress"]}`, "[Todo]"},
-		{"DELETE", path + "/labels/todo", "", "[open]"},
-		{"DELETE", path + "/labels", "", "[open]"},
-		{"PATCH", repo + "/issues/0" + id, `{"state": "closed"}`, "[closed]"},
-		{"PATCH", repo + "/issues/9" + id, `{"state": "closed"}`, "[]"},
-		{"PATCH", repo + "/labels/todo", `{"new_name": "Human Review"}`, "[Human Review]"},
-		{"POST", path + "/comments", `{"body": "closed"}`, "[]"},
-		{"GET", path, "", "[]"},
-	} {
-		body := map[string]any{"method": row.method, "path": row.path}
-		if row.body != "" {
-			body["body"] = json.RawMessage(row.body)
-		}
-		issue := test.Must(c.ByIDs(t.Context(), []string{id}))[id]
-		states, err := Tool(c).MovesTo(t.Context(), issue, text.JSON(body))
-		test.Equal(t, row.method+" "+row.path+" "+row.body, fmt.Sprint(states, err), row.want+" <nil>")
-	}
 }

@@ -20,10 +20,7 @@ type Options struct {
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none.
 	// StatusField is the field of the columns, "Status" if empty.
 	Project, StatusField string
-	// ToolBudget is the most requests that the agent's tool may make in a run; 0 means no
-	// limit.
-	ToolBudget int
-	// ReadOnly makes the agent's tool refuse all methods but GET.
+	// ReadOnly makes the agent's tools refuse every call.
 	ReadOnly bool
 	// Memory keeps the end of a limit and the list of open issues between processes. Nil: only
 	// this client remembers them.
@@ -56,7 +53,6 @@ var service = transport.Service{
 	Redirected:    "the token is not sent to another host or protocol",
 	Strange: "the next pass asks again; if that does not help, " +
 		"a proxy has changed GitHub's answer, or its API has changed",
-	AskLess:  "ask for less, or for fewer entries at a time (per_page)",
 	Endless:  "github_unknown_payload",
 	Narrow:   "close or move old ones",
 	Limited:  "GitHub accepts no more requests of this account",

@@ -39,7 +39,7 @@ type Options struct {
 	// Assignee is the login, or "me", for which the workflow looks among several assignees of
 	// an issue; may be empty.
 	Assignee string
-	// ReadOnly makes the agent's tools refuse every change.
+	// ReadOnly makes the agent's tools refuse every call.
 	ReadOnly bool
 	// Memory keeps the list of open issues between processes. Nil: every call reads all.
 	Memory reconcile.TrackerMemory
@@ -97,9 +97,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Move:         c.move,
 		Create:       c.create,
 		Verify:       c.verify,
-		LabelsSet:    c.labelsSet,
 		Budget:       c.api.Budget,
-		Tools:        append(c.Tools(o.ReadOnly, c.move, c.post), c.apiTool()),
+		Tools:        c.Tools(o.ReadOnly, c.move, c.post),
 		Secrets:      []string{c.api.Key},
 	}, nil
 }

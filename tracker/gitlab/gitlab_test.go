@@ -213,23 +213,6 @@ func TestSpellingOfLabels(t *testing.T) {
 	test.Equal(t, "labels", test.Must(s.Issue("1")).Labels, []string{"IN PROGRESS", "bug"})
 }
 
-// Who set a label is known.
-func TestLabelsSet(t *testing.T) {
-	s := start(t, nil)
-	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work", Labels: []string{"bug"}}))
-	test.OK(t, s.Move("1", "Todo")) // by a person
-	a := connectTo(s, new([]string), nil)
-	var said []string
-	for _, l := range test.Must(a.LabelsSet(t.Context(), "1")) {
-		if l.At.IsZero() {
-			t.Errorf("no time: %+v", l)
-		}
-		said = append(said, l.Label+" by "+l.By)
-		test.Equal(t, l.Label+" is our own", l.Own, l.By == gitlabtest.Operator)
-	}
-	test.Equal(t, "labels", said, []string{"todo by kim", "bug by operator"})
-}
-
 // A pass in which nothing has changed makes one request, and a changed issue takes one more.
 func TestRequests(t *testing.T) {
 	s := start(t, nil)
@@ -252,83 +235,6 @@ func TestRequests(t *testing.T) {
 	test.Equal(t, "a pass without a change", pass(), 1)
 	test.OK(t, s.Edit("2", func(i *gitlabtest.Issue) { i.Title = "Changed" }))
 	test.Equal(t, "a pass after a change", pass(), 2)
-}
-
-// Agents read their project, whatever its name is now.
-func TestAPITool(t *testing.T) {
-	s := start(t, nil)
-	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
-	a := connectTo(s, new([]string), nil)
-	issue := test.Must(a.Find(t.Context(), "1"))
-	read := func(path string) reconcile.ToolAnswer {
-		for _, tool := range a.Tools {
-			if tool.Name == "gitlab_api" {
-				args := map[string]any{"path": path, "query": map[string]any{"iids[]": []int{1}, "state": "all"}}
-				return tool.Call(t.Context(), *issue, test.Must(json.Marshal(args)))
-			}
-		}
-		return reconcile.ToolAnswer{}
-	}
-	answer := read("/projects/acme%2Fweb%2Fshop/issues")
-	test.Contains(t, "the answer", answer.Text, `"status":200`, `"title":"Work"`)
-	test.Equal(t, "success", answer.Success, true)
-	s.Rename(testProject, "acme/shops/web")
-	test.Equal(t, "after a rename", read("/projects/acme%2Fweb%2Fshop/issues").Success, true)
-	test.Equal(t, "by the new name", read("/projects/acme%2Fshops%2Fweb/issues").Success, true)
-}
-
-// What may contain secrets is refused, however it is written.
-func TestAPIToolRefuses(t *testing.T) {
-	s := start(t, nil)
-	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
-	c := test.Must(connect(optionsFor(s)))
-	issue := reconcile.Issue{ID: "1"}
-	read := func(path string) error {
-		_, _, _, err := c.readCall(issue, test.Must(json.Marshal(map[string]string{
-			"path": "/projects/acme%2Fweb%2Fshop/" + path,
-		})))
-		return err
-	}
-	for _, path := range []string{
-		"variables", "hooks", "pipelines/7/variables", "pipelines/7/variables.json", "pipelines/7/VARIABLES",
-		"pipelines/7/variables.JSON", "pipelines/7/%76ariables.json", "pipelines/7%2Fvariables",
-		"pipelines/7/variables;json", "pipelines.json", "pipelines/latest/variables", "pipelines/7.json/variables",
-		"jobs/7/artifacts", "repository/archive",
-	} {
-		if err := read(path); err == nil || !strings.Contains(err.Error(), "path_refused") {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	for _, path := range []string{
-		"issues/1/notes", "jobs/7/trace", "merge_requests/2/diffs", "pipelines/7/jobs",
-		"repository/files/infra%2Fvariables.tf/raw", "repository/branches/fix%2Fvariables",
-	} {
-		test.OK(t, read(path))
-	}
-}
-
-// A query neither leads to another project nor gives the request another account.
-func TestAPIToolRefusesQueries(t *testing.T) {
-	s := start(t, nil)
-	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Work"}))
-	c := test.Must(connect(optionsFor(s)))
-	read := func(query map[string]any) error {
-		_, _, _, err := c.readCall(reconcile.Issue{ID: "1"}, test.Must(json.Marshal(map[string]any{
-			"path":  "/projects/acme%2Fweb%2Fshop/repository/compare",
-			"query": query,
-		})))
-		return err
-	}
-	test.OK(t, read(map[string]any{"from": "main", "to": "work"}))
-	for _, name := range []string{
-		"from_project_id", "from_project_id[]", "from_project_id[x]", " from_project_id", "FROM_PROJECT_ID", "id", "id[]",
-		"sudo", "private_token", "access_token", "job_token", "feed_token",
-	} {
-		err := read(map[string]any{"from": "main", "to": "work", name: 7})
-		if err == nil || !strings.Contains(err.Error(), "query_refused") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // A workflow may name its project by the number, as the reference implementation allows. Then issues

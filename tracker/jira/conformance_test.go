@@ -138,17 +138,6 @@ func agentCalls(b *trackertest.Backend) {
 	b.ToMove = trackertest.ByIssueUpdate
 	b.ToComment = trackertest.ByIssueComment
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
-		call := func(method, path string) trackertest.Call {
-			return trackertest.CallOf("jira_rest", map[string]any{
-				"method": method,
-				"path":   "/rest/api/3" + path,
-				"body":   map[string]any{},
-			})
-		}
-		refused := trackertest.RefusedIssueCalls(other)
-		refused["a key elsewhere"] = call("GET", "/issue/OTHER-1")
-		refused["another project"] = call("GET", "/project/OTHER")
-		refused["properties of a comment"] = call("PUT", "/comment/1/properties/symphony")
-		return refused
+		return trackertest.RefusedIssueCalls(other)
 	}
 }

@@ -211,13 +211,6 @@ func TestRenamedProject(t *testing.T) {
 	}
 	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "More"}))
 	test.Equal(t, "made", made.Identifier, "STORE-3")
-	tool := a.Tools[len(a.Tools)-1]
-	for _, name := range []string{"issue/STORE-1", "project/STORE", "issue/SHOP-1"} {
-		answer := tool.Call(t.Context(), found[id], arguments("GET", name, ""))
-		test.Equal(t, name, answer.Success, name != "issue/SHOP-1")
-	}
-	answer := tool.Call(t.Context(), found[id], arguments("POST", "search/jql", `{"jql": "", "fields": ["summary"]}`))
-	test.Contains(t, "search", answer.Text, "STORE-1")
 
 	// a query that refuses the old key says what to do, as doctor does
 	s.Fail(func(w http.ResponseWriter, r *http.Request) bool {

@@ -417,23 +417,6 @@ func (c *client) existing(ctx context.Context, name string) (reconcile.Issue, er
 	return issue, nil
 }
 
-// isElsewhere reports whether a key names an issue of another project. What names no issue does not.
-func (c *client) isElsewhere(ctx context.Context, key string) (bool, error) {
-	me, err := c.knownMe(ctx)
-	if err != nil {
-		return false, err
-	}
-	raw, err := c.one(ctx, key)
-	if errors.Is(err, reconcile.ErrGone) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	issue, _, err := c.read(ctx, raw, me)
-	return issue.Elsewhere || issue.Malformed != "", err
-}
-
 // find returns the issue that people call SHOP-12, 12, by its id or its address. The code of the
 // error is issue_not_found if there is none.
 func (c *client) find(ctx context.Context, name string) (*reconcile.Issue, error) {

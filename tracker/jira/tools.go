@@ -10,7 +10,7 @@ const maxComment = 30_000
 
 // tools are the agent's tools.
 func (c *client) tools() []reconcile.AgentTool {
-	tools := agenttool.IssueTools{
+	return agenttool.IssueTools{
 		Moves:    "If there is no way to that state, the answer names the states to which there is one.",
 		States:   "The name of a status of the project",
 		ReadOnly: c.o.ReadOnly,
@@ -19,6 +19,5 @@ func (c *client) tools() []reconcile.AgentTool {
 		Move:     c.move,
 		Post:     c.post,
 		Unsure:   c.api.Unsure,
-	}
-	return append(tools.Tools(), c.restTool())
+	}.Tools()
 }

@@ -8,7 +8,6 @@ package adf
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 )
 
@@ -71,67 +70,4 @@ func decode(raw json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode(into)
-}
-
-// Strings are all texts in a document: of its nodes, of their marks and attributes, and of what no
-// reader of the format knows. The text of the whole document is one of them, because a word may
-// be spread over several nodes.
-func Strings(document json.RawMessage) []string {
-	var whole any
-	var doc Node
-	if decode(document, &whole) != nil {
-		return nil
-	}
-	var list []string
-	collect(whole, &list)
-	if decode(document, &doc) == nil {
-		list = append(list, doc.plain())
-	}
-	return list
-}
-
-// collect adds the texts in a decoded value to a list.
-func collect(v any, list *[]string) {
-	switch v := v.(type) {
-	case string:
-		*list = append(*list, v)
-	case map[string]any:
-		for name, inner := range v {
-			*list = append(*list, name)
-			collect(inner, list)
-		}
-	case []any:
-		for _, inner := range v {
-			collect(inner, list)
-		}
-	}
-}
-
-// WithoutMentions returns a document in which mentions are texts, so that nobody is notified. It
-// keeps everything else, also what it does not know.
-func WithoutMentions(document json.RawMessage) any {
-	var doc any
-	if decode(document, &doc) != nil {
-		return nil
-	}
-	return withoutMentions(doc)
-}
-
-func withoutMentions(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if v["type"] == "mention" {
-			attrs, _ := v["attrs"].(map[string]any)
-			name, _ := attrs["text"].(string)
-			return map[string]any{"type": typeText, "text": cmp.Or(name, "@somebody")}
-		}
-		for name, inner := range v {
-			v[name] = withoutMentions(inner)
-		}
-	case []any:
-		for i, inner := range v {
-			v[i] = withoutMentions(inner)
-		}
-	}
-	return v
 }

@@ -188,13 +188,6 @@ func onlyText(t *testing.T, name, markdown string) {
 	test.OK(t, err)
 }
 
-// What is no mention stays as it was written, also a number with more digits than a float keeps.
-func TestWithoutMentions(t *testing.T) {
-	got := WithoutMentions(json.RawMessage(`[{"type": "mention", "attrs": {"text": "@kim"}}, 12345678901234567890, 1.0]`))
-	want := `[{"text":"@kim","type":"text"},12345678901234567890,1.0]`
-	test.Equal(t, "document", string(test.Must(json.Marshal(got))), want)
-}
-
 // Lists in lists, and quotations in quotations, do not become ever deeper documents.
 func TestDeep(t *testing.T) {
 	for _, begin := range []string{"- ", "> ", "1. "} {

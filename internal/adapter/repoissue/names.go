@@ -35,6 +35,8 @@ type Options struct {
 	// Assignee is the login, or "me", for which the workflow looks among several assignees of
 	// an issue; may be empty.
 	Assignee string
+	// Board: the columns of a board are states, too.
+	Board bool
 }
 
 // Names translates the names of issues and repositories between a tracker, the workflow and

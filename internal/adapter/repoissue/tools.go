@@ -19,6 +19,9 @@ func (n *Names) Tools(
 	post func(ctx context.Context, issueID, body string) (reconcile.Comment, error),
 ) []reconcile.AgentTool {
 	states := strings.Join(append([]string{n.o.Open, "closed"}, n.o.StateLabels...), ", ")
+	if n.o.Board {
+		states += ", and the columns of the board"
+	}
 	return agenttool.IssueTools{
 		Moves:    "States: " + states + ".",
 		States:   "One of: " + states,

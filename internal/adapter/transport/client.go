@@ -48,9 +48,7 @@ type Service struct {
 	// The hints of errors: there is no key; the key was refused; the endpoint is not a URL;
 	// the answer is a redirect; any other.
 	SetKey, CheckKey, CheckEndpoint, Redirected, Strange string
-	// Of an answer that is too large: the end of the message, and the hint; Strange if that is
-	// empty.
-	TooLarge, AskLess string
+	TooLarge                                             string // ends the message about an answer that is too large
 	// Of a list that cannot be followed to its end: the code, and how to shorten a long list.
 	Endless, Narrow string
 	// Of a rate limit: the state until its end, such as "Linear's allowance is used up", and
@@ -250,7 +248,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 		return Answer{}, reconcile.NewError(
 			"answer_too_large",
 			fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge),
-			cmp.Or(c.AskLess, c.Strange),
+			c.Strange,
 		)
 	}
 	// The key is removed before the text is cut anywhere, so that no part of the key can

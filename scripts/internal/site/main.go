@@ -55,7 +55,7 @@ var chapters = []chapter{
 			"docs/security.md",
 		},
 	},
-	{"Operate", []string{"docs/operations.md", "docs/failures.md", "docs/monitoring.md", "docs/export.md"}},
+	{"Operate", []string{"docs/operations.md", "docs/failures.md", "docs/monitoring.md"}},
 	{
 		"Look up",
 		[]string{

@@ -181,29 +181,6 @@ func (d *data) relabel(i *Issue, want []string, by string) {
 	i.Labels = labels
 }
 
-// RenameLabel gives a label of the first repository another name, on all issues too.
-func (s *Server) RenameLabel(from, to string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.repos[0]
-	at := slices.IndexFunc(r.labels, func(l string) bool { return strings.EqualFold(l, from) })
-	if at < 0 {
-		return fmt.Errorf("there is no label %q", from)
-	}
-	old := r.labels[at]
-	r.labels[at] = to
-	r.labelTimes[at].updated = s.now()
-	for _, i := range r.issues {
-		i.Labels = text.Map(i.Labels, func(l string) string {
-			if l == old {
-				return to
-			}
-			return l
-		})
-	}
-	return nil
-}
-
 func (d *data) addComment(i *Issue, c Comment) Comment {
 	d.comment++
 	c.ID = int64(d.comment)

@@ -34,16 +34,6 @@ type Issue struct {
 	// Confidential: only its author and people with the role Planner or a higher one see it.
 	Confidential bool
 	Notes        []*Note
-
-	labelled []labelEvent
-}
-
-// labelEvent says that a label was set or removed.
-type labelEvent struct {
-	id          int64
-	action      string // add or remove
-	label, user string
-	at          time.Time
 }
 
 const (
@@ -99,7 +89,7 @@ func (s *Server) add(p *project, given Issue) (*Issue, error) {
 	if p.find(i.Number) != nil {
 		return nil, fmt.Errorf("number %d of %s is taken", i.Number, p.name)
 	}
-	s.relabel(p, &i, given.Labels, nil, i.Author)
+	s.relabel(p, &i, given.Labels, nil)
 	p.newest = max(p.newest, i.Number)
 	p.issues = append(p.issues, &i)
 	return &i, nil
@@ -107,16 +97,7 @@ func (s *Server) add(p *project, given Issue) (*Issue, error) {
 
 // relabel adds labels to an issue, which are made if they do not exist, and removes others. Of
 // scoped labels, such as status::doing, an issue has one at most, unless the tier is the free one.
-func (s *Server) relabel(p *project, i *Issue, add, remove []string, user string) {
-	record := func(action, label string) {
-		i.labelled = append(i.labelled, labelEvent{
-			id:     s.id(),
-			action: action,
-			label:  label,
-			user:   user,
-			at:     s.now(),
-		})
-	}
+func (s *Server) relabel(p *project, i *Issue, add, remove []string) {
 	for _, l := range add {
 		p.label(l)
 		if slices.Contains(i.Labels, l) {
@@ -125,23 +106,12 @@ func (s *Server) relabel(p *project, i *Issue, add, remove []string, user string
 		if at := strings.LastIndex(l, "::"); at >= 0 && !s.Free {
 			scope := l[:at+2]
 			i.Labels = slices.DeleteFunc(i.Labels, func(other string) bool {
-				same := strings.HasPrefix(other, scope) && !strings.Contains(other[len(scope):], "::")
-				if same {
-					record("remove", other)
-				}
-				return same
+				return strings.HasPrefix(other, scope) && !strings.Contains(other[len(scope):], "::")
 			})
 		}
 		i.Labels = append(i.Labels, l)
-		record("add", l)
 	}
-	i.Labels = slices.DeleteFunc(i.Labels, func(l string) bool {
-		if !slices.Contains(remove, l) {
-			return false
-		}
-		record("remove", l)
-		return true
-	})
+	i.Labels = slices.DeleteFunc(i.Labels, func(l string) bool { return slices.Contains(remove, l) })
 	slices.Sort(i.Labels)
 }
 
@@ -181,7 +151,7 @@ func (s *Server) Move(ref, state string) error {
 		if state != opened {
 			add = []string{state}
 		}
-		s.relabel(p, i, add, others, Writer)
+		s.relabel(p, i, add, others)
 	})
 }
 
@@ -379,7 +349,7 @@ func (c *call) editIssue() answer {
 		gone := text.Filter(i.Labels, func(l string) bool { return !slices.Contains(kept, l) })
 		asked.Remove = append(asked.Remove, gone...)
 	}
-	c.relabel(c.project, i, asked.Add, asked.Remove, c.user)
+	c.relabel(c.project, i, asked.Add, asked.Remove)
 	i.UpdatedAt = c.now()
 	return ok(c.issueObject(i))
 }
@@ -423,18 +393,4 @@ func (c *call) listLinks() answer {
 		}
 	}
 	return ok(append([]object{}, list...))
-}
-
-func (c *call) listLabelEvents() answer {
-	return page(c, c.issue.labelled, func(e labelEvent) object {
-		return object{
-			"id":            e.id,
-			"user":          userObject(e.user),
-			"created_at":    stamp(e.at),
-			"resource_type": "Issue",
-			"resource_id":   c.issue.ID,
-			"label":         c.project.labelObject(e.label),
-			"action":        e.action,
-		}
-	})
 }

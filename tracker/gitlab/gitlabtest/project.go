@@ -2,7 +2,6 @@ package gitlabtest
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -160,22 +159,4 @@ func (p *project) label(name string) {
 	if !slices.Contains(p.labels, name) {
 		p.labels = append(p.labels, name)
 	}
-}
-
-// RenameLabel gives a label of the first project another name, on all issues too.
-func (s *Server) RenameLabel(from, to string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.projects[0]
-	at := slices.Index(p.labels, from)
-	if at < 0 {
-		return fmt.Errorf("there is no label %q", from)
-	}
-	p.labels[at] = to
-	for _, i := range p.issues {
-		if n := slices.Index(i.Labels, from); n >= 0 {
-			i.Labels[n] = to
-		}
-	}
-	return nil
 }

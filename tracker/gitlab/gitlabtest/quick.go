@@ -34,7 +34,7 @@ func (c *call) carryOut(i *Issue, commands [][2]string) object {
 			i.setState(opened, c.now())
 			changes["state_event"] = "reopen"
 		case "label":
-			c.relabel(c.project, i, []string{strings.Trim(command[1], `~"`)}, nil, c.user)
+			c.relabel(c.project, i, []string{strings.Trim(command[1], `~"`)}, nil)
 			changes["add_label_ids"] = []int{1}
 		default:
 			changes[command[0]] = command[1]

@@ -21,7 +21,6 @@ const (
 	projectPath = "/projects/{id}"
 	issuePath   = projectPath + "/issues/{issue_iid}"
 	notesPath   = projectPath + "/issues/{noteable_id}/notes"
-	eventsPath  = projectPath + "/issues/{eventable_id}/resource_label_events"
 )
 
 // routes are the requests that the server answers: those about issues here, others in the files of
@@ -42,7 +41,6 @@ var issueRoutes = []route{
 	{"GET", notesPath, (*call).listNotes},
 	{"POST", notesPath, (*call).createNote},
 	{"PUT", notesPath + "/{note_id}", (*call).editNote},
-	{"GET", eventsPath, (*call).listLabelEvents},
 }
 
 // route returns the route of a request, and the values of the parts of its path that are in
@@ -93,7 +91,7 @@ func (c *call) find() {
 	if digits, has := c.named["noteable_id"]; has && strings.Contains(c.r.URL.Path, "/merge_requests/") {
 		c.findMerge(digits)
 	}
-	for _, part := range []string{"issue_iid", "noteable_id", "eventable_id"} {
+	for _, part := range []string{"issue_iid", "noteable_id"} {
 		digits, has := c.named[part]
 		if !has || !strings.Contains(c.r.URL.Path, "/issues/") {
 			continue

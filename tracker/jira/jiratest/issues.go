@@ -34,7 +34,6 @@ type issue struct {
 	created, updated time.Time
 	blockers         []link
 	comments         []*comment
-	changes          []change
 }
 
 // link says that another issue blocks the one with the link.
@@ -51,13 +50,6 @@ type comment struct {
 	properties       []any
 	visibility       any  // nil for everybody
 	isInternal       bool // of a service project
-}
-
-// change is an entry of the history: a field with its old and its new text.
-type change struct {
-	id, author      string
-	at              time.Time
-	field, from, to string
 }
 
 // Priorities are the priorities of a new site, the most urgent first.
@@ -146,22 +138,9 @@ func (s *Server) Move(name, status string) error {
 	if err != nil {
 		return err
 	}
-	s.change(i, Person, "status", i.status.Name, to.Name)
 	i.status = to
-	return nil
-}
-
-// change records a change of an issue.
-func (s *Server) change(i *issue, author, field, from, to string) {
 	i.updated = s.Now()
-	i.changes = append(i.changes, change{
-		id:     fmt.Sprint(30000 + len(i.changes)),
-		author: author,
-		at:     i.updated,
-		field:  field,
-		from:   from,
-		to:     to,
-	})
+	return nil
 }
 
 // MoveAway moves an issue to the other project, where it gets another key.

@@ -170,20 +170,3 @@ func (s *Server) columns() map[string]func(*issue) []string {
 		"summary":        func(i *issue) []string { return []string{i.summary} },
 	}
 }
-
-// Keys are the keys of the issues that a query finds.
-func (s *Server) Keys(jql string) ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fits, err := s.query(jql)
-	if err != nil {
-		return nil, err
-	}
-	var keys []string
-	for _, i := range s.issues {
-		if fits(i) {
-			keys = append(keys, i.key)
-		}
-	}
-	return keys, nil
-}

@@ -30,21 +30,13 @@ var routes = []route{
 	{"POST", root + "/issue/bulkfetch", (*call).bulkfetch},
 	{"POST", root + "/issue", (*call).create},
 	{"GET", oneIssue, (*call).one},
-	{"PUT", oneIssue, (*call).edit},
-	{"PUT", oneIssue + "/assignee", (*call).assign},
 	{"GET", oneIssue + "/comment", (*call).listComments},
 	{"POST", oneIssue + "/comment", (*call).addComment},
 	{"GET", oneIssue + "/comment/{id}", (*call).readComment},
 	{"PUT", oneIssue + "/comment/{id}", (*call).editComment},
-	{"DELETE", oneIssue + "/comment/{id}", (*call).deleteComment},
 	{"POST", root + "/comment/list", (*call).commentsByID},
 	{"GET", oneIssue + "/transitions", (*call).transitions},
 	{"POST", oneIssue + "/transitions", (*call).transit},
-	{"GET", oneIssue + "/changelog", (*call).changelog},
-	{"GET", oneIssue + "/remotelink", (*call).remoteLinks},
-	{"POST", oneIssue + "/remotelink", (*call).addRemoteLink},
-	{"POST", root + "/issueLink", (*call).linkIssues},
-	{"GET", root + "/issueLinkType", (*call).linkTypes},
 	{"GET", root + "/issue/createmeta/{projectIdOrKey}/issuetypes", (*call).issueTypes},
 	{"GET", root + "/project/search", (*call).projects},
 	{"GET", inIssue, (*call).project},
@@ -323,59 +315,6 @@ func (c *call) create() answer {
 	return answer{http.StatusCreated, map[string]any{"id": made.id, "key": made.key}}
 }
 
-// edit changes fields of an issue, each by "fields" alone.
-func (c *call) edit() answer {
-	i, missing := c.issue()
-	if missing != nil {
-		return *missing
-	}
-	var in struct {
-		Fields map[string]json.RawMessage
-		Update map[string]json.RawMessage
-	}
-	if err := c.read(&in); err != nil {
-		return problem(http.StatusBadRequest, "Invalid request payload.")
-	}
-	for name, raw := range in.Fields {
-		switch name {
-		case "summary":
-			_ = json.Unmarshal(raw, &i.summary)
-		case "labels":
-			var labels []string
-			_ = json.Unmarshal(raw, &labels)
-			c.change(i, Me, "labels", strings.Join(i.labels, " "), strings.Join(labels, " "))
-			i.labels = labels
-		case "description":
-			doc, is := document(raw)
-			if !is {
-				return field("description", "Operation value must be an Atlassian Document")
-			}
-			i.description = doc
-		case "customfield_10014": // a text
-		default:
-			return field(name, "Field '"+name+"' cannot be set. It is not on the appropriate screen, or unknown.")
-		}
-	}
-	i.updated = c.Now()
-	return answer{status: http.StatusNoContent}
-}
-
-func (c *call) assign() answer {
-	i, missing := c.issue()
-	if missing != nil {
-		return *missing
-	}
-	var in struct{ AccountID *string }
-	if err := c.read(&in); err != nil {
-		return problem(http.StatusBadRequest, "Invalid request payload.")
-	}
-	i.assignee = ""
-	if in.AccountID != nil {
-		i.assignee = *in.AccountID
-	}
-	return answer{status: http.StatusNoContent}
-}
-
 func (s *Server) wireComment(m *comment, withProperties bool) map[string]any {
 	w := map[string]any{
 		"id":      fmt.Sprint(m.id),
@@ -503,15 +442,6 @@ func (c *call) editComment() answer {
 	return answer{http.StatusOK, c.wireComment(m, false)}
 }
 
-func (c *call) deleteComment() answer {
-	i, m, missing := c.ofPath()
-	if missing != nil {
-		return *missing
-	}
-	i.comments = slices.DeleteFunc(i.comments, func(other *comment) bool { return other == m })
-	return answer{status: http.StatusNoContent}
-}
-
 func (c *call) commentsByID() answer {
 	var in struct{ IDs []int64 }
 	if err := c.read(&in); err != nil || len(in.IDs) == 0 || len(in.IDs) > 1000 {
@@ -573,64 +503,13 @@ func (c *call) transit() answer {
 		if names := c.Required[to.Name]; len(names) > 0 {
 			return field(strings.ToLower(names[0]), names[0]+" is required.")
 		}
-		c.change(i, Me, "status", i.status.Name, to.Name)
 		i.status = to
+		i.updated = c.Now()
 		return answer{status: http.StatusNoContent}
 	}
 	return problem(http.StatusBadRequest,
 		"It seems that you have tried to perform an illegal workflow operation. The transition %s is not valid.",
 		in.Transition.ID)
-}
-
-func (c *call) changelog() answer {
-	i, missing := c.issue()
-	if missing != nil {
-		return *missing
-	}
-	list := []any{}
-	for _, h := range i.changes {
-		list = append(list, map[string]any{
-			"id": h.id, "author": c.user(h.author), "created": timeText(h.at),
-			"items": []any{map[string]any{"field": h.field, "fromString": h.from, "toString": h.to}},
-		})
-	}
-	return answer{http.StatusOK, map[string]any{
-		"values": list, "startAt": 0, "maxResults": 100, "total": len(list), "isLast": true,
-	}}
-}
-
-func (c *call) remoteLinks() answer {
-	if _, missing := c.issue(); missing != nil {
-		return *missing
-	}
-	return answer{http.StatusOK, []any{}}
-}
-
-func (c *call) addRemoteLink() answer {
-	if _, missing := c.issue(); missing != nil {
-		return *missing
-	}
-	c.last++
-	return answer{http.StatusCreated, map[string]any{"id": c.last}}
-}
-
-func (c *call) linkIssues() answer {
-	var in struct {
-		Type                      struct{ Name string }
-		InwardIssue, OutwardIssue struct{ ID, Key string }
-	}
-	if err := c.read(&in); err != nil || in.Type.Name != "Blocks" {
-		return problem(http.StatusNotFound, "No issue link type with name '%s' found.", in.Type.Name)
-	}
-	// the inward issue blocks the outward one
-	if err := c.block(in.OutwardIssue.ID+in.OutwardIssue.Key, in.InwardIssue.ID+in.InwardIssue.Key); err != nil {
-		return problem(http.StatusNotFound, "%s", err)
-	}
-	return answer{status: http.StatusCreated}
-}
-
-func (c *call) linkTypes() answer {
-	return answer{http.StatusOK, map[string]any{"issueLinkTypes": []any{blocksType}}}
 }
 
 func (c *call) issueTypes() answer {

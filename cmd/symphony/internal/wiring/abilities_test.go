@@ -61,7 +61,6 @@ func abilities(t *testing.T, kind string) string {
 		yes(a.Move != nil && a.Post != nil),
 		yes(a.Comments != nil && a.Post != nil && a.Edit != nil),
 		yes(a.Verify != nil),
-		yes(a.LabelsSet != nil),
 		yes(a.Budget != nil),
 		strings.Join(tools, ", "),
 	}, " | ") + " |"

@@ -70,31 +70,7 @@ func WrongNames(
 			"give symphony a key of another user, or name another operator",
 		)
 	}
-	uncounted := uncountedRow(cfg, found.OwnOperators)
-	if uncounted != nil {
-		list = append(list, uncounted)
-	}
 	return list
-}
-
-// uncountedRow returns an error if labels that operators set do not count for a row of
-// agent.by_label with set_by, because symphony works with the key of these operators; nil if
-// they count. Labels that these operators set can't be told from labels that agents set.
-func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
-	at := slices.IndexFunc(cfg.Agent.ByLabel, func(row workflow.LabelRow) bool { return row.SetBy != "" })
-	if at < 0 || len(own) == 0 {
-		return nil
-	}
-	words := fmt.Sprintf("does not count if %q sets the label", own[0])
-	if len(own) == len(cfg.Tracker.Operators) {
-		words = "never counts, because symphony has no operator with a user of their own"
-	}
-	return &reconcile.Error{
-		Message: fmt.Sprintf("agent.by_label: the row of the label %q with set_by: operators %s: "+
-			"symphony and its agents set labels with the key of %q, so that all of them have one author",
-			cfg.Agent.ByLabel[at].Label, words, own[0]),
-		Hint: "give symphony a key of another user, such as a machine account",
-	}
 }
 
 // scope returns whether a team or a project defines the states of a tracker's issues, as a
@@ -302,20 +278,13 @@ func (v *verified) check(ctx context.Context) error {
 // stampOf writes down everything that WrongNames looks at, for a comparison with what was
 // checked before.
 func (v *verified) stampOf(n reconcile.TrackerNames) string {
-	var setByOperators []string
-	for _, row := range v.cfg.Agent.ByLabel {
-		if row.SetBy != "" {
-			setByOperators = append(setByOperators, row.Label)
-		}
-	}
 	return fmt.Sprintf(
-		"%q %q %q %q %q %q %q",
+		"%q %q %q %q %q %q",
 		v.cfg.Policy.Project,
 		n.Assignee,
 		n.Labels,
 		n.States,
 		v.cfg.Tracker.NamedStates,
 		n.Operators,
-		setByOperators,
 	)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// A row with set_by that is added to a workflow whose names were checked before is checked,
-// too.
+// A name that is added to a workflow whose names were checked before is checked, too.
 func TestNamesAreCheckedAgain(t *testing.T) {
 	names := reconcile.TrackerNames{States: []string{"Todo"}, Operators: []string{"ann"}}
 	stamp := func(change func(*workflow.Config)) string {
@@ -19,9 +18,6 @@ func TestNamesAreCheckedAgain(t *testing.T) {
 	}
 	before := stamp(func(*workflow.Config) {})
 	for name, change := range map[string]func(*workflow.Config){
-		"a row of agent.by_label": func(cfg *workflow.Config) {
-			cfg.Agent.ByLabel = []workflow.LabelRow{{Label: "large", SetBy: "operators"}}
-		},
 		"a state that the workflow names": func(cfg *workflow.Config) {
 			cfg.Tracker.NamedStates = []string{"Todo"}
 		},

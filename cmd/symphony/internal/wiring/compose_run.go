@@ -322,8 +322,8 @@ func ConfigOf(
 	issue reconcile.Issue,
 	last reconcile.Agent,
 ) *workflow.Config {
-	choice := ChoiceOf(p, cfg.AgentsFor(issue.Labels, nil), last)
-	return cfg.ForIssueBy(choice, issue.Labels, nil)
+	choice := ChoiceOf(p, cfg.AgentsFor(issue.Labels), last)
+	return cfg.ForIssueBy(choice, issue.Labels)
 }
 
 // NewHolding returns a holding of an issue's workspace below root, by the configuration for that

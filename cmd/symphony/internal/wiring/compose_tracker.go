@@ -83,7 +83,6 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Assignee:       cfg.Policy.Assignee,
 			Project:        g.Project,
 			StatusField:    g.StatusField,
-			ToolBudget:     g.ToolBudget,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,
 		}

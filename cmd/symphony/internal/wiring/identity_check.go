@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -112,9 +111,6 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		return out, nil
 	}
 	out.Errors = append(out.Errors, scriptFaults(p, cfg)...)
-	if fault := metricsFault(p, cfg); fault != nil {
-		out.Errors = append(out.Errors, fault)
-	}
 	out.OK = len(out.Errors) == 0
 	return out, cfg
 }
@@ -138,28 +134,6 @@ func keyAt(p *Project, cfg *workflow.Config, key string) string {
 		return p.Path + ": " + key
 	}
 	return fmt.Sprintf("%s:%d: %s", p.Path, cfg.Lines[key], key)
-}
-
-// MetricsBegin begins every file of metrics.
-const MetricsBegin = "# HELP symphony_"
-
-// metricsFault is the error of a monitor.metrics_file that a pass must not replace, such as
-// README.md; nil if there is none.
-func metricsFault(p *Project, cfg *workflow.Config) *reconcile.Error {
-	const key = "monitor.metrics_file"
-	path := cfg.Monitor.MetricsFile
-	if path == "" {
-		return nil
-	}
-	err := durable.Foreign(path, MetricsBegin)
-	if err == nil {
-		return nil
-	}
-	return reconcile.NewError(
-		workflow.CodeInvalid,
-		fmt.Sprintf("%s: %s", keyAt(p, cfg, key), err),
-		"each pass replaces the file: name another one, whose name ends with .prom",
-	)
 }
 
 // keyFault is the error of an agent.key that reaches no model, because symphony does not know how

@@ -80,7 +80,7 @@ func PassPolicy(p *Project, cfg *workflow.Config) reconcile.Policy {
 	agents := func(list []workflow.AgentChoice) []reconcile.Agent {
 		return text.Map(list, func(c workflow.AgentChoice) reconcile.Agent { return ChosenAgent(p, c) })
 	}
-	pol.Agents = agents(cfg.AgentsFor(nil, nil))
+	pol.Agents = agents(cfg.AgentsFor(nil))
 	for _, row := range cfg.Agent.ByLabel {
 		pol.AgentsByLabel = append(pol.AgentsByLabel, reconcile.LabelAgents{
 			Label:  row.Label,

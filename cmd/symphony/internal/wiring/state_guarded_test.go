@@ -73,7 +73,6 @@ func TestOperatorFiles(t *testing.T) {
 			"ca.pem",
 			true,
 		},
-		{"the metrics", "", "monitor: {metrics_file: ~/m/symphony.prom}", "m/symphony.prom", true},
 		{"the workspaces", "", "workspace: {root: ~/ws}", "ws/ABC-1", true},
 		{"the mirrors", "", "workspace: {root: ~/ws}", "ws/.symphony/mirrors/x.git/config", true},
 		{"a writable root", "", "agent: {writable_roots: [~/cache]}", "cache", true},

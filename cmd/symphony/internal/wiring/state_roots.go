@@ -114,9 +114,6 @@ const (
 // rootFits returns why no run may start in the workspace root, and claims it if that is the
 // intent.
 func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) error {
-	if fault := metricsFault(p, cfg); fault != nil {
-		return fault
-	}
 	if fault := misplacedRepository(p, cfg); fault != nil {
 		return fault
 	}

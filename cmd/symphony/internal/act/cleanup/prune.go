@@ -579,7 +579,7 @@ func (f *PruneJSON) deleteTrash(ctx context.Context) {
 // for instance from the hook before_remove.
 func (c *pruner) removeSpace(ctx context.Context, s Space) (left *Space, err error) {
 	issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
-	holding := wiring.NewHolding(c.p, c.cfg.ForIssue(issue.Labels, nil, ""), issue, s.rec.Root, c.options.Log)
+	holding := wiring.NewHolding(c.p, c.cfg.ForIssue(issue.Labels, ""), issue, s.rec.Root, c.options.Log)
 	defer func() { err = errors.Join(err, holding.Release(ctx)) }()
 	unsaved, err := holding.CleanUp(ctx, s.Unsaved != "")
 	if err != nil {

@@ -12,10 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/metrics"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -78,7 +75,7 @@ func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workf
 	}
 }
 
-// end writes the metrics and tells the check how the pass ended. It is called without the
+// end tells the check how the pass ended. It is called without the
 // lock, so that a slow check delays no other pass.
 func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 	if ctx.Err() != nil { // a signal is no failure of the pass
@@ -96,11 +93,6 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 		return
 	}
 	faults := map[string]string{}
-	if path := cfg.Monitor.MetricsFile; path != "" {
-		if err := m.writeMetrics(ctx, path); err != nil {
-			faults["monitor.metrics_file"] = exit.From(err).Message
-		}
-	}
 	if !m.scheduled() {
 		return
 	}
@@ -125,21 +117,6 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 		faults["monitor.ping_url"] = "the environment variable " + cfg.Monitor.PingVar + " is not set, or empty"
 	}
 	m.reportFaults(ctx, faults)
-}
-
-// metricsMode lets node_exporter read the file, which runs as another account.
-const metricsMode = 0o644
-
-// writeMetrics replaces the file with the metrics of the project.
-func (m *passMonitor) writeMetrics(ctx context.Context, path string) error {
-	all, err := view.ReadEach(ctx, view.Name(ctx, []*wiring.Project{m.p}), view.Options{Health: true})
-	if err != nil {
-		return err
-	}
-	if err := durable.Foreign(path, wiring.MetricsBegin); err != nil {
-		return err
-	}
-	return durable.WriteFile(path, metrics.Text(all, wiring.Version()), metricsMode)
 }
 
 // reportFaults reports the faults that earlier passes have not.

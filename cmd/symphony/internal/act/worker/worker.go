@@ -231,11 +231,7 @@ func (h *OwnRun) carryOut(
 	if err != nil {
 		return err
 	}
-	byOperators, err := h.proveLabels(ctx, tracker, cfg, dir, log)
-	if err != nil {
-		return err
-	}
-	cfg = h.chooseAgent(p, cfg, byOperators, log)
+	cfg = h.chooseAgent(p, cfg, log)
 	worker, err := h.newWorker(ctx, p, cfg, tracker, redactor, log)
 	if err != nil {
 		return err
@@ -259,13 +255,10 @@ func (h *OwnRun) carryOut(
 }
 
 // chooseAgent returns the configuration of the agent that the pass chose for the run, and
-// stores the agent in the run. The pass took every label of the issue for valid. If the row that
-// chose the agent is left out, the first of the usual agents works.
-func (h *OwnRun) chooseAgent(
-	p *wiring.Project, cfg *workflow.Config, byOperators []string, log *slog.Logger,
-) *workflow.Config {
+// stores the agent in the run.
+func (h *OwnRun) chooseAgent(p *wiring.Project, cfg *workflow.Config, log *slog.Logger) *workflow.Config {
 	labels := h.Run.Issue.Labels
-	choices := cfg.AgentsFor(labels, byOperators)
+	choices := cfg.AgentsFor(labels)
 	choice := wiring.ChoiceOf(p, choices, h.Run.Agent)
 	if h.model != "" && choice.Kind == choices[0].Kind {
 		choice.Model = h.model
@@ -275,7 +268,7 @@ func (h *OwnRun) chooseAgent(
 		log.Info("agent", slog.String("kind", chosen.Kind), slog.String("home", chosen.Home))
 		h.Run.Agent = chosen
 	}
-	return cfg.ForIssueBy(choice, labels, byOperators)
+	return cfg.ForIssueBy(choice, labels)
 }
 
 // newWorker returns the worker of the run, which works on this machine. The configuration
@@ -370,34 +363,6 @@ func (h *OwnRun) work(
 		return nil
 	}
 	return err
-}
-
-// proveLabels returns the issue's labels that agent.by_label lists with set_by and that an
-// operator set. It asks the tracker once, only for runs of an agent and only about issues with
-// such a label, and records the answer for show. A row that does not count is left out, also
-// if the tracker does not answer.
-func (h *OwnRun) proveLabels(
-	ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.Config, dir string, log *slog.Logger,
-) ([]string, error) {
-	labels := cfg.Agent.LabelsToProve(h.Run.Issue.Labels)
-	if len(labels) == 0 || h.Run.Kind != reconcile.AgentRun {
-		return nil, nil
-	}
-	proofs := wiring.ProveLabels(ctx, t, h.Run.IssueID, labels, cfg.Tracker.Operators)
-	for _, proof := range proofs {
-		if proof.LeftOut == "" {
-			continue
-		}
-		log.Warn(
-			"agent.by_label: the row of a label is left out",
-			slog.String("label", proof.Label),
-			slog.String("why", proof.LeftOut),
-		)
-	}
-	if err := wiring.SaveProofs(dir, proofs); err != nil {
-		return nil, fmt.Errorf("record who has set labels of the issue: %w", err)
-	}
-	return wiring.ByOperators(proofs), nil
 }
 
 // readWorkflow returns the configuration with which the run was dispatched, without the

@@ -171,7 +171,7 @@ func checkFurtherHomes(_ context.Context, e *environment) []finding {
 }
 
 func (e *environment) examineFurther(ctx context.Context) (list []finding) {
-	for _, choice := range e.config.AgentsFor(nil, nil)[1:] {
+	for _, choice := range e.config.AgentsFor(nil)[1:] {
 		if choice.Kind == workflow.DefaultAgent && choice.Home != e.config.Chosen.Home {
 			list = append(list, e.examineHome(ctx, choice)...)
 		}
@@ -182,7 +182,7 @@ func (e *environment) examineFurther(ctx context.Context) (list []finding) {
 // examineHome starts codex in the home of a choice, and asks for its login.
 func (e *environment) examineHome(ctx context.Context, choice workflow.AgentChoice) []finding {
 	in := *e
-	in.config = e.config.ForIssueBy(choice, nil, nil)
+	in.config = e.config.ForIssueBy(choice, nil)
 	in.other = nil
 	i, err := in.startAgent(ctx)
 	if err != nil {

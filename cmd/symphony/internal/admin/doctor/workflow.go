@@ -286,13 +286,8 @@ func checkClock(_ context.Context, e *environment) []finding {
 		"set it (timedatectl set-ntp true): it decides which comments are new")
 }
 
-// checkMonitor asks the check that expects pings, and looks whether passes can write the
-// metrics.
+// checkMonitor asks the check that expects pings.
 func checkMonitor(ctx context.Context, e *environment) []finding {
-	return append(e.checkPings(ctx), e.checkMetricsFile()...)
-}
-
-func (e *environment) checkPings(ctx context.Context) []finding {
 	m := e.config.Monitor
 	const key = "monitor.ping_url: "
 	if m.PingURL == "" {
@@ -315,20 +310,4 @@ func (e *environment) checkPings(ctx context.Context) []finding {
 		)
 	}
 	return ok("monitor.ping_url answers")
-}
-
-func (e *environment) checkMetricsFile() []finding {
-	path := e.config.Monitor.MetricsFile
-	if path == "" {
-		return nil
-	}
-	const key = "monitor.metrics_file: "
-	dir := filepath.Dir(path)
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return warn(key+dir+": "+err.Error(), "create the folder, and let this account write in it")
-	}
-	if !strings.HasSuffix(path, ".prom") {
-		return warn(key+"node_exporter reads only files that end with .prom", "rename it")
-	}
-	return ok("passes can write %s", path)
 }

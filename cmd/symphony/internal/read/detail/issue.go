@@ -76,9 +76,6 @@ type Issue struct {
 	Requests []view.RequestRow `json:"pending_requests"`
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
-	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
-	// left out.
-	LabelsLeftOut []wiring.LabelProof `json:"labels_left_out"`
 	// LastMessage is the last message of the newest run's agent, and Log are the last lines of
 	// that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
@@ -225,8 +222,8 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
 		return v, err
 	}
-	if err := r.addRow(&v); err != nil {
-		return v, err
+	if r.Config != nil && r.issue != nil {
+		v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels)
 	}
 	v.Issue = r.knownIssue(ctx)
 	v.Claim = newClaimRow(r.claim)
@@ -300,41 +297,6 @@ func (r *issueReader) addWork(ctx context.Context, v *Issue, lines int) error {
 	}
 	v.Timeline, err = r.timeline(ctx)
 	return err
-}
-
-// addRow adds the row of agent.by_label that holds for the issue. The agent's newest run found
-// out whether a row with set_by holds.
-func (r *issueReader) addRow(v *Issue) error {
-	v.LabelsLeftOut = []wiring.LabelProof{}
-	if r.Config == nil || r.issue == nil {
-		return nil
-	}
-	labels := r.Config.Agent.LabelsToProve(r.issue.Labels)
-	proofs, err := r.proofsOf(labels)
-	if err != nil {
-		return err
-	}
-	v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels, wiring.ByOperators(proofs))
-	for _, label := range labels {
-		proof := text.First(proofs, func(proof wiring.LabelProof) bool { return proof.Label == label })
-		if proof.Label == "" {
-			proof = wiring.LabelProof{Label: label, LeftOut: "the next run asks the tracker who has set it"}
-		}
-		if proof.LeftOut != "" {
-			v.LabelsLeftOut = append(v.LabelsLeftOut, proof)
-		}
-	}
-	return nil
-}
-
-// proofsOf returns who set labels, as the agent's newest run found out; none if there are no
-// labels to prove.
-func (r *issueReader) proofsOf(labels []string) ([]wiring.LabelProof, error) {
-	run := r.lastOfAgent()
-	if len(labels) == 0 || run.ID == "" {
-		return nil, nil
-	}
-	return wiring.Proofs(host.RunDir(r.Project.StateDir, run.ID))
 }
 
 // lastOfAgent is the agent's newest run; the zero value if there is none.

@@ -431,9 +431,6 @@ func printPlaces(w *term.Env, v detail.Issue) {
 	if v.ByLabel != nil {
 		printField(w, "by_label", v.ByLabel.String())
 	}
-	for _, proof := range v.LabelsLeftOut {
-		printField(w, "left_out", "agent.by_label "+proof.Label+": "+proof.LeftOut)
-	}
 	if v.Agent != nil {
 		printField(w, "agent", *v.Agent)
 	}
