@@ -104,10 +104,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 		)
 	}
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, line) }
-	link := s.Announce(printLine, !w.Journal && !w.StdoutIsFile)
-	if link != "" {
-		w.PrintQR(link)
-	}
+	s.Announce(printLine, !w.Journal && !w.StdoutIsFile)
 	return errors.Join(s.Serve(c.Context), tools.Close())
 }
 
