@@ -191,7 +191,6 @@ func commands() map[string]scriptCommand {
 		"[!] mcp VERB|@NAME [ARG...]":                mcpCmd,
 		"model VERB [ARG...]":                        modelCmd,
 		"no-secret [EXCEPT...]":                      noSecretCmd,
-		"old-state":                                  oldStateCmd,
 		"other-linear":                               otherLinearCmd,
 		"pass [TICK-FLAG...]":                        passCmd,
 		"pidof NAME PATTERN":                         pidofCmd,

@@ -97,10 +97,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 		)
 	}
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, line) }
-	link := s.Announce(printLine, !w.Journal && !w.StdoutIsFile)
-	if link != "" {
-		w.PrintQR(link)
-	}
+	s.Announce(printLine, !w.Journal && !w.StdoutIsFile)
 	return s.Serve(c.Context)
 }
 

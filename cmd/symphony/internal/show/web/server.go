@@ -86,9 +86,8 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 
 // Announce prints the address and, with link, how to act there, which no log may contain: the
 // link and the token. A token of the operator's own is not printed, and its file serves in
-// place of the link. It returns a link that works on other machines, too; empty if there is
-// none.
-func (s *Server) Announce(say func(line string), link bool) (everywhere string) {
+// place of the link.
+func (s *Server) Announce(say func(line string), link bool) {
 	address := s.listeners[0].Addr()
 	base := "http://" + address.String()
 	if address.Network() == "unix" {
@@ -117,11 +116,7 @@ func (s *Server) Announce(say func(line string), link bool) (everywhere string) 
 	case link:
 		say("to act there, open this link once: " + login)
 		say("other browsers and programs use the token " + string(s.token))
-		if len(s.access.open) > 0 {
-			everywhere = login
-		}
 	}
-	return everywhere
 }
 
 // The limits of a server and of a request.

@@ -3,8 +3,6 @@ package state
 import (
 	"database/sql"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,13 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/team"
 )
-
-// testdata has a database of each schema, as written by the program with that schema.
-// UPDATE_SCHEMAS=1 writes the one of the current schema; the older ones never change.
-
-func keptSchema(version int) string {
-	return filepath.Join("testdata", fmt.Sprintf("schema-%d.sql", version))
-}
 
 // fill stores a row of every kind.
 func fill(t *testing.T, db *DB) {
@@ -293,85 +284,48 @@ func lines(t *testing.T, db *sql.DB, query string) []string {
 	return test.Must(rows(tx{db, ctx}, itself[string], query))
 }
 
-// writtenAs creates the database of a schema from testdata. Like a backup it has no WAL.
-func writtenAs(t *testing.T, version int) (dir string) {
-	t.Helper()
-	dir = newDir(t)
-	test.OK(t, os.MkdirAll(dir, 0o700))
-	script := test.Must(os.ReadFile(keptSchema(version)))
-	path := filepath.Join(dir, databaseName)
-	test.OK(t, os.WriteFile(path, nil, 0o600))
-	db := test.Must(openPool(path, "rw", ""))
-	test.Must(db.Exec(string(script)))
-	test.OK(t, db.Close())
-	return dir
-}
+// TestDatabaseIsOpenedAgain checks that everything that a program stored is there for the next
+// one, and that work on it continues.
+func TestDatabaseIsOpenedAgain(t *testing.T) {
+	dir := newDir(t)
+	made := test.Must(Create(ctx, dir, epoch))
+	fill(t, made)
+	before := dump(t, made.sql)
+	test.OK(t, made.Close())
 
-func TestStoredSchemaIsCurrent(t *testing.T) {
-	db := newState(t)
-	fill(t, db)
-	test.Must(db.sql.Exec(`UPDATE attentions SET text = 'text'`)) // its wording may change
-	got := dump(t, db.sql)
-	path := keptSchema(schemaVersion)
-	if os.Getenv("UPDATE_SCHEMAS") != "" {
-		test.OK(t, os.WriteFile(path, []byte(got), 0o600))
+	db := createIn(t, dir)
+	if dump(t, db.sql) != before {
+		t.Error("opening it changed something")
 	}
-	want := test.Must(os.ReadFile(path))
-	if got != string(want) {
-		t.Errorf(
-			"this program writes another database than %s; a schema that has been released does not change: "+
-				"add a migration, and write its file with UPDATE_SCHEMAS=1",
-			path,
-		)
+	rec := test.Must(db.Store.State(ctx))
+	if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused ||
+		rec.AgentBlock == nil {
+		t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 	}
-}
-
-// TestEverySchemaCanBeOpened checks that everything that an older program stored is there
-// after the migration, and that work on it continues.
-func TestEverySchemaCanBeOpened(t *testing.T) {
-	for version := 1; version <= schemaVersion; version++ {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			dir := writtenAs(t, version)
-			old := test.Must(openPool(filepath.Join(dir, databaseName), "ro", ""))
-			before := dump(t, old)
-			test.OK(t, old.Close())
-
-			db := createIn(t, dir)
-			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" ||
-				version == schemaVersion && dump(t, db.sql) != before {
-				t.Errorf("opening it changed something, or left it in the mode %s", mode)
-			}
-			rec := test.Must(db.Store.State(ctx))
-			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused ||
-				rec.AgentBlock == nil {
-				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
-			}
-			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) ||
-				rec.Claims[2].Attempt != 3 ||
-				rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
-				t.Errorf("claims are %+v", rec.Claims[2:])
-			}
-			test.Equal(t, "total", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 13+14+15)
-			wantRequests(t, db)
-			wantComments(t, db)
-			test.Equal(t, "what is known of the host", rec.Runs[0].Remote, reconcile.RemoteBegun)
-			test.Equal(t, "when the host was heard", rec.Runs[0].HeardAt, epoch)
-			test.Equal(t, "the workspace on the host", rec.RemoteWorkspaces[0].Path, "/srv/x")
-			wantHome(t, db)
-			wantHistory(t, db)
-			// A live worker continues, and an ended run can be settled.
-			run := rec.Runs[0]
-			run.Beats++
-			test.Equal(
-				t,
-				"the stop reason",
-				test.Must(db.Journal.UpdateRun(ctx, epoch, run)).Stop,
-				reconcile.StopOperator,
-			)
-			settled(t, db, 2)
-			test.Equal(t, "total with the run", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 12+13+14+15)
-		})
+	if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) ||
+		rec.Claims[2].Attempt != 3 ||
+		rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
+		t.Errorf("claims are %+v", rec.Claims[2:])
 	}
+	test.Equal(t, "total", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 13+14+15)
+	wantRequests(t, db)
+	wantComments(t, db)
+	test.Equal(t, "what is known of the host", rec.Runs[0].Remote, reconcile.RemoteBegun)
+	test.Equal(t, "when the host was heard", rec.Runs[0].HeardAt, epoch)
+	test.Equal(t, "the workspace on the host", rec.RemoteWorkspaces[0].Path, "/srv/x")
+	wantHome(t, db)
+	wantHistory(t, db)
+	// A live worker continues, and an ended run can be settled.
+	run := rec.Runs[0]
+	run.Beats++
+	test.Equal(
+		t,
+		"the stop reason",
+		test.Must(db.Journal.UpdateRun(ctx, epoch, run)).Stop,
+		reconcile.StopOperator,
+	)
+	settled(t, db, 2)
+	test.Equal(t, "total with the run", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 12+13+14+15)
 }
 
 // wantRequests checks what fillRequests stored.
