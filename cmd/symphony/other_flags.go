@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // strangeFlag is a flag on a command line whose command does not have it.
@@ -109,7 +108,6 @@ func unknownFlag(c *cli.Command, flag strangeFlag) error {
 		choiceMeant(c, flag),
 		nearFlag(flagSynonyms[name], c),
 		rowOf(c, "", name),
-		settingFlag(c, name),
 	)
 	if instead == "" && len(commandsWith(name)) == 0 {
 		instead = nearFlag(misspeltFlag(c, name), c)
@@ -247,19 +245,6 @@ func commandsWith(flag string) (names []string) {
 		return nil
 	}
 	return names
-}
-
-// settingFlag returns the key of WORKFLOW.md for what a user wants of a flag, such as --max-agents of
-// tick; empty for a command that takes no such wishes, and for a word of no key.
-func settingFlag(c *cli.Command, name string) string {
-	if !slices.Contains([]string{"init", "run", "tick", "schedule", "demo", "doctor", "check"}, c.Name) {
-		return ""
-	}
-	meant := workflow.Setting(name)
-	if meant == "" || strings.Contains(meant, " ") {
-		return meant
-	}
-	return meant + " in WORKFLOW.md sets it: symphony edit opens the file"
 }
 
 // misspeltFlag returns the flag of the command that a name misspells, or of which it is the

@@ -231,8 +231,11 @@ func (r *reader) entry(at field, entries map[string]yaml.Node, hint string, keys
 	}
 	known := text.Map(keys, func(k Key) string { return k.Name })
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		r.invalid(at, "an entry has the unknown key "+name+"; it may have "+listed(known), hint)
 		ok = false
+		if r.refuseRemoved(field{key: at.key + "." + name, line: at.line}) {
+			continue
+		}
+		r.invalid(at, "an entry has the unknown key "+name+"; it may have "+listed(known), hint)
 	}
 	return ok
 }

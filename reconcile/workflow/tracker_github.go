@@ -20,7 +20,6 @@ var gitHubTracker = tracker{
 	forge:       GitHubForge.Name,
 	orders:      true,
 	tellsLabels: true,
-	place:       "tracker.provider.repo",
 	site:        "https://github.com",
 	repoVar:     gitHubRepoVar,
 	check:       trackerReader.gitHubStates,
@@ -31,11 +30,7 @@ var gitHubTracker = tracker{
 func gitHubKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.project", typeURL, "", &c.Tracker.Repositories.Project,
-			"the board whose columns are the states of open issues").thenTracker(trackerReader.board),
-		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.Repositories.StatusField,
-			"the board's field that contains the column"),
-		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.Repositories.ToolBudget,
-			"limit of the requests that the agent's tool may make in a run").atLeast(1),
+			"the board whose columns are the states of open issues").choosing().thenTracker(trackerReader.board),
 	}
 }
 
@@ -67,6 +62,5 @@ func (r trackerReader) gitHubStates() {
 	if r.cfg.Tracker.Repositories.Project != "" {
 		return
 	}
-	r.warnKey("tracker.provider.status_field", "no effect without provider.project")
 	r.labelStates()
 }

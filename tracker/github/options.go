@@ -18,8 +18,7 @@ type Options struct {
 	// an issue; may be empty.
 	Assignee string
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none.
-	// StatusField is the field of the columns, "Status" if empty.
-	Project, StatusField string
+	Project string
 	// ToolBudget is the most requests that the agent's tool may make in a run; 0 means no
 	// limit.
 	ToolBudget int

@@ -149,8 +149,7 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (transport.An
 	budget := int64(t.c.o.ToolBudget)
 	spent := t.spent.Add(1)
 	if budget > 0 && spent > budget {
-		const message = "this run has made its %d requests to GitHub " +
-			"(tracker.provider.tool_budget); say in your last message what is left to do"
+		const message = "this run has made its %d requests to GitHub; say in your last message what is left to do"
 		return transport.Answer{}, agenttool.Refusal("tool_budget_exceeded", fmt.Sprintf(message, budget))
 	}
 	r := transport.Request{

@@ -95,7 +95,7 @@ func (c *Client) columnsIn(ctx context.Context, fields json.RawMessage) ([]strin
 		Value json.RawMessage `json:"value"`
 	}
 	_ = json.Unmarshal(fields, &list) // GitHub refuses any other form
-	board, err := c.statusField(ctx)
+	board, err := c.columns(ctx)
 	if err != nil {
 		return nil, err
 	}

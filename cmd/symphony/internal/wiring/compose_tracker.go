@@ -25,6 +25,9 @@ import (
 	"github.com/symphony-cron/symphony/tracker/jira"
 )
 
+// toolBudget is how many requests the tool of an agent on GitHub may make in a run.
+const toolBudget = 200
+
 // TrackerOptions describe how an adapter is used.
 type TrackerOptions struct {
 	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
@@ -82,8 +85,7 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			PriorityLabels: g.PriorityLabels,
 			Assignee:       cfg.Policy.Assignee,
 			Project:        g.Project,
-			StatusField:    g.StatusField,
-			ToolBudget:     g.ToolBudget,
+			ToolBudget:     toolBudget,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,
 		}
@@ -111,7 +113,6 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Projects:       t.Repositories.Names,
 			StateLabels:    t.Repositories.StateLabels,
 			PriorityLabels: t.Repositories.PriorityLabels,
-			Weights:        t.Repositories.Weights,
 			Assignee:       cfg.Policy.Assignee,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,
