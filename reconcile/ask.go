@@ -281,7 +281,7 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 			return true
 		}
 	}
-	return !t.Policy.SlotsFull(taken, t.Policy.MaxConcurrent) || t.snapshot.AtOnce
+	return !taken.SlotsFull(t.Policy.MaxConcurrent) || t.snapshot.AtOnce
 }
 
 // rateLimit returns the tracker's last rate limit, nil if it is over. A pass that starts an

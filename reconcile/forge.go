@@ -145,8 +145,7 @@ type Pull struct {
 	BaseCommit string `json:"base_commit,omitempty"`
 	// mergeable or conflicting; unknown after a push to either branch, until the forge
 	// computed it
-	Mergeable string   `json:"mergeable"`
-	Labels    []string `json:"labels,omitempty"` // as the forge spells them
+	Mergeable string `json:"mergeable"`
 	// AutoMerge says whether the forge merges it by itself; empty if the forge does not tell.
 	AutoMerge string `json:"auto_merge,omitempty"`
 	// of Head; soon after a push, Checks.Commit may still be the commit before

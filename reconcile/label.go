@@ -24,18 +24,6 @@ type LabelSet struct {
 // a label that an operator set, so a label that was changed later does not count. Nor does a
 // label that was changed in the second in which it was set: GitHub's times are whole seconds.
 func (l LabelSet) NotByOperator(operators []string) string {
-	if why := l.notByPerson(); why != "" {
-		return why
-	}
-	isOperator := func(name string) bool { return SameUser(name, l.ByIDs...) }
-	if !slices.ContainsFunc(operators, isOperator) {
-		return l.By + ", who is not in tracker.operators, has set it"
-	}
-	return ""
-}
-
-// notByPerson returns why a label may not be set by a person; empty if a person set it.
-func (l LabelSet) notByPerson() string {
 	switch {
 	case l.Own:
 		return "it was set with symphony's key, which agents use, too"
@@ -44,6 +32,10 @@ func (l LabelSet) notByPerson() string {
 	case !l.ChangedAt.IsZero() && !l.ChangedAt.Before(l.At):
 		return "the label was changed after " + l.By + " had set it, perhaps renamed: take it off the " +
 			"issue and set it again"
+	}
+	isOperator := func(name string) bool { return SameUser(name, l.ByIDs...) }
+	if !slices.ContainsFunc(operators, isOperator) {
+		return l.By + ", who is not in tracker.operators, has set it"
 	}
 	return ""
 }

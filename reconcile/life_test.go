@@ -84,7 +84,6 @@ func (l *life) choosePolicy(t *rapid.T) {
 	p.MaxRuns = upTo(t, 4, "runs")
 	p.Deliver = rapid.Bool().Draw(t, "deliver")
 	if rapid.Bool().Draw(t, "hosts") {
-		p.RestartLost = rapid.Bool().Draw(t, "restart lost")
 		p.Hosts = []string{"near", "far"}
 		p.MaxPerHost = upTo(t, 2, "slots of a host")
 		p.LostAfter = 15 * time.Minute

@@ -13,9 +13,6 @@ import (
 type Merge struct {
 	When   string // MergeApproved or MergeGreen; empty for never
 	Method string // squash, merge or rebase
-	// Label counts as an approval with MergeApproved. With MergeGreen only pull requests with
-	// this label are merged. Empty for no label.
-	Label string
 }
 
 // The values of Merge.When.
@@ -48,9 +45,6 @@ type MergeRules struct {
 	// Linear: the base takes the commits of a branch as they are, unless they are squashed. A
 	// merge of the base among them would be in its history, which people keep free of merges.
 	Linear bool
-	// Labels of the pull request, with who set each of them; none if the forge does not say
-	// that reliably
-	Labels []LabelSet
 }
 
 // MergeMethods returns the names of the methods that a repository allows, as in MergeRules.
@@ -193,24 +187,15 @@ func (w *Watch) green() bool {
 
 // approval returns why the pull request may be merged, or what is missing for that.
 func (w *Watch) approval(f Feedback) (by, missing string) {
-	labelled := f.Merge.Label != "" && slices.ContainsFunc(w.Pull.Labels, func(l string) bool {
-		return strings.EqualFold(l, f.Merge.Label)
-	})
 	who := w.approvers(f)
 	switch {
-	case f.Merge.When == MergeGreen && f.Merge.Label != "" && !labelled:
-		return "", fmt.Sprintf("the label %q", f.Merge.Label)
 	case w.Delivered.Workflow != "" && !w.approvedByPerson(f):
 		return "", "an approval by a person, because it changes what symphony runs outside the sandbox: " +
 			w.Delivered.Workflow
 	case len(who) > 0:
 		return "approved by " + named(who), ""
-	case labelled:
-		return fmt.Sprintf("labelled %q", f.Merge.Label), ""
 	case f.Merge.When == MergeGreen:
 		return "its checks are green", ""
-	case f.Merge.Label != "":
-		return "", fmt.Sprintf("an approval or the label %q", f.Merge.Label)
 	}
 	return "", "an approval"
 }
@@ -227,8 +212,7 @@ func (w *Watch) approves(r Review) bool {
 	return r.State == reviewApproved && (r.Commit == w.Pull.Head || w.isOwn(r.Commit) && w.isOwn(w.Pull.Head))
 }
 
-// approvedByPerson reports whether one of the approvers is a person. A label does not say that
-// somebody has seen the newest commit.
+// approvedByPerson reports whether one of the approvers is a person.
 func (w *Watch) approvedByPerson(f Feedback) bool {
 	people := w.lastVerdicts(func(r Review) bool {
 		return w.approves(r) && f.listensTo(r) && !r.Bot
@@ -280,14 +264,6 @@ func (w *Watch) PlanMerge(f Feedback, rules MergeRules) MergePlan {
 	if rules.Head != w.Pull.Head {
 		return MergePlan{}
 	}
-	label := f.Merge.Label
-	// Reviewers have approved it otherwise.
-	asksForLabel := label != "" && (f.Merge.When == MergeGreen || len(w.approvers(f)) == 0)
-	if asksForLabel {
-		if reason := rules.distrusts(label); reason != "" {
-			return MergePlan{Refused: reason}
-		}
-	}
 	why, _ := w.approval(f)
 	p := MergePlan{Do: MergeNow, Why: why}
 	switch {
@@ -308,24 +284,6 @@ func (w *Watch) PlanMerge(f Feedback, rules MergeRules) MergePlan {
 		p.Do = MergeArm
 	}
 	return p
-}
-
-// distrusts returns why a label of the pull request does not count; empty if it does. Agents
-// can set labels with symphony's key, rename others, and write programs for the forge's Actions.
-func (r MergeRules) distrusts(label string) string {
-	for _, l := range r.Labels {
-		if strings.EqualFold(l.Label, label) {
-			why := l.notByPerson()
-			if why == "" && len(l.ByIDs) == 0 {
-				why = "the program " + l.By + " has set it"
-			}
-			if why == "" {
-				return ""
-			}
-			return fmt.Sprintf("the label %q does not count: %s", label, why)
-		}
-	}
-	return fmt.Sprintf("the forge does not say who has set the label %q", label)
 }
 
 // MergeDue reports whether something has to be done about the merge: it is to be made, or what

@@ -27,9 +27,7 @@ func approvedWatch() *Watch {
 
 func TestMayMerge(t *testing.T) {
 	approved := Merge{When: MergeApproved, Method: "squash"}
-	labelled := Merge{When: MergeApproved, Method: "squash", Label: "Ship it"}
 	green := Merge{When: MergeGreen, Method: "squash"}
-	greenLabel := Merge{When: MergeGreen, Method: "squash", Label: "Ship it"}
 	review := func(author, state string) func(*Watch) {
 		return func(w *Watch) {
 			w.Pull.Reviews = append(w.Pull.Reviews, Review{
@@ -50,7 +48,6 @@ func TestMayMerge(t *testing.T) {
 			}
 		}
 	}
-	label := func(w *Watch) { w.Pull.Labels = []string{"ship it"} }
 	workflow := func(w *Watch) { w.Delivered.Workflow = "ops/WORKFLOW.md" }
 	for name, c := range map[string]struct {
 		merge  Merge
@@ -63,7 +60,6 @@ func TestMayMerge(t *testing.T) {
 		"approved twice":             {approved, review("bob", reviewApproved), MergeGo, "approved by ann, bob"},
 		"not approved":               {approved, noReview, MergeNo, "an approval"},
 		"approved by a reader":       {approved, both(noReview, review("reader", reviewApproved)), MergeNo, "an approval"},
-		"by a program":               {approved, func(w *Watch) { w.Pull.Reviews[0].Bot = true }, MergeNo, "an approval"},
 		"an earlier commit approved": {approved, func(w *Watch) { w.Pull.Reviews[0].Commit = "b" }, MergeNo, "an approval"},
 		"the approval dismissed":     {approved, review("ann", "dismissed"), MergeNo, "an approval"},
 		"a comment without words":    {approved, review("ann", reviewComment), MergeGo, "approved by ann"},
@@ -109,24 +105,14 @@ func TestMayMerge(t *testing.T) {
 			MergeWait, "checks, which are at work",
 		},
 		"approved without checks": {approved, noChecks, MergeGo, "approved by ann"},
-		"the label is missing":    {labelled, noReview, MergeNo, `an approval or the label "Ship it"`},
-		"labelled":                {labelled, both(noReview, label), MergeGo, `labelled "Ship it"`},
-		"labelled and approved":   {labelled, label, MergeGo, "approved by ann"},
-		"labelled, changes asked": {labelled, both(label, review("bob", reviewChanges)), MergeNo, "an approval by bob"},
 		"green":                   {green, noReview, MergeGo, "its checks are green"},
 		"green and approved":      {green, nil, MergeGo, "approved by ann"},
 		"green without checks":    {green, both(noReview, noChecks), MergeWait, "a check, which it does not have"},
-		"green, no label":         {greenLabel, nil, MergeNo, `the label "Ship it"`},
 		"green, WORKFLOW.md changed": {
 			green, both(noReview, workflow),
 			MergeNo, "an approval by a person, because it changes what symphony runs outside the sandbox: ops/WORKFLOW.md",
 		},
-		"labelled, WORKFLOW.md changed": {
-			labelled, both(noReview, label, workflow),
-			MergeNo, "an approval by a person, because it changes what symphony runs outside the sandbox: ops/WORKFLOW.md",
-		},
 		"green, WORKFLOW.md changed, approved": {green, workflow, MergeGo, "approved by ann"},
-		"green with label":                     {greenLabel, both(noReview, label), MergeGo, `labelled "Ship it"`},
 	} {
 		w := approvedWatch()
 		if c.change != nil {
@@ -142,40 +128,21 @@ func TestMayMerge(t *testing.T) {
 func TestPlanMerge(t *testing.T) {
 	byAnn := MergePlan{Do: MergeNow, Why: "approved by ann"}
 	later := MergePlan{Do: MergeArm, Why: "approved by ann"}
-	kims := LabelSet{Label: "ship it", By: "kim", ByIDs: []string{"kim"}, At: mergeNoon}
-	own := kims
-	own.Own = true
-	renamed := kims
-	renamed.ChangedAt = mergeNoon.Add(time.Hour)
-	program := kims
-	program.By = "github-actions[bot]"
-	program.ByIDs = nil
 	refused := func(part string) MergePlan { return MergePlan{Refused: part} }
 	for name, c := range map[string]struct {
 		rules MergeRules
-		label string
 		want  MergePlan
 	}{
-		"nothing missing":  {MergeRules{Head: "c", Methods: []string{"squash"}, Auto: true}, "", byAnn},
-		"moved meanwhile":  {MergeRules{Head: "d", Methods: []string{"squash"}}, "", MergePlan{}},
-		"something is":     {MergeRules{Head: "c", Methods: []string{"squash"}, Auto: true, Missing: true}, "", later},
-		"no auto-merge":    {MergeRules{Head: "c", Methods: []string{"squash"}, Missing: true}, "", refused("does not allow auto-merge")},
-		"another method":   {MergeRules{Head: "c", Methods: []string{"merge", "rebase"}}, "", refused("squash, but merge, rebase")},
-		"a queue":          {MergeRules{Head: "c", Queue: true}, "", later},
-		"behind":           {MergeRules{Head: "c", Methods: []string{"squash"}, Behind: true}, "", MergePlan{Do: MergeUpdate, Why: "approved by ann"}},
-		"labelled":         {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{kims}}, "Ship it", MergePlan{Do: MergeNow, Why: `labelled "Ship it"`}},
-		"by an agent":      {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{own}}, "Ship it", refused("symphony's key, which agents use")},
-		"a renamed label":  {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{renamed}}, "Ship it", refused("perhaps renamed")},
-		"by a program":     {MergeRules{Head: "c", Methods: []string{"squash"}, Labels: []LabelSet{program}}, "Ship it", refused("the program github-actions[bot]")},
-		"by an unknown":    {MergeRules{Head: "c", Methods: []string{"squash"}}, "Ship it", refused("does not say who has set")},
-		"refused by label": {MergeRules{Head: "c", Queue: true}, "Ship it", refused("does not say who has set")},
+		"nothing missing": {MergeRules{Head: "c", Methods: []string{"squash"}, Auto: true}, byAnn},
+		"moved meanwhile": {MergeRules{Head: "d", Methods: []string{"squash"}}, MergePlan{}},
+		"something is":    {MergeRules{Head: "c", Methods: []string{"squash"}, Auto: true, Missing: true}, later},
+		"no auto-merge":   {MergeRules{Head: "c", Methods: []string{"squash"}, Missing: true}, refused("does not allow auto-merge")},
+		"another method":  {MergeRules{Head: "c", Methods: []string{"merge", "rebase"}}, refused("squash, but merge, rebase")},
+		"a queue":         {MergeRules{Head: "c", Queue: true}, later},
+		"behind":          {MergeRules{Head: "c", Methods: []string{"squash"}, Behind: true}, MergePlan{Do: MergeUpdate, Why: "approved by ann"}},
 	} {
 		w := approvedWatch()
-		if c.label != "" {
-			w.Pull.Reviews = nil
-			w.Pull.Labels = []string{"ship it"}
-		}
-		got := w.PlanMerge(Feedback{Merge: Merge{When: MergeApproved, Method: "squash", Label: c.label}}, c.rules)
+		got := w.PlanMerge(Feedback{Merge: Merge{When: MergeApproved, Method: "squash"}}, c.rules)
 		if !strings.Contains(got.Refused, c.want.Refused) {
 			t.Errorf("%s: refused %q, want %q", name, got.Refused, c.want.Refused)
 		}

@@ -530,7 +530,7 @@ const (
 	RemoteBegun RemoteState = "begun"
 	// RemoteEnded: its host confirmed that nothing of it is left.
 	RemoteEnded RemoteState = "ended"
-	// RemoteGone: an operator said so, or the workflow (worker.when_lost).
+	// RemoteGone: an operator said so.
 	RemoteGone RemoteState = "gone"
 )
 

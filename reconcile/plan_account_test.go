@@ -226,7 +226,7 @@ type fakeAccounts struct {
 
 func (f *fakeAccounts) Look(context.Context, time.Time) []Account { return []Account{f.account} }
 
-func (f *fakeAccounts) TakeSlots(_ context.Context, want, _ int, dryRun bool) (*Slots, error) {
+func (f *fakeAccounts) TakeSlots(_ context.Context, want int, dryRun bool) (*Slots, error) {
 	f.asked = append(f.asked, fmt.Sprintf("%d %v", want, dryRun))
 	if f.err != nil || f.most == 0 {
 		return nil, f.err

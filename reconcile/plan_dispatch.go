@@ -396,10 +396,10 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.isWanted(c):
 		return d.budget.Reason, "", d.budget.Message
-	case !anySlot && pol.SlotsFull(d.taken, pol.MaxConcurrent):
-		return SkipNoSlot, "", pol.SlotsText(d.taken, pol.MaxConcurrent, "")
-	case !anySlot && limited && pol.SlotsFull(d.byState[state], limit):
-		return SkipNoSlotInState, "", pol.SlotsText(d.byState[state], limit, " for "+issue.State)
+	case !anySlot && d.taken.SlotsFull(pol.MaxConcurrent):
+		return SkipNoSlot, "", d.taken.SlotsText(pol.MaxConcurrent, "")
+	case !anySlot && limited && d.byState[state].SlotsFull(limit):
+		return SkipNoSlotInState, "", d.byState[state].SlotsText(limit, " for "+issue.State)
 	case s.Slots != nil && s.Slots.Free <= 0:
 		return SkipNoSlot, "", d.accountText()
 	}
@@ -419,7 +419,7 @@ func (d *dispatch) accountText() string {
 	slots := d.s.Slots
 	asking := min(d.taken.Asking, slots.Taken)
 	use := SlotUse{Working: slots.Taken - asking, Asking: asking}
-	return MaxAgentsVar + ": " + d.s.Policy.SlotsText(use, slots.Max, " of "+slots.Home)
+	return MaxAgentsVar + ": " + use.SlotsText(slots.Max, " of "+slots.Home)
 }
 
 // begins reports whether a run would be the first step on the issue, without an operator's

@@ -314,16 +314,6 @@ func TestSlots(t *testing.T) {
 			s.Policy.MaxConcurrent = 2
 			s.Asking = []string{"run-A-1", "run-A-2"}
 		}, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
-		{"unless they lend them", func(s *scene) {
-			s.Policy.MaxConcurrent = 2
-			s.Policy.LendsSlots = true
-			s.Asking = []string{"run-A-1"}
-		}, "dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
-		{"there are at most twice as many agents as slots", func(s *scene) {
-			s.Policy.MaxConcurrent = 1
-			s.Policy.LendsSlots = true
-			s.Asking = []string{"run-A-1", "run-A-2"}
-		}, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
 		{"a cleanup takes none", func(s *scene) {
 			s.Policy.MaxConcurrent = 3
 			s.Runs = append(s.Runs, Run{ID: "c", Kind: CleanupRun, IssueID: "id-9"})

@@ -38,11 +38,7 @@ func (p *planner) endOnHost(r Run, live Liveness) {
 		r.Host,
 		clockOf(r.lastHeard(), p.s.Now),
 	)
-	switch {
-	case silent && p.s.Policy.RestartLost:
-		p.giveUpHost(r.IssueID, r.Identifier, message, &Change{HostGone: r.ID})
-		return
-	case silent && c != nil && c.Status == Running && c.RunID == r.ID:
+	if silent && c != nil && c.Status == Running && c.RunID == r.ID {
 		next := p.s.hold(*c, HoldHostLost, message)
 		next.HoldNext = c.HoldNext
 		p.act(ActHold, next, HoldHostLost, message, p.put(next))
@@ -265,17 +261,10 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
-// fullHostText is the sentence about a host whose slots are all taken. Its slots are not lent:
-// an agent that waits keeps its memory there.
+// fullHostText is the sentence about a host whose slots are all taken.
 func (d *dispatch) fullHostText(host string, limit int) string {
 	asking := d.askingOnHost[host]
-	keeps := d.s.Policy
-	keeps.LendsSlots = false
-	words := keeps.SlotsText(SlotUse{Working: d.onHost[host] - asking, Asking: asking}, limit, "")
-	if asking > 0 && d.s.Policy.LendsSlots {
-		words += "; those of a host are not lent"
-	}
-	return words
+	return SlotUse{Working: d.onHost[host] - asking, Asking: asking}.SlotsText(limit, "")
 }
 
 // setRemoteBlock sets the block of a host in the snapshot and returns the blocks to store. A

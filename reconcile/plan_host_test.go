@@ -61,7 +61,6 @@ func TestVerdicts(t *testing.T) {
 		s.Liveness["run-A-1"] = Liveness{Alive: true}
 		return s
 	}
-	restarts := func(s *Snapshot) { s.Policy.RestartLost = true }
 	for _, row := range []struct {
 		rule         string
 		s            *scene
@@ -94,24 +93,6 @@ func TestVerdicts(t *testing.T) {
 			"the host is silent",
 			dead(ending(time.Minute), heard(31*time.Minute)),
 			"hold A-1 host_lost; end A-1 begun",
-			"held host_lost runs=1",
-		},
-		{
-			"the host is silent, and the workflow does not wait for it",
-			dead(ending(time.Minute), heard(31*time.Minute)).edit(restarts),
-			"retry A-1 host_lost",
-			"running #1 runs=1",
-		},
-		{
-			"silent for less than that",
-			dead(ending(time.Minute), heard(29*time.Minute)).edit(restarts),
-			"end A-1 begun",
-			"running #1 runs=1",
-		},
-		{
-			"held, and the workflow does not wait any more",
-			dead(ending(time.Minute), heard(31*time.Minute), lost).edit(restarts),
-			"retry A-1 host_lost",
 			"held host_lost runs=1",
 		},
 		{"held, and tried again", dead(ending(time.Minute), lost), "end A-1 begun", "held host_lost runs=1"},
@@ -286,9 +267,8 @@ func TestHosts(t *testing.T) {
 			"it is full of agents that wait for an answer, which keep their memory",
 			home(two(newScene().hosted(), "far", 1), "far").edit(func(s *Snapshot) {
 				s.Asking = []string{"run-A-1", "run-A-2"}
-				s.Policy.LendsSlots = true
 			}),
-			"no_slot far: both slots are taken, 2 of 2 by agents that wait for your answer; those of a host are not lent",
+			"no_slot far: both slots are taken, 2 of 2 by agents that wait for your answer",
 		},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
 		{

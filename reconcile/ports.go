@@ -438,10 +438,9 @@ type Accounts interface {
 	// Look reads the state of every account. If that fails, it counts as one without faults.
 	Look(ctx context.Context, now time.Time) []Account
 	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all,
-	// and returns the slots that the pass reserved; a dry run only counts. lent is how many
-	// agents of this project wait for a person's answer and lend their slots. Nil slots: the
-	// number of runs is not bounded.
-	TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*Slots, error)
+	// and returns the slots that the pass reserved; a dry run only counts. Nil slots: the number
+	// of runs is not bounded.
+	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
 	// Release gives back the slots that were not used.
 	Release()
 	// Probe records that the run, which is stored next, tests whether the block of its agent's

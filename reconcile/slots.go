@@ -31,41 +31,17 @@ func (s State) SlotUse() (u SlotUse) {
 	return u
 }
 
-// SlotsFull reports whether no further agent fits into a number of slots. If agents that wait
-// lend their slots, there are never more than twice as many agents as slots: all of them may
-// get their answers at the same time.
-func (p Policy) SlotsFull(u SlotUse, slots int) bool {
-	all := u.Working + u.Asking
-	if !p.LendsSlots {
-		return all >= slots
-	}
-	return u.Working >= slots || all >= 2*slots
-}
-
-// Lent is how many of these agents lend their slots.
-func (p Policy) Lent(u SlotUse) int {
-	if !p.LendsSlots {
-		return 0
-	}
-	return u.Asking
-}
-
-// WithLent is the number of slots that may be taken if as many agents lend theirs: never more
-// than twice the slots.
-func WithLent(slots, lent int) int { return min(slots+lent, 2*slots) }
+// SlotsFull reports whether no further agent fits into a number of slots. An agent that waits for
+// a person's answer keeps its slot.
+func (u SlotUse) SlotsFull(slots int) bool { return u.Working+u.Asking >= slots }
 
 // SlotsText is the sentence about slots of a kind that are full, such as "all 4 slots are taken,
 // 3 of 4 by agents that wait for your answer".
-func (p Policy) SlotsText(u SlotUse, slots int, kind string) string {
+func (u SlotUse) SlotsText(slots int, kind string) string {
 	words := takenText(slots, kind)
 	switch {
 	case u.Asking == 0:
 		return words
-	case p.LendsSlots && u.Working >= slots: // these are taken by others
-		return words
-	case p.LendsSlots:
-		return fmt.Sprintf("no slot%s is free: %d agents wait for your answer, and there are no more than %d agents",
-			kind, u.Asking, 2*slots)
 	case slots == 1:
 		return words + " by an agent that waits for your answer"
 	case u.Asking == 1:

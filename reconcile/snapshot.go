@@ -190,9 +190,7 @@ type Policy struct {
 	RequiredLabels []string
 	Assignee       string // an email, an id, "me", or empty for any issue
 
-	MaxConcurrent int
-	// LendsSlots: an agent that waits for a person's answer gives its slot to another.
-	LendsSlots      bool
+	MaxConcurrent   int
 	MaxByState      map[string]int // by normalised state
 	MaxRetryBackoff time.Duration
 
@@ -218,14 +216,11 @@ type Policy struct {
 
 	// Hosts are the machines on which runs work, none for this machine. MaxPerHost is the
 	// number of agents that each may run at once, 0 for any. LostAfter is how long a run works
-	// without a link to its worker; then its host ends it. RestartLost: after twice that time
-	// without an answer, the issue starts on another host.
+	// without a link to its worker; then its host ends it.
 	Hosts      []string
 	RemoteRoot string // of the workspaces there; it may begin with ~
 	MaxPerHost int
 	LostAfter  time.Duration
-
-	RestartLost bool
 }
 
 // Active reports whether agents work on issues in this state: it is active and not terminal.

@@ -485,7 +485,7 @@ func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 	if t.Accounts == nil || want == 0 {
 		return true
 	}
-	slots, err := t.Accounts.TakeSlots(ctx, want, t.Policy.Lent(t.snapshot.SlotUse()), t.snapshot.DryRun)
+	slots, err := t.Accounts.TakeSlots(ctx, want, t.snapshot.DryRun)
 	if err != nil {
 		return t.startNothing(err)
 	}

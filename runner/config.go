@@ -92,7 +92,6 @@ type Config struct {
 
 	OnApproval    agent.Approval
 	AnswerTimeout time.Duration // for an operator's answer to a request
-	KeepGitConfig bool          // do not restore git settings that an agent changed
 	ResumeThread  bool
 	KeepRemoved   time.Duration
 }
@@ -132,13 +131,7 @@ type Verify struct {
 	Command string
 	Timeout time.Duration
 	Rounds  int // how often it may fail in a row
-	// InWorkspace runs it in the workspace, with the files there that git ignores, instead of
-	// a checkout of the commit.
-	InWorkspace bool
 }
-
-// checksOut reports whether the command runs in checkouts.
-func (v Verify) checksOut() bool { return v.Command != "" && !v.InWorkspace }
 
 // isDue reports whether the command must still pass for a commit that is to be handed over;
 // with an empty commit, for any.

@@ -141,8 +141,7 @@ func (v *verifier) committed(
 	return result, text.OrEmpty(found.Git.Branch), nil
 }
 
-// verifyCommit runs the command in a checkout of a commit, or in the workspace if the workflow
-// wants that or there is no commit.
+// verifyCommit runs the command in a checkout of a commit, or in the workspace if there is no commit.
 func (v *verifier) verifyCommit(
 	ctx context.Context,
 	commit, branch string,
@@ -152,7 +151,7 @@ func (v *verifier) verifyCommit(
 	v.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + result.Command })
 	v.rec.flush(ctx)
 	files := commandFiles(config.Verify.Command)
-	if commit == "" || config.Verify.InWorkspace {
+	if commit == "" {
 		return v.verifyWorkspace(ctx, result, files)
 	}
 	env, err := v.shell.checkoutEnv(ctx)

@@ -126,7 +126,7 @@ func (w *workspaceStep) take(ctx context.Context) error {
 		}
 	}
 	return w.site.host.Confirm(ctx, host.ConfirmRequest{
-		KeepCache: w.site.space.Created && w.site.Config.Verify.checksOut(),
+		KeepCache: w.site.space.Created && w.site.Config.Verify.Command != "",
 	})
 }
 
@@ -229,7 +229,6 @@ func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	return host.PrepareRequest{
 		Root:        w.site.root,
 		KeepRemoved: w.site.Config.KeepRemoved,
-		KeepGit:     w.site.Config.KeepGitConfig,
 		Issue: host.Issue{
 			ID:         w.run.IssueID,
 			Identifier: w.run.Identifier,

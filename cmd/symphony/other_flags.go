@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // strangeFlag is a flag on a command line whose command does not have it.
@@ -109,7 +108,6 @@ func unknownFlag(c *cli.Command, flag strangeFlag) error {
 		choiceMeant(c, flag),
 		nearFlag(flagSynonyms[name], c),
 		rowOf(c, "", name),
-		settingFlag(c, name),
 	)
 	if instead == "" && len(commandsWith(name)) == 0 {
 		instead = nearFlag(misspeltFlag(c, name), c)
@@ -249,19 +247,6 @@ func commandsWith(flag string) (names []string) {
 	return names
 }
 
-// settingFlag returns the key of WORKFLOW.md for what a user wants of a flag, such as --max-agents of
-// tick; empty for a command that takes no such wishes, and for a word of no key.
-func settingFlag(c *cli.Command, name string) string {
-	if !slices.Contains([]string{"init", "run", "tick", "schedule", "demo", "doctor", "check"}, c.Name) {
-		return ""
-	}
-	meant := workflow.Setting(name)
-	if meant == "" || strings.Contains(meant, " ") {
-		return meant
-	}
-	return meant + " in WORKFLOW.md sets it"
-}
-
 // misspeltFlag returns the flag of the command that a name misspells, or of which it is the
 // beginning.
 func misspeltFlag(c *cli.Command, name string) string {
@@ -375,7 +360,8 @@ const (
 )
 
 // printing are the commands whose output is read, and may go into a pipe.
-var printing = strings.Fields("ps issues machines projects report show logs diff doctor status check tick")
+var printing = strings.Fields("ps issues claims hosts trash projects agents report show logs diff doctor status " +
+	"prompt check tick")
 
 // otherFlags has the flags of gh, git, docker, kubectl, systemctl, journalctl, top, and of agents.
 var otherFlags = []otherFlag{
@@ -398,11 +384,12 @@ var otherFlags = []otherFlag{
 	{"init", "dry-run dryrun preview print n", "it overwrites nothing, and lists what it has written: leave it out"},
 	{"init", "name", "a project has the name of its folder: leave it out"},
 	{"check", "strict", "warnings do not change the exit code: symphony check 2>&1 | grep warning finds them"},
-	{"check", "fix", "it changes nothing: correct the file yourself"},
+	{"check", "fix", "it changes nothing: symphony edit opens the file"},
 	{
 		"status check", "quiet q short s porcelain brief summary",
 		"it prints few lines, and its exit code says the same: leave it out",
 	},
+	{"edit", "editor e", "the variable EDITOR names it: EDITOR=nano symphony edit"},
 	{"doctor", "only check checks skip host hosts machine", "it makes every check, also of each machine: leave it out"},
 	{"doctor", "fix", "it changes nothing; below each line with ✗ is what mends it"},
 	{
@@ -483,6 +470,7 @@ var otherFlags = []otherFlag{
 	{"show", "run attempt", "--attempts shows the runs side by side; symphony logs ISSUE --run RUN is about one run"},
 	{"show", "logs log l", "symphony logs ISSUE shows them"},
 	{"show", "diff patch stat name-only", "symphony diff ISSUE shows it"},
+	{"show", "prompt", "symphony prompt ISSUE prints what the agent is told"},
 	{"logs", "attempt previous p", otherRuns},
 	{"logs", "container c level stdout", otherLogs},
 	{"logs", "head", "--all prints all, and | head its beginning"},
@@ -514,16 +502,19 @@ var otherFlags = []otherFlag{
 		"--by label sums it up by labels; --list --filter label=docs lists the issues with one",
 	},
 	{"report", "group-by groupby", "--by issue, label or day sums it up by that"},
-	{"machines", "force", "--release ISSUE ends the claim of another machine"},
+	{"claims", "force", "--release ISSUE ends the claim of another machine"},
 	{"status", "watch w interval", "it prints once: symphony top shows everything live"},
+	{"export", "output o file", "--otlp FILE writes into a file"},
 
 	// the web page and the tools
 	{
 		"serve", "background d daemon detach install service",
 		"it runs in the foreground until Ctrl-C: docs/web.md has a unit of systemd that keeps it running",
 	},
+	{"serve", "mcp stdio", "leave it out: it has the tools at /mcp; docs/mcp.md shows how hosts get them"},
+	{"serve", "tools", "the host's address chooses them: /mcp?tools=lean"},
 	{"serve", "api ui metrics", "leave it out: it has the page at /, the API at /api/v1 and /metrics"},
-	{"serve", "no-api no-ui", "it always has both"},
+	{"serve", "no-mcp no-api no-ui", "it always has all of them; only who has its token can use /mcp"},
 	{
 		"serve", "no-auth insecure public noauth no-token",
 		"acting always needs the token; at 127.0.0.1, the default, every account of this machine may read without it",
@@ -544,7 +535,7 @@ var otherFlags = []otherFlag{
 	{"serve", "timeout interval", "leave it out: pages follow changes by themselves"},
 	{"projects", "w workflow f", "it lists the projects of your account; -w FILE is for the other commands"},
 	{"projects", "all a project", "leave it out: it lists all of your account"},
-	{"machines", "check test ping probe status", "leave it out: it asks each machine"},
+	{"hosts", "check test ping probe status", "leave it out: it asks each machine"},
 	{"serve", "open browser web", "open the address that it prints in your browser"},
 	{"serve", "ssl tls https cert", "put a proxy with TLS before it, as docs/web.md shows"},
 	{
@@ -553,9 +544,10 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"mcp", "port host http listen transport",
-		"an MCP host starts this command and speaks with it over stdin, on another machine through ssh (docs/mcp.md)",
+		"an MCP host starts this command and speaks with it over stdin; over HTTP, symphony serve has the tools " +
+			"at /mcp",
 	},
-	{"mcp", "token auth api-key bearer", "over stdin there is none"},
+	{"mcp", "token auth api-key bearer", "over stdin there is none; over HTTP, symphony serve prints the token for /mcp"},
 	{"mcp", "model m sandbox approval-policy", "who starts an agent chooses it, as an argument of the tool"},
 	{
 		"mcp", "yolo full-auto dangerously-skip-permissions full-access danger-full-access",
@@ -563,7 +555,7 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"mcp", "read-only readonly ro allow-tools allowed-tools",
-		"the host chooses which tools its model may call (docs/mcp.md)",
+		"--tools LIST chooses groups of tools, and the host which of them its model may call (docs/mcp.md)",
 	},
 	{"mcp", "debug verbose v log-level trace log-file", "its log is on stderr, where the host keeps it"},
 	{"mcp", "stdio", "leave it out: it speaks over stdin and stdout"},
@@ -575,7 +567,7 @@ var otherFlags = []otherFlag{
 	{"issues", "milestone m", "set it in the tracker"},
 	{"issues", "priority", "set it in the tracker, or write priority: high into the file of the issue"},
 	{"issues", "title t", "symphony issues new TITLE takes the title without a flag"},
-	{"issues", "web w", "symphony show --web ISSUE opens an issue in the browser"},
+	{"issues", "web w", "symphony open ISSUE opens an issue in the browser"},
 	{"issues", "description desc message", "--body TEXT is the text of a new issue"},
 	{"issues", "s status column", "--state NAME lists the issues in a state, and is the state of a new issue"},
 	{"issues", "file f", "--body-file FILE is the text of a new issue"},
@@ -618,11 +610,14 @@ var otherFlags = []otherFlag{
 	{"stop", "signal s", "the agent gets ten seconds to end; then it is killed"},
 	{"stop", "TIME t", "the agent has ten seconds to end; --no-wait does not wait for that"},
 	{"stop", "reason", "it takes no reason: tell why in a comment on the issue"},
+	{"hold", "TIME", "a hold has no end by itself: symphony retry ISSUE ends it"},
+	{"hold", "all", "symphony pause keeps every issue from starting, and symphony resume ends that"},
+	{"hold", "reason message m comment", "a hold has no reason: tell why in a comment on the issue"},
 	{"retry run", "host node machine", "worker.ssh_hosts in WORKFLOW.md names the machines; symphony chooses one"},
 	{"retry", "TIME", "the issue may run at once: let cron or at run the command later"},
 	{"retry", "new clean reset from-scratch no-cache", "--fresh lets the next run begin a new conversation"},
 	{"send-back", "state", "it moves the issue back by itself, to a state in which agents work"},
-	{"stop deliver verify pause", "now", "leave it out: it acts at once"},
+	{"stop hold deliver verify pause unblock", "now", "leave it out: it acts at once"},
 	{"retry", "now", "leave it out: the issue is due at once; symphony run ISSUE starts it"},
 	{"retry", "failed errored", "--filter status=held chooses held issues; symphony report lists what failed"},
 	{"wait", "all any", "it is about one issue: for I in 1 2; do symphony wait $I; done waits for several"},
@@ -673,7 +668,7 @@ var otherFlags = []otherFlag{
 		"", "watch follow live refresh auto-refresh",
 		"symphony top shows everything live, and symphony logs -f ISSUE follows an agent",
 	},
-	{"", "web browser browse", "symphony show --web ISSUE opens it in the browser, and symphony serve is the web page"},
+	{"", "web browser browse", "symphony open ISSUE opens it in the browser, and symphony serve is the web page"},
 	{
 		"", "days weeks week this-week month months hours age last after from today",
 		"--since TIME is where it begins, such as 7d",
@@ -686,7 +681,7 @@ var otherFlags = []otherFlag{
 		"", "file text-file body-file from-file input F",
 		"\"$(cat FILE)\" in place of the TEXT is what the file contains",
 	},
-	{"issues projects restore report", "q quiet", "--json and --jq print only what a script needs"},
+	{"issues projects trash hosts agents report", "q quiet", "--json and --jq print only what a script needs"},
 	{"status", "v verbose all-details", "symphony ps shows everything"},
 	{"version", "v verbose s short", "leave it out; --json prints everything for programs"},
 	{"completion", "install", "symphony help completion says where the script of each shell goes"},
@@ -706,7 +701,7 @@ var otherFlags = []otherFlag{
 	},
 	{
 		"", "dry-run dryrun simulate what-if whatif preview plan print-only check just-print",
-		"symphony tick --dry-run says what a pass would do, and symphony show --prompt ISSUE what the agent would be told",
+		"symphony tick --dry-run says what a pass would do, and symphony prompt ISSUE what the agent would be told",
 	},
 	{
 		"", "no-verify skip-verify unverified skip-tests",

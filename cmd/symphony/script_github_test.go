@@ -58,7 +58,6 @@ func settlePushes(ts *testscript.TestScript) {
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
 //	github merge NUMBER
-//	github label NUMBER LOGIN LABEL...   sets the labels of a pull request as this person
 //	github disarm NUMBER      takes back that GitHub merges a pull request
 //	github demand NUMBER approvals|behind N   makes its base demand approvals, or not to be behind (1, 0)
 //	github allow methods|auto|queue|permission WORD...   sets the allowed ways to merge or the
@@ -210,11 +209,6 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			p.State = "closed"
 			p.Merged = true
-		}))
-	case "label":
-		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) {
-			i.LabeledBy = rest[1]
-			i.Labels = rest[2:]
 		}))
 	case "disarm":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.AutoMerge = "" }))

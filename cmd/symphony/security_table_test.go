@@ -29,7 +29,6 @@ var trustScripts = map[string]map[string]string{
 		"agent.network":              "set agent.network true",
 		"agent.writable_roots":       "set agent.writable_roots '[\"'$WORK'/shared\"]'",
 		"agent.pass_env":             "set agent.pass_env '[DEPLOY_TOKEN]'",
-		"agent.keep_git_config":      "set agent.keep_git_config true",
 		"agent.on_approval: approve": "set codex.approval_policy on-request\nset agent.on_approval approve",
 		"codex.thread_sandbox":       "set codex.thread_sandbox workspace-write",
 		"tracker.tool_scope: read":   "set tracker.tool_scope read",

@@ -7,53 +7,26 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // merging is what a merge of a pull request depends on, in GitHub's words.
 type merging struct {
-	me        string // the login of the token's account
-	Auto      bool   `json:"autoMergeAllowed"`
-	MayMerge  bool   `json:"mergeCommitAllowed"`
-	MayRebase bool   `json:"rebaseMergeAllowed"`
-	MaySquash bool   `json:"squashMergeAllowed"`
+	Auto      bool `json:"autoMergeAllowed"`
+	MayMerge  bool `json:"mergeCommitAllowed"`
+	MayRebase bool `json:"rebaseMergeAllowed"`
+	MaySquash bool `json:"squashMergeAllowed"`
 	Pull      *struct {
-		ID       string                     `json:"id"`
-		Head     string                     `json:"head"`
-		Status   string                     `json:"status"` // such as CLEAN
-		HasQueue bool                       `json:"isMergeQueueEnabled"`
-		InQueue  bool                       `json:"isInMergeQueue"`
-		Request  *struct{}                  `json:"autoMergeRequest"`
-		Labels   transport.List[label]      `json:"labels"`
-		Events   transport.List[labelEvent] `json:"timelineItems"`
+		ID       string    `json:"id"`
+		Head     string    `json:"head"`
+		Status   string    `json:"status"` // such as CLEAN
+		HasQueue bool      `json:"isMergeQueueEnabled"`
+		InQueue  bool      `json:"isInMergeQueue"`
+		Request  *struct{} `json:"autoMergeRequest"`
 	} `json:"pullRequest"`
-}
-
-// label is a label of the repository.
-type label struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	CreatedAt time.Time `json:"createdAt"`
-	UpdatedAt time.Time `json:"updatedAt"`
-}
-
-// labelEvent says that a label was set. It contains the id of today's label, also if that was
-// renamed since.
-type labelEvent struct {
-	CreatedAt time.Time `json:"createdAt"`
-	Label     struct {
-		ID string `json:"id"`
-	} `json:"label"`
-	Actor *struct { // nil if the account was deleted
-		Type  string `json:"__typename"`
-		Login string `json:"login"`
-		ID    int64  `json:"databaseId"` // only of users
-	} `json:"actor"`
 }
 
 // The states of a pull request that can't be merged now, in GitHub's words.
@@ -79,7 +52,6 @@ func (h hub) readMerging(ctx context.Context, number int) (merging, error) {
 	if m.Pull == nil {
 		return m, h.noPull(writeContents, number)
 	}
-	m.me = answer.Viewer.Login
 	return m, nil
 }
 
@@ -106,34 +78,7 @@ func (h hub) readMerge(ctx context.Context, number int) (reconcile.MergeRules, e
 		Auto:    m.Auto,
 		Queue:   m.Pull.HasQueue,
 		Behind:  m.Pull.Status == statusBehind,
-		Labels:  m.labels(),
 	}, nil
-}
-
-// labels returns who set each label of the pull request. Of a label that was set before the
-// last hundred, nobody is known to have set it.
-func (m merging) labels() []reconcile.LabelSet {
-	last := map[string]labelEvent{} // by the id of the label
-	for _, event := range m.Pull.Events.Nodes {
-		last[event.Label.ID] = event
-	}
-	return text.Map(m.Pull.Labels.Nodes, func(l label) reconcile.LabelSet {
-		set := reconcile.LabelSet{Label: strings.ToLower(l.Name)}
-		if !l.UpdatedAt.Equal(l.CreatedAt) {
-			set.ChangedAt = l.UpdatedAt.UTC()
-		}
-		event, found := last[l.ID]
-		if !found || event.Actor == nil {
-			return set
-		}
-		set.At = event.CreatedAt.UTC()
-		set.By = text.Visible(event.Actor.Login)
-		set.Own = strings.EqualFold(event.Actor.Login, m.me)
-		if event.Actor.Type == "User" {
-			set.ByIDs = reconcile.UserNames(event.Actor.Login, event.Actor.ID)
-		}
-		return set
-	})
 }
 
 // merge implements reconcile.Forge.

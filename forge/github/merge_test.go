@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -125,25 +124,10 @@ func TestReadMerge(t *testing.T) {
 	p.NoAutoMerge = true
 	p.Push("main", "b0")
 	p.add(func(pull *githubtest.Pull) { pull.Behind = true })
-	for _, by := range []string{"kim", "ann", "ci[bot]"} {
-		test.OK(t, p.Edit("1", func(i *githubtest.Issue) {
-			i.LabeledBy = by
-			i.Labels = append(i.Labels, "By "+by)
-		}))
-	}
-	test.Equal(t, "its labels", p.one().Labels, []string{"By kim", "By ann", "By ci[bot]"})
 	rules := test.Must(p.ReadMerge(t.Context(), 1))
-	for i := range rules.Labels {
-		rules.Labels[i].At = time.Time{}
-	}
 	test.Equal(t, "rules", rules, reconcile.MergeRules{
 		Head:    "c0",
 		Methods: []string{"squash", "rebase"},
 		Behind:  true,
-		Labels: []reconcile.LabelSet{
-			{Label: "by kim", By: "kim", ByIDs: []string{"kim", "id:2"}},
-			{Label: "by ann", By: "ann", ByIDs: []string{"ann", "id:1"}, Own: true},
-			{Label: "by ci[bot]", By: "ci"},
-		},
 	})
 }

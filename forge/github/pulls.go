@@ -38,8 +38,7 @@ type pull struct {
 	Mergeable string `json:"mergeable"` // such as CONFLICTING
 	InQueue   bool   `json:"isInMergeQueue"`
 	// AutoMerge is not nil if GitHub merges it by itself.
-	AutoMerge *struct{}             `json:"autoMergeRequest"`
-	Labels    transport.List[label] `json:"labels"`
+	AutoMerge *struct{} `json:"autoMergeRequest"`
 	Commits   transport.List[struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
@@ -244,9 +243,6 @@ func (p *pull) value(checks reconcile.Checks) reconcile.Pull {
 	}
 	if p.InQueue || p.AutoMerge != nil {
 		v.AutoMerge = reconcile.AutoMergeOn
-	}
-	for _, l := range p.Labels.Nodes {
-		v.Labels = append(v.Labels, text.Short(l.Name, maxName))
 	}
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {

@@ -12,20 +12,19 @@ import (
 
 // pull is a merge request, in GitLab's words.
 type pull struct {
-	ID       int64    `json:"id"`
-	Number   int      `json:"iid"`
-	URL      string   `json:"web_url"`
-	State    string   `json:"state"` // opened, closed, merged, or locked while it is merged
-	Draft    bool     `json:"draft"`
-	Branch   string   `json:"source_branch"`
-	Base     string   `json:"target_branch"`
-	Head     string   `json:"sha"`
-	From     int64    `json:"source_project_id"`
-	To       int64    `json:"target_project_id"`
-	Labels   []string `json:"labels"`
-	Conflict bool     `json:"has_conflicts"`
-	Status   string   `json:"detailed_merge_status"`
-	Armed    bool     `json:"merge_when_pipeline_succeeds"`
+	ID       int64  `json:"id"`
+	Number   int    `json:"iid"`
+	URL      string `json:"web_url"`
+	State    string `json:"state"` // opened, closed, merged, or locked while it is merged
+	Draft    bool   `json:"draft"`
+	Branch   string `json:"source_branch"`
+	Base     string `json:"target_branch"`
+	Head     string `json:"sha"`
+	From     int64  `json:"source_project_id"`
+	To       int64  `json:"target_project_id"`
+	Conflict bool   `json:"has_conflicts"`
+	Status   string `json:"detailed_merge_status"`
+	Armed    bool   `json:"merge_when_pipeline_succeeds"`
 	// MergeError is why GitLab could not make the last merge.
 	MergeError string `json:"merge_error"`
 	// Pipeline is the newest one. After a push it may be that of an earlier commit.
@@ -114,7 +113,6 @@ func (p pull) value() reconcile.Pull {
 		Head:      p.Head,
 		Base:      text.Short(p.Base, maxName),
 		Mergeable: "mergeable",
-		Labels:    p.Labels,
 		AutoMerge: reconcile.AutoMergeOff,
 		Checks:    reconcile.Checks{Commit: p.Head},
 	}

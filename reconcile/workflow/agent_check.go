@@ -9,10 +9,10 @@ import (
 )
 
 // ofSandboxes are the keys that an agent without a sandbox does not have.
-var ofSandboxes = append([]string{"agent.network", "agent.writable_roots", "agent.pass_env"}, ofBoxes...)
+var ofSandboxes = []string{"agent.network", "agent.writable_roots", "agent.pass_env", ofBoxes}
 
-// ofBoxes are the keys of symphony's own sandbox.
-var ofBoxes = []string{"agent.max_processes", "agent.max_memory_bytes"}
+// ofBoxes is the key of symphony's own sandbox.
+const ofBoxes = "agent.max_memory_bytes"
 
 // ofOthers are the keys that only other kinds of agents have.
 var ofOthers = []string{"agent.command", "agent.model", "agent.effort", "agent.env", "agent.trust"}

@@ -345,10 +345,8 @@ func (r *reader) checkOwnSandbox() {
 				"write agent.sandbox: bwrap; or true or false",
 			)
 		}
-		for _, key := range ofBoxes {
-			if isAlone {
-				r.warnKey(key, "no effect with codex's own sandbox: write agent.sandbox: bwrap")
-			}
+		if isAlone {
+			r.warnKey(ofBoxes, "no effect with codex's own sandbox: write agent.sandbox: bwrap")
 		}
 		return
 	}

@@ -33,7 +33,6 @@ type Config struct {
 	Session    Session
 	Worker     Worker
 	Server     Server
-	WhenLost   string // worker.when_lost; also in Policy
 	// Chosen is the agent that works: the usual one, or that of ForIssue.
 	Chosen Chosen
 
@@ -122,8 +121,6 @@ type Verify struct {
 	Command string
 	Timeout time.Duration
 	Rounds  int
-	// InWorkspace runs the command in the workspace instead of a checkout of the commit.
-	InWorkspace bool
 }
 
 // Hooks are shell scripts, empty if there is none (specification 5.3.4).
@@ -147,14 +144,11 @@ type Agent struct {
 	Network                bool
 	Allow                  []string // the hosts that agent.network allows
 	Key                    Secret   // of the model; "" if the agent has its own login
-	MaxProcesses           int      // with threads, in symphony's own sandbox
-	MaxMemory              int64    // in bytes, the same; 0 for a part of the machine's
+	MaxMemory              int64    // in bytes, in symphony's own sandbox; 0 for a part of the machine's
 	WritableRoots          []string
 	PassEnv                []string
 	TrustRepository        bool
-	KeepGitConfig          bool
 	ResumeThread           bool
-	WaitingTakesSlot       bool // an agent that waits for a person's answer keeps its slot
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
 	keyVar                 string        // the variable that contains Key; "" without agent.key

@@ -36,8 +36,6 @@ type ForgeKind struct {
 	Gh     bool
 	Rights string // of a token, for a person who makes one; empty if gh has them
 	Words  reconcile.PullWords
-	// Labelled: it says who set a label of a pull request, and whether that was renamed since.
-	Labelled bool
 	// AsksGit: it does not tell a conflict from other reasons for which it does not merge, so
 	// that a pass asks git.
 	AsksGit bool

@@ -17,7 +17,6 @@ var GitHubForge = ForgeKind{
 	gitHosts:  map[string]string{"ssh.github.com": "github.com"},
 	TokenVars: []string{"GITHUB_TOKEN", "GH_TOKEN"},
 	Gh:        true,
-	Labelled:  true,
 	apiPath:   "/api/v3",
 	api: func(host string) string {
 		if host == "github.com" || strings.HasSuffix(host, ".ghe.com") {

@@ -38,7 +38,6 @@ var namesGitHub = []string{
 	"reconcile/workflow/tracker_repositories.go",
 	// examples of variables, addresses and tokens; settings and files that git meets
 	"reconcile/workflow/agent_key.go",
-	"reconcile/workflow/filter.go",
 	"reconcile/workflow/keys.go",
 	"reconcile/workflow/repository.go",
 	"runner/agent/redact.go",
@@ -70,7 +69,6 @@ var namesOthers = map[string][]string{
 		"internal/adapter/transport/explain.go",
 		"internal/adapter/transport/forge.go",
 		"internal/adapter/transport/limit.go",
-		"reconcile/workflow/filter.go",
 		"reconcile/workflow/keys.go",
 		"reconcile/workflow/repository.go",
 		"runner/confine/environ.go",

@@ -161,7 +161,7 @@ func trackerKeys(c *Config) []Key {
 				"with tracker.project_slug only on those in the project",
 		).of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
-			"states in which agents work on an issue").thenTracker(trackerReader.activeStates),
+			"states in which agents work on an issue").choosing().thenTracker(trackerReader.activeStates),
 		key(
 			"tracker.terminal_states",
 			typeStrings,
@@ -170,10 +170,11 @@ func trackerKeys(c *Config) []Key {
 			"states that end the work on an issue and remove its workspace",
 		).thenTracker(trackerReader.terminalStates),
 		key("tracker.required_labels", typeStrings, "[]", &c.Policy.RequiredLabels,
-			"agents work only on issues with all of these labels").thenTracker(trackerReader.requiredLabels),
+			"agents work only on issues with all of these labels").choosing().
+			thenTracker(trackerReader.requiredLabels),
 		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
 			"email or id of a user, or me: agents work only on issues assigned to this user; or $NAME").
-			thenTracker(trackerReader.assignee),
+			choosing().thenTracker(trackerReader.assignee),
 		key(
 			"tracker.tool_scope",
 			"",
@@ -207,7 +208,6 @@ func providerKeys(c *Config) []Key {
 	list := []Key{
 		key("tracker.provider.endpoint", typeURL, "", nil, "").sameAs("tracker.endpoint"),
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
-		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
 	}
 	list = append(list, repositoryKeys(c)...)
 	for _, t := range trackers {
@@ -314,9 +314,6 @@ func workspaceKeys(c *Config) []Key {
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
 		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
 			"set up submodules, and theirs, in new workspaces"),
-		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
-			"more hosts, besides repository.url's own, from which submodules may come, such as github.com").
-			then((*reader).submoduleHosts),
 		key(
 			"repository.claims",
 			typeClaims,
@@ -364,13 +361,6 @@ func workspaceKeys(c *Config) []Key {
 			"how often it may fail in a row, each time with its output as the agent's next turn; then "+
 				"the issue is held",
 		).atLeast(1),
-		key(
-			"verify.in_workspace",
-			typeBool,
-			"false",
-			&c.Verify.InWorkspace,
-			"run verify.command in the workspace, with the files there that git ignores and the caches of the agent",
-		),
 
 		key(
 			"feedback.state",
@@ -433,14 +423,6 @@ func workspaceKeys(c *Config) []Key {
 			&c.Feedback.Merge.Method,
 			"how it is merged; a merge queue has its own way",
 		).oneOf("squash", "merge", "rebase"),
-		key(
-			"merge.label",
-			typeString,
-			"",
-			&c.Feedback.Merge.Label,
-			"label of the pull request, set by a person: with approved it counts as an approval, with green "+
-				"it is required",
-		),
 
 		key(
 			"hooks.after_create",
@@ -538,11 +520,6 @@ func agentKeys(c *Config) []Key {
 		).atLeast(1),
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
 			"limit of runs at the same time for issues in a state"),
-		key("agent.waiting_takes_slot", typeBool, "true", &c.Agent.WaitingTakesSlot,
-			"false: while an agent waits for a person's answer, another agent of the project may work in its slot. "+
-				"There are never more agents than twice the slots. This is so, too, for "+
-				"agent.max_concurrent_agents_by_state and SYMPHONY_MAX_AGENTS, but not for "+
-				"worker.max_concurrent_agents_per_host, because an agent that waits keeps its memory"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
 		key(
 			"agent.max_retry_backoff_ms",
@@ -598,18 +575,12 @@ func agentKeys(c *Config) []Key {
 			"$NAME, a variable with the key of the model, which symphony adds to requests so that no agent sees it; "+
 				"needs agent.sandbox: bwrap").then((*reader).agentKey),
 		key(
-			"agent.max_processes",
-			typeInteger,
-			"4096",
-			&c.Agent.MaxProcesses,
-			"most processes and threads at once in the sandbox of agent.sandbox: bwrap. See docs/agents.md",
-		).atLeast(1),
-		key(
 			"agent.max_memory_bytes",
 			typeInteger,
 			"",
 			&c.Agent.MaxMemory,
-			"most memory of all processes together in that sandbox; default: three quarters of the machine's",
+			"most memory of all processes together in the sandbox of agent.sandbox: bwrap; default: three quarters "+
+				"of the machine's",
 		).atLeast(1),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
 			"directories outside the workspace that commands in the default sandbox may write").
@@ -623,13 +594,6 @@ func agentKeys(c *Config) []Key {
 		).then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
 			trustRepositoryText),
-		key(
-			"agent.keep_git_config",
-			typeBool,
-			"false",
-			&c.Agent.KeepGitConfig,
-			"keep the git hooks and settings that an agent leaves, which can run programs when your hooks use git",
-		),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"continue the conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
@@ -714,15 +678,6 @@ func workerKeys(c *Config) []Key {
 			&c.Policy.LostAfter,
 			"how long an agent works on a host without a link to this machine; then its host ends the run",
 		).atLeast(1000),
-		key(
-			"worker.when_lost",
-			typeString,
-			"hold",
-			&c.WhenLost,
-			"what happens if a host has not answered for twice that time: hold the issue, or restart it "+
-				"on another host",
-		).oneOf("hold", "restart").
-			then(func(r *reader, _ field) { r.cfg.Policy.RestartLost = r.cfg.WhenLost == "restart" }),
 	}
 }
 

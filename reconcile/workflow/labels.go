@@ -141,16 +141,6 @@ func (r *reader) refuseWiderRows() {
 }
 
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
-	if _, has := entries["set_by"]; has {
-		delete(entries, "set_by")
-		f := at
-		f.key += ".set_by"
-		r.invalid(
-			f,
-			"there is no such setting: whoever sets the label, a row can't give an agent more than the other keys do",
-			"remove it; what agents may do more stands in "+policyKey+", for all issues",
-		)
-	}
 	r.entry(at, entries, labelsHint, []Key{
 		key("label", typeString, "", &row.Label, ""),
 		key("kind", "", "", &row.Kind, "").oneOf(AgentKinds()...),
@@ -190,8 +180,11 @@ func (r *reader) entry(at field, entries map[string]yaml.Node, hint string, keys
 	}
 	known := text.Map(keys, func(k Key) string { return k.Name })
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		r.invalid(at, "an entry has the unknown key "+name+"; it may have "+listed(known), hint)
 		ok = false
+		if r.refuseRemoved(field{key: at.key + "." + name, line: at.line}) {
+			continue
+		}
+		r.invalid(at, "an entry has the unknown key "+name+"; it may have "+listed(known), hint)
 	}
 	return ok
 }

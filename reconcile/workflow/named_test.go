@@ -15,15 +15,15 @@ var texts = []string{
 	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.team", "tracker.assignee", "tracker.operators",
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
-	"tracker.provider.status_field", "tracker.provider.priority_labels",
+	"tracker.provider.priority_labels",
 	"tracker.provider.email", "tracker.provider.project_key", "tracker.provider.cloud_id", "tracker.provider.jql",
 	"tracker.provider.priorities",
-	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
-	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state", "merge.label",
+	"repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
+	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",
 	"agent.model", "agent.effort", "agent.env", "agent.key",
 	"agent.pass_env", "worker.engine.pass_env", // names of variables
-	"worker.ssh_hosts", "worker.when_lost", "server.host",
+	"worker.ssh_hosts", "server.host",
 }
 
 // A new key that names a file has to say so, or agents beside the project could change that

@@ -415,7 +415,7 @@ func TestJiraNeedsSite(t *testing.T) {
 	env := testEnv()
 	env.KeyOptional = true
 	_, err := Parse(source(t, "---\ntracker: {kind: jira, provider: {project_key: SHOP}}\n---\n"), env)
-	wantCode(t, err, CodeInvalid, "tracker.provider.base_url: missing")
+	wantCode(t, err, CodeInvalid, "tracker.endpoint: missing")
 }
 
 // symphony check has no key of the model, and says all the same that agent.key can't work.

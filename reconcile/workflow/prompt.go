@@ -31,10 +31,7 @@ type Prompt struct {
 	file     string
 	template *liquid.Template
 	problems []Warning // see Check
-	warnings []Warning // about text that an agent gets, and that was meant otherwise
 	same     []Warning // see Same
-
-	states []comparedState
 
 	// NamesHandOver: it names the tool hand_over, with which agents hand their issues over.
 	NamesHandOver bool
@@ -79,9 +76,9 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
-	p = &Prompt{file: file, template: template, problems: c.problems, warnings: c.warnings, states: c.states}
+	p = &Prompt{file: file, template: template, problems: c.problems}
 	p.NamesHandOver = strings.Contains(body, "hand_over")
-	if !c.readsIssue && len(c.problems) == 0 && len(c.warnings) == 0 {
+	if !c.readsIssue && len(c.problems) == 0 {
 		p.same = []Warning{{File: file, Line: firstLine, Message: sameText}}
 	}
 	if isEmpty {
@@ -118,10 +115,6 @@ func prepareTemplate(body, file string, firstLine int, line *int) (string, error
 				templateHint,
 			)
 		case token.Type != parser.TextTokenType:
-			if instead := otherDialect(token); instead != "" {
-				message := text.Visible(token.Source) + " is not Liquid"
-				return "", fault(CodeTemplateParse, file, token.SourceLoc.LineNo, message, instead)
-			}
 			*line = token.SourceLoc.LineNo
 			// only for the panic: it also fails for tags that are no expressions
 			_, _ = expressions.Parse(token.Args)
@@ -285,8 +278,8 @@ const sameText = "the prompt names nothing of the issue, so that every agent get
 const emptyText = "the prompt is empty: agents get only the title and the description of the issue, and nobody " +
 	"tells them to commit and to hand over"
 
-// Same is a warning if the prompt is the same for every issue, unless another warning or Check
-// says why: a name is misspelled, or in single braces. It also warns about an empty prompt.
+// Same is a warning if the prompt is the same for every issue, unless Check says why: a name is
+// misspelled. It also warns about an empty prompt.
 func (p *Prompt) Same() []Warning { return p.same }
 
 // explain returns a message that names the variable, which the library's message does not.

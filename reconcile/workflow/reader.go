@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 
@@ -64,9 +65,6 @@ type field struct {
 	key  string
 	line int // the line of the value, or else of its key
 	node *yaml.Node
-	// above is the section above an unknown key at the left margin: handoff for a state whose
-	// indentation was lost; empty for other keys.
-	above string
 }
 
 // field returns the value of a key. If the key is not in the file, node is nil and line is the
@@ -193,7 +191,6 @@ func (r *frontMatter) sectionOf(keys []string) string {
 
 // section reads the keys of a map.
 func (r *frontMatter) section(prefix string, node *yaml.Node) {
-	above := ""
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name := node.Content[i]
 		value := deref(node.Content[i+1])
@@ -211,14 +208,10 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		known := slices.Index(r.names, f.key)
 		section := slices.Contains(r.parents, f.key)
 		message, unbuilt := Unbuilt()[f.key]
-		if section && prefix == "" {
-			above = f.key
-		}
 		switch {
 		case name.Tag == "!!merge":
 			r.invalid(f, "merge keys are not supported", "write the keys out")
 		case known < 0 && !section && !unbuilt:
-			f.above = above
 			r.unknown = append(r.unknown, f)
 		case null(value) && value.Anchor == "":
 			if known >= 0 {
@@ -317,7 +310,7 @@ func (r *frontMatter) warnNull(f field, k Key) {
 }
 
 // mergeProvider copies the value of each key that is another name of a key, such as
-// tracker.provider.token, to the key itself, here tracker.api_key.
+// tracker.provider.api_key, to the key itself, here tracker.api_key.
 func (r *frontMatter) mergeProvider() {
 	kind := ""
 	if f := r.fields["tracker.kind"]; f.node != nil {
@@ -457,71 +450,12 @@ func (r *values) path(f field, value string) string {
 // C:\work.
 var elsewhere = text.Pattern(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:[/\\])`)
 
-// wordHint says what to write in place of a word that is none of a choice: the word for what users
-// of other programs call so, or else a similar one. It is empty for a key that is no choice.
+// wordHint says which word of a choice to write; empty for a key that is no choice.
 func wordHint(k Key, word string) string {
 	if k.Words == nil {
 		return ""
 	}
-	other := otherWords()
-	meant := other[k.Name+": "+strings.ToLower(strings.TrimSpace(word))]
-	if meant != "" {
-		return "write " + meant
-	}
-	near := text.Nearest(word, k.Words)
-	if len(near) > 0 {
-		return "write " + near[0]
-	}
-	return other[k.Name]
-}
-
-// otherWords has what users of other programs write for a word of a choice, and for some choices
-// what to do for any other word.
-func otherWords() map[string]string {
-	const (
-		anyAgent  = "for another agent that speaks the Agent Client Protocol write kind: acp, with agent.command"
-		anyEngine = "for another engine write kind: command, with the commands below worker.engine: see docs/hosts.md"
-	)
-	const approvals = "approve allows what an agent asks for, deny refuses it, fail ends the run, and ask asks you"
-	const ownSandbox = "codex.turn_sandbox_policy: {type: %s} instead, as agent.sandbox chooses the program that confines"
-	meant := map[string]string{
-		"agent.kind":                        anyAgent,
-		"agent.kind: gpt":                   "codex",
-		"agent.kind: openai":                "codex",
-		"agent.kind: chatgpt":               "codex",
-		"agent.kind: anthropic":             "claude",
-		"agent.kind: google":                "gemini",
-		"agent.on_approval":                 approvals,
-		"agent.on_question":                 "fail ends the run of an agent that asks, and ask asks you",
-		"agent.sandbox: true":               "bwrap",
-		"agent.sandbox: on":                 "bwrap",
-		"agent.sandbox: read-only":          fmt.Sprintf(ownSandbox, "readOnly"),
-		"agent.sandbox: readonly":           fmt.Sprintf(ownSandbox, "readOnly"),
-		"agent.sandbox: bubblewrap":         "bwrap",
-		"agent.sandbox: workspace-write":    fmt.Sprintf(ownSandbox, "workspaceWrite"),
-		"agent.sandbox: danger-full-access": fmt.Sprintf(ownSandbox, "dangerFullAccess"),
-		"agent.sandbox: docker":             "bwrap; symphony and its agents together can run in a container, too",
-		"merge.when: always":                "green",
-		"merge.method: ff":                  "rebase",
-		"repository.forge: bitbucket":       "deliver: branch instead: symphony opens no pull requests on Bitbucket",
-		"repository.deliver: mr":            DeliverPullRequest,
-
-		"repository.deliver: merge-request": DeliverPullRequest,
-		"repository.deliver: merge_request": DeliverPullRequest,
-		"repository.deliver: pr":            DeliverPullRequest,
-		"repository.deliver: push":          DeliverBranch,
-		"repository.deliver: true":          DeliverBranch,
-		"repository.deliver: false":         DeliverNone,
-		"repository.deliver: draft":         DeliverPullRequest + ": symphony opens no drafts",
-		"repository.deliver: merge":         DeliverPullRequest + ", and merge.when: green or approved",
-		"worker.engine.kind":                anyEngine,
-	}
-	for _, kind := range forges {
-		for _, alias := range kind.aliases {
-			meant["repository.forge: "+alias] = kind.Name
-		}
-	}
-	return meant
+	return "write " + cmp.Or(suggest.Nearest(word, k.Words), "one of these words")
 }
 
 // item returns the field with the line of an item of its list.

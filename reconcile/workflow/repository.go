@@ -28,11 +28,9 @@ type Repository struct {
 	TokenVar      string // the variable that contains it
 	Name, Email   string // of the author of commits; empty for the account's
 	branchPattern *Prompt
-	// SubmoduleHosts are hosts, besides the host of URL, from which submodules may come.
-	SubmoduleHosts []string
-	Submodules     bool // clones have submodules
-	Sign           bool // commits are signed with the operator's key before they are pushed
-	Claims         Claims
+	Submodules    bool // clones have submodules
+	Sign          bool // commits are signed with the operator's key before they are pushed
+	Claims        Claims
 }
 
 // The values of repository.deliver.
@@ -165,20 +163,6 @@ func (r *reader) gitEmail(f field) {
 	}
 	if email != "" && !strings.Contains(email, "@") {
 		r.warn(f, strconv.Quote(email)+" is no email address, by which a forge would know the author")
-	}
-}
-
-// submoduleHosts refuses addresses in place of hosts.
-func (r *reader) submoduleHosts(f field) {
-	repository := r.cfg.Repository
-	if len(repository.SubmoduleHosts) > 0 && !repository.Submodules {
-		r.warn(f, "no effect without repository.submodules: true")
-	}
-	for i, name := range repository.SubmoduleHosts {
-		if strings.ContainsAny(name, "/@") {
-			host, _ := splitAddress(name)
-			r.invalid(r.item(f, i), strconv.Quote(name)+" is an address", "write its host: "+cmp.Or(host, "such as github.com"))
-		}
 	}
 }
 

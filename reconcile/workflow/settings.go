@@ -704,9 +704,7 @@ func (r *reader) checkMerge() {
 	switch {
 	case r.refused("merge.when"):
 	case !merge.On():
-		for _, name := range []string{"method", "label"} {
-			r.warnKey("merge."+name, "no effect without merge.when")
-		}
+		r.warnKey("merge.method", "no effect without merge.when")
 	case !c.Feedback.On() && !r.refused("feedback.state"):
 		name := c.Repository.ForgeKind().Words.Name
 		hint := "set feedback.state, the state to which issues go back whose " + name + "s need work"
@@ -714,12 +712,6 @@ func (r *reader) checkMerge() {
 			hint += ", such as " + active[len(active)-1]
 		}
 		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", hint)
-	case merge.Label != "" && !c.Repository.ForgeKind().Labelled:
-		r.invalid(
-			r.field("merge.label"),
-			c.Repository.ForgeKind().Title+" does not say since when a label has its name, which agents can change",
-			"remove it",
-		)
 	}
 }
 

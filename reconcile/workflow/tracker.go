@@ -68,7 +68,6 @@ type tracker struct {
 	// the kind of forge whose key the key is: it opens pull requests there, too
 	forge       string
 	assigneeVar string // contains the assignee if the file names none; empty for none
-	place       string // the key that says where the issues are; empty if several do
 	site        string // the address of repositories, for hints
 	repoVar     string // contains the repository if the file names none; empty for none
 	// byTeam: the names of issues begin with the key of a team or a project, such as WEB-7. Other kinds

@@ -14,7 +14,6 @@ var fileTracker = tracker{
 	aliases:  []string{"backlog", "backlog.md", "directory", "folder", "local", "markdown", "md"},
 	active:   []string{"To Do", "Todo", "In Progress"},
 	terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
-	place:    "tracker.provider.path",
 	orders:   true,
 	check:    trackerReader.protectFolder,
 	keys:     fileKeys,

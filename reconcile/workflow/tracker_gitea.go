@@ -11,7 +11,6 @@ var giteaTracker = tracker{
 	keyVars:  GiteaForge.TokenVars,
 	needsKey: true,
 	forge:    GiteaForge.Name,
-	place:    "tracker.provider.repo",
 	site:     "https://gitea.example.com",
 	orders:   true,
 	check:    trackerReader.giteaSettings,

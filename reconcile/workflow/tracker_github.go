@@ -19,7 +19,6 @@ var gitHubTracker = tracker{
 	needsKey: true,
 	forge:    GitHubForge.Name,
 	orders:   true,
-	place:    "tracker.provider.repo",
 	site:     "https://github.com",
 	repoVar:  gitHubRepoVar,
 	check:    trackerReader.gitHubStates,
@@ -30,9 +29,7 @@ var gitHubTracker = tracker{
 func gitHubKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.project", typeURL, "", &c.Tracker.Repositories.Project,
-			"the board whose columns are the states of open issues").thenTracker(trackerReader.board),
-		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.Repositories.StatusField,
-			"the board's field that contains the column"),
+			"the board whose columns are the states of open issues").choosing().thenTracker(trackerReader.board),
 	}
 }
 
@@ -64,6 +61,5 @@ func (r trackerReader) gitHubStates() {
 	if r.cfg.Tracker.Repositories.Project != "" {
 		return
 	}
-	r.warnKey("tracker.provider.status_field", "no effect without provider.project")
 	r.labelStates()
 }

@@ -12,22 +12,12 @@ var gitLabTracker = tracker{
 	keyVars:  GitLabForge.TokenVars,
 	needsKey: true,
 	forge:    GitLabForge.Name,
-	place:    "tracker.provider.repo",
 	site:     "https://gitlab.com",
 	repoVar:  "GITLAB_PROJECT_PATH",
 	groups:   true,
 	orders:   true,
 	check:    trackerReader.gitLabSettings,
-	keys:     gitLabKeys,
-}
-
-// gitLabKeys are the keys that no other tracker of repositories has.
-func gitLabKeys(c *Config) []Key {
-	return []Key{
-		key("tracker.provider.project_path", typeString, "", nil, "").sameAs("tracker.provider.repo"),
-		key("tracker.provider.weights", typeBool, "false", &c.Tracker.Repositories.Weights,
-			"the weight of an issue is its priority, 1 the most urgent, unless it has one of priority_labels"),
-	}
+	keys:     func(*Config) []Key { return nil },
 }
 
 // gitLabSettings checks the address of the API.

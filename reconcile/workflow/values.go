@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -479,9 +478,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	if err == nil {
 		cfg.Prompt = prompt
-		r.warnings = append(r.warnings, prompt.warnings...)
 		r.warnOfProjectDescription()
-		r.warnComparedStates()
 	}
 	r.redact()
 	warnings, err := r.result(cfg.Tracker.APIKey, cfg.Monitor.PingURL)
@@ -579,11 +576,7 @@ func (r *reader) warnUnused() {
 			r.invalid(r.fields[k.Name], "no effect with kind: "+r.tracker.name+
 				": without this filter agents would work on every issue in an active state", "remove it")
 		case r.tracker.name != "":
-			instead := ""
-			if meant := cmp.Or(r.placeFor(k.Name), r.offer(k.same)); meant != "" {
-				instead = "; did you mean " + meant + "?"
-			}
-			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name+instead)
+			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
 		}
 	}
 }
@@ -597,7 +590,7 @@ func (r *reader) together() {
 		r.warnKey("agent.on_approval", asksNothingText)
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
-		for _, key := range []string{"tracker.operators", "agent.answer_timeout_ms", "agent.waiting_takes_slot"} {
+		for _, key := range []string{"tracker.operators", "agent.answer_timeout_ms"} {
 			r.warnKey(key, "no effect: neither agent.on_approval nor agent.on_question is ask")
 		}
 	}

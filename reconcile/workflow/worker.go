@@ -160,7 +160,6 @@ func (r *reader) checkMachines() {
 			"worker.max_concurrent_agents_per_host",
 			"worker.root",
 			"worker.lost_after_ms",
-			"worker.when_lost",
 		} {
 			r.warnKey(
 				key,
@@ -168,13 +167,6 @@ func (r *reader) checkMachines() {
 			)
 		}
 		return
-	}
-	if IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
-		r.invalid(
-			r.field("worker.when_lost"),
-			"restart needs a second host, and an engine is a single one",
-			"remove it",
-		)
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	if len(c.Agent.others()) > 0 {

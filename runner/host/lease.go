@@ -66,8 +66,6 @@ type PrepareRequest struct {
 	Root  string
 	// KeepRemoved is how long removed workspaces of the project are kept.
 	KeepRemoved time.Duration
-	// KeepGit keeps the git settings that agents make (agent.keep_git_config).
-	KeepGit bool
 }
 
 // PrepareAnswer is the acquired workspace.

@@ -51,8 +51,6 @@ type Repository struct {
 	// Team: other machines push to it, too. A clone for an issue begins at its branch if that exists
 	// already: another machine may have made it, whose claim somebody has deleted.
 	Team bool
-	// SubmoduleHosts are hosts from which submodules may come, besides the host of URL.
-	SubmoduleHosts []string
 	// Submodules: clones have the submodules of the commit that is checked out, and theirs.
 	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.

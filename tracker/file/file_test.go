@@ -403,23 +403,6 @@ func TestFindWithoutFrontMatterByNumber(t *testing.T) {
 	test.Equal(t, "the only file", strings.HasSuffix(err.Error(), ": mend.md is none, because it has no front matter"), true)
 }
 
-// A key about something that is read elsewhere says where.
-func TestKeysElsewhere(t *testing.T) {
-	for front, want := range map[string]string{
-		"model: gpt-5.5":         "a.md:5: model is not read: agent.by_label in WORKFLOW.md chooses",
-		"hold: true":             "a.md:5: hold is not read: symphony stop ISSUE --after-run keeps agents from it",
-		"base_branch: v2":        "a.md:5: base_branch is not read: it is the same for all issues: repository.base",
-		"done: true":             "a.md:5: done is not read: the status says whether it is finished",
-		"acceptanceCriteria: []": "a.md:5: acceptanceCriteria is not read: agents get what is below the front matter",
-		"milestone: v1":          "",
-		"uid: 12":                "",
-	} {
-		a, _ := folder(t, map[string]string{"a.md": "---\nid: A\ntitle: One\nstatus: To Do\n" + front + "\n---\n"})
-		said := strings.Join(test.Must(a.Find(t.Context(), "A")).Remarks, "\n")
-		test.Equal(t, front+": "+said, strings.HasPrefix(said, want) && (said == "") == (want == ""), true)
-	}
-}
-
 // A folder without issues may be the wrong one. A workflow beside the issues is none.
 func TestFolderAbove(t *testing.T) {
 	a, _ := folder(t, map[string]string{
@@ -474,13 +457,14 @@ func TestDependenciesThatAreNoIDs(t *testing.T) {
 // The record of an issue has what is not obeyed in its file, and whether its state only sounds final.
 func TestRemarks(t *testing.T) {
 	a, dir := folder(t, map[string]string{
-		"a.md": "---\nid: A\ntitle: One\nstatus: Merged\npriority: P1\ndepends_on: [B]\n---\n",
+		"a.md": "---\nid: A\ntitle: One\nstatus: Merged\npriority: P1\nlabel: bug\nuid: 12\ndepends_on: [B]\n---\n",
 		"b.md": issueFile("B"),
 	})
 	issue := test.Must(a.Find(t.Context(), "A"))
 	test.Equal(t, "remarks", strings.Join(issue.Remarks, "\n"),
 		`a.md:5: priority "P1" is ignored: write urgent, high, medium, low, none, or a number, of which 1 is the most urgent
-a.md:6: depends_on is not read: write dependencies`)
+a.md:6: label is not read: write labels`)
+	test.Equal(t, "dependencies", len(issue.BlockedBy), 1)
 	test.Equal(t, "not final", issue.Unnamed,
 		`the workflow names no state "Merged", so that the issue is not finished: its workspace stays, and issues that `+
 			`wait for it do not start; write Done, or add the state to tracker.terminal_states`)

@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -435,7 +436,7 @@ func (f fields) remark(node *yaml.Node, format string, args ...any) {
 // otherNames are keys that may be used instead of Backlog.md's.
 var otherNames = map[string][]string{
 	"status":       {"state"},
-	"dependencies": {"blocked_by"},
+	"dependencies": {"blocked_by", "depends_on"},
 	"assignee":     {"assignees"},
 	"created_date": {"created_at"},
 	"updated_date": {"updated_at"},
@@ -452,81 +453,24 @@ var keysOfBacklog = []string{
 	"subtasks", "type", "project", "ordinal", "onStatusChange",
 }
 
-// foreignKeys are keys of other programs that are not read here, by what to write instead.
-var foreignKeys = map[string][]string{
-	"title":                           {"summary"},
-	"priority":                        {"prio"},
-	"assignee":                        {"assigned_to"},
-	"created_date":                    {"created", "created_on"},
-	"updated_date":                    {"updated", "updated_on"},
-	"labels":                          {"tags"},
-	"dependencies":                    {"depends", "depends_on", "dependency", "blocked", "blockers"},
-	"the text below the front matter": {"body", "description"},
-}
-
-// elsewhere are keys of other programs about things that symphony reads in another place, or does
-// not have, in small letters, each with what to do instead.
-var elsewhere = map[string][]string{
-	"agent.by_label in WORKFLOW.md chooses another agent, model or effort for issues with a label": {
-		"model", "agent", "effort", "reasoningeffort", "llm", "agentmodel", "maxturns",
-	},
-	"it is the same for all issues: repository.base in WORKFLOW.md":              {"base", "basebranch", "targetbranch"},
-	"it is the same for all issues: repository.branch in WORKFLOW.md names them": {"branch", "branchname"},
-	"it is the same for all issues: repository.url in WORKFLOW.md":               {"repo", "repository", "giturl"},
-	"it is the same for all issues: agent.max_tokens in WORKFLOW.md":             {"maxtokens", "budget", "tokenlimit"},
-	"symphony stop ISSUE --after-run keeps agents from it, and so does a status that is in no list of WORKFLOW.md": {
-		"hold", "held", "onhold", "skip", "paused", "disabled", "draft", "wip", "ready", "startdate", "notbefore",
-		"scheduled", "startat",
-	},
-	"the status says whether it is finished":              {"done", "completed", "closed", "finished", "isdone"},
-	"write dependencies into the issues that wait for it": {"blocks", "blocking"},
-	"agents get what is below the front matter: write it there": {
-		"acceptancecriteria", "acceptance", "criteria", "notes", "instructions", "prompt", "context", "details", "steps",
-	},
-}
-
-// meanings are the words for keys, in small letters alone, and what is meant with each; nothing
-// with the other keys of Backlog.md.
-var meanings = sync.OnceValue(func() map[string]string {
-	meant := map[string]string{}
-	for _, word := range keysOfBacklog {
-		meant[letters(word)] = ""
-	}
-	for _, key := range keysRead {
-		for _, word := range append([]string{key}, otherNames[key]...) {
-			meant[letters(word)] = key
-		}
-	}
-	for key, words := range foreignKeys {
-		for _, word := range words {
-			meant[letters(word)] = key
-		}
-	}
-	return meant
-})
-
-// letters returns the letters of a word, in lower case.
-func letters(word string) string { return strings.Map(onlyLetters, strings.ToLower(word)) }
-
 // isRead reports whether a key is read.
 func isRead(name string) bool {
 	isName := func(key string) bool { return key == name || slices.Contains(otherNames[key], name) }
 	return slices.ContainsFunc(keysRead, isName)
 }
 
-// meantKey returns what is meant with a key that is not read: priority with Priority, labels
-// with label, and dependencies with depends-on. It is empty if nothing is, or the key is read.
+// meantKey returns what is meant with a key that is not read: priority with Priority, and labels
+// with label. It is empty if nothing is, or the key is read.
 func meantKey(name string) string {
-	if isRead(name) {
+	if isRead(name) || slices.Contains(keysOfBacklog, name) {
 		return ""
 	}
-	word := letters(name)
-	if key, known := meanings()[word]; known {
-		return key
-	}
 	isLong := func(word string) bool { return len(word) > len("id") } // many short words are like it
-	known := text.Filter(slices.Sorted(maps.Keys(meanings())), isLong)
-	return meanings()[text.Misspelt(word, known)]
+	near := suggest.Nearest(name, slices.Concat(text.Filter(keysRead, isLong), keysOfBacklog))
+	if slices.Contains(keysOfBacklog, near) {
+		return ""
+	}
+	return near
 }
 
 // names returns the keys in the order of the file.
@@ -539,22 +483,9 @@ func (f fields) names() []string {
 // issue says so itself: see missing.
 func (f fields) warnOfKeys() {
 	for _, name := range f.names() {
-		node := f.values[name]
 		key := meantKey(name)
-		switch {
-		case key != "" && key != "title" && key != "status":
-			f.remark(node, "%s is not read: write %s", name, key)
-		case key == "" && !isRead(name) && !slices.Contains(keysOfBacklog, name):
-			f.remarkElsewhere(name, node)
-		}
-	}
-}
-
-// remarkElsewhere warns of a key that is about something that is read elsewhere.
-func (f fields) remarkElsewhere(name string, node *yaml.Node) {
-	for advice, words := range elsewhere {
-		if slices.Contains(words, letters(name)) {
-			f.remark(node, "%s is not read: %s", name, advice)
+		if key != "" && key != "title" && key != "status" {
+			f.remark(f.values[name], "%s is not read: write %s", name, key)
 		}
 	}
 }

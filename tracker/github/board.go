@@ -33,7 +33,7 @@ func (c *Client) noBoard() error {
 // workflow.
 func (c *Client) board(ctx context.Context) (listed, error) {
 	query, vars := c.forBoard(document("board"))
-	vars["field"] = c.o.StatusField
+	vars["field"] = statusField
 	build := func() (string, map[string]any) { return query + c.issueFields() + document("column"), vars }
 	var found listed
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
@@ -126,8 +126,11 @@ type boardProject struct {
 	field boardField
 }
 
-// statusField reads the project with the field of its columns.
-func (c *Client) statusField(ctx context.Context) (boardProject, error) {
+// statusField is the field of a board that has its columns, as GitHub makes it.
+const statusField = "Status"
+
+// columns reads the project with the field of its columns.
+func (c *Client) columns(ctx context.Context) (boardProject, error) {
 	query, vars := c.forBoard(document("project"))
 	data, _, err := graphQL[struct {
 		Owner struct {
@@ -150,23 +153,16 @@ func (c *Client) statusField(ctx context.Context) (boardProject, error) {
 		return boardProject{}, c.noBoard()
 	}
 	project := reconcile.TrackerProject{ID: p.ID, Name: p.Title, Slug: c.o.Project, URL: p.URL}
-	var fields []string
 	for _, f := range p.Fields.Nodes {
-		if f.Name == c.o.StatusField {
+		if f.Name == statusField {
 			return boardProject{project, f}, nil
 		}
-		if f.Name != "" {
-			fields = append(fields, f.Name)
-		}
 	}
-	hint := "set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")
-	if fields == nil {
-		hint = "add a field of the type single select to the project"
-	}
-	const message = "tracker.provider.status_field: the project %s has no field %q with options"
+	hint := "add a field " + statusField + " of the type single select to the project"
+	const message = "tracker.provider.project: the project %s has no field %q with options"
 	return boardProject{project, boardField{}}, reconcile.NewError(
 		"tracker_project_not_found",
-		c.Scrub(fmt.Sprintf(message, c.o.Project, c.o.StatusField)),
-		c.Scrub(hint),
+		c.Scrub(fmt.Sprintf(message, c.o.Project, statusField)),
+		hint,
 	)
 }

@@ -14,8 +14,6 @@
 package github
 
 import (
-	"cmp"
-
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 )
@@ -36,7 +34,6 @@ func connect(o Options) (*Client, error) {
 		return nil, err
 	}
 	r := &requests{Client: api}
-	o.StatusField = cmp.Or(o.StatusField, "Status")
 	n := &names{Names: repoissue.NewNames(api.Client, o.named()), api: api.Client, o: o}
 	return &Client{
 		requests: r,

@@ -460,17 +460,13 @@ func TestAnswerWithoutLogin(t *testing.T) {
 	wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"12"})), "github_unknown_payload")
 }
 
-// The hint about the field of the columns names those that the project has, if it has any.
+// A board without the field of the columns has none of the states.
 func TestBoardWithoutField(t *testing.T) {
-	for field, hint := range map[string]string{
-		`{}`:                                 "add a field of the type single select to the project",
-		`{"databaseId": 1, "name": "Stage"}`: "set tracker.provider.status_field to one of these: Stage",
-	} {
-		s := &recorder{answers: []recorded{{200, `{"data": {"owner": {"projectV2": {"id": "P", "fields": {"nodes": [` +
-			field + `]}}}}}`, ""}}}
-		c := clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {
-			o.Project = "https://github.com/orgs/acme/projects/4"
-		})
-		test.Equal(t, field, wantCode(t, test.Err(c.statusField(t.Context())), "tracker_project_not_found").Hint, hint)
-	}
+	s := &recorder{answers: []recorded{{200, `{"data": {"owner": {"projectV2": {"id": "P", "fields": {"nodes": [` +
+		`{"databaseId": 1, "name": "Stage"}]}}}}}`, ""}}}
+	c := clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {
+		o.Project = "https://github.com/orgs/acme/projects/4"
+	})
+	known := wantCode(t, test.Err(c.columns(t.Context())), "tracker_project_not_found")
+	test.Equal(t, "the hint", known.Hint, "add a field Status of the type single select to the project")
 }

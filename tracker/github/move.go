@@ -136,7 +136,7 @@ func (m move) labelChanges(path string) ([]change, error) {
 // columnChanges returns the change of the column on the board. In the state open an issue is
 // in no column.
 func (m move) columnChanges(ctx context.Context) ([]change, error) {
-	board, err := m.statusField(ctx)
+	board, err := m.columns(ctx)
 	if err != nil {
 		return nil, err
 	}

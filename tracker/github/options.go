@@ -18,8 +18,7 @@ type Options struct {
 	// an issue; may be empty.
 	Assignee string
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none.
-	// StatusField is the field of the columns, "Status" if empty.
-	Project, StatusField string
+	Project string
 	// ReadOnly makes the agent's tools refuse every call.
 	ReadOnly bool
 	// Memory keeps the end of a limit and the list of open issues between processes. Nil: only

@@ -212,7 +212,7 @@ func (c *Client) numbersQuery(
 	fields := "...IssueFields"
 	fragments := c.issueFields()
 	if c.o.Project != "" {
-		param("field", c.o.StatusField)
+		param("field", statusField)
 		fields += " projectItems(first: 100) { nodes { ...Column } }"
 		fragments += document("column")
 	}

@@ -635,11 +635,4 @@ func TestVerifyFails(t *testing.T) {
 		test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})),
 		"tracker_project_not_found",
 	)
-	s = newScene(t, func(o *Options) {
-		o.Project = "https://github.com/orgs/acme/projects/4"
-		o.StatusField = "status"
-	})
-	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
-	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
-	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "Status")
 }

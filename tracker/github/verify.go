@@ -45,7 +45,7 @@ func (c *Client) Verify(
 	c.CheckIssueScope()
 	if c.o.Project != "" {
 		c.CheckBoardScope()
-		board, err := c.statusField(ctx)
+		board, err := c.columns(ctx)
 		if err != nil {
 			return found, err
 		}

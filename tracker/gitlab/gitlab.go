@@ -34,8 +34,6 @@ type Options struct {
 	StateLabels []string
 	// PriorityLabels are the labels of the priorities 1, 2 and so on.
 	PriorityLabels []string
-	// Weights: the weight of an issue is its priority, unless it has a label of one.
-	Weights bool
 	// Assignee is the login, or "me", for which the workflow looks among several assignees of
 	// an issue; may be empty.
 	Assignee string
@@ -147,7 +145,6 @@ func (o Options) named() repoissue.Options {
 		Open:           stateOpen,
 		StateLabels:    o.StateLabels,
 		PriorityLabels: o.PriorityLabels,
-		Weights:        o.Weights,
 		Assignee:       o.Assignee,
 	}
 }

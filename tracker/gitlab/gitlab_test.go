@@ -115,11 +115,10 @@ func TestOtherIssues(t *testing.T) {
 	s := start(t, nil)
 	incident := test.Must(s.AddIssue(gitlabtest.Issue{Title: "An incident", Type: "incident"}))
 	moved := test.Must(s.AddIssue(gitlabtest.Issue{Title: "Moved", MovedTo: 7}))
-	heavy := test.Must(s.AddIssue(gitlabtest.Issue{Title: "Heavy", Weight: 3}))
-	a := connectTo(s, new([]string), func(o *Options) { o.Weights = true })
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Usual"}))
+	a := connectTo(s, new([]string), nil)
 	found := test.Must(a.Candidates(t.Context(), []string{"opened"}))
-	test.Equal(t, "candidates", test.Map(found, func(i reconcile.Issue) string { return i.Title }), []string{"Heavy"})
-	test.Equal(t, "its priority", *found[0].Priority, heavy.Weight)
+	test.Equal(t, "candidates", test.Map(found, func(i reconcile.Issue) string { return i.Title }), []string{"Usual"})
 	byID := test.Must(a.ByIDs(t.Context(), []string{"1", "2", "3"}))
 	test.Equal(t, "by id", len(byID), 1)
 	for _, gone := range []gitlabtest.Issue{incident, moved} {
@@ -189,15 +188,15 @@ func TestLostRole(t *testing.T) {
 	test.Equal(t, "after one was deleted", len(found), 1)
 }
 
-// On the free tier issues neither block each other nor have weights.
+// On the free tier issues do not block each other.
 func TestFreeTier(t *testing.T) {
 	s := start(t, func(s *gitlabtest.Server) { s.Free = true })
-	test.Must(s.AddIssue(gitlabtest.Issue{Title: "First", Weight: 2}))
+	test.Must(s.AddIssue(gitlabtest.Issue{Title: "First"}))
 	test.Must(s.AddIssue(gitlabtest.Issue{Title: "Second"}))
 	test.OK(t, s.Block("2", "1"))
-	a := connectTo(s, new([]string), func(o *Options) { o.Weights = true })
+	a := connectTo(s, new([]string), nil)
 	for _, i := range test.Must(a.Candidates(t.Context(), []string{"opened"})) {
-		if len(i.BlockedBy) > 0 || i.Priority != nil {
+		if len(i.BlockedBy) > 0 {
 			t.Errorf("issue %+v", i)
 		}
 	}

@@ -31,7 +31,6 @@ type wireIssue struct {
 	State     string              `json:"state"`
 	Labels    []string            `json:"labels"`
 	Assignees []gitlabapi.Account `json:"assignees"`
-	Weight    int                 `json:"weight"`
 	CreatedAt time.Time           `json:"created_at"`
 	UpdatedAt time.Time           `json:"updated_at"`
 	MovedTo   int64               `json:"moved_to_id"` // another issue, which continues this one; 0 for none
@@ -61,7 +60,6 @@ func (w wireIssue) record(project string) repoissue.Record {
 		Title:   w.Title,
 		Body:    w.Body,
 		URL:     w.URL,
-		Weight:  w.Weight,
 		Project: w.Project,
 		Path:    w.Names.project(),
 		Created: w.CreatedAt.UTC(),

@@ -57,11 +57,11 @@ var service = transport.Service{
 	Name:    "Jira",
 	Prefix:  "jira",
 	Paths:   true,
-	Setting: "tracker.provider.base_url",
+	Setting: "tracker.endpoint",
 	Header:  map[string]string{"Accept": "application/json"},
 	Secret:  "Jira API token",
 	Word:    "token",
-	SetKey:  "set JIRA_API_TOKEN, or set tracker.provider.api_token to the $VARIABLE that holds it",
+	SetKey:  "set JIRA_API_TOKEN, or set tracker.api_key to the $VARIABLE that holds it",
 	CheckKey: "check the API token, which may have expired, and tracker.provider.email; " +
 		"a token with scopes needs tracker.provider.cloud_id",
 	CheckEndpoint: "it is https://NAME.atlassian.net",

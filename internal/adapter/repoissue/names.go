@@ -26,8 +26,6 @@ type Options struct {
 	Groups bool
 	// Open is the state of an open issue without a label that is a state; "open" if empty.
 	Open string
-	// Weights: the weight of an issue is its priority, if it has no label of one.
-	Weights bool
 	// StateLabels are the labels that are states; empty if issues are only open or closed.
 	StateLabels []string
 	// PriorityLabels are the labels of the priorities 1, 2 and so on.
@@ -304,11 +302,8 @@ func (n *Names) Issue(r Record, state, me string) reconcile.Issue {
 		},
 	}
 	i := slices.IndexFunc(n.o.PriorityLabels, r.Has)
-	switch {
-	case i >= 0:
+	if i >= 0 {
 		issue.Priority = new(i + 1)
-	case n.o.Weights && r.Weight > 0:
-		issue.Priority = &r.Weight
 	}
 	return issue
 }

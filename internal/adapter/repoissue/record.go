@@ -28,7 +28,6 @@ type Record struct {
 	Assignees []string  `json:"assignees,omitempty"` // logins
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
-	Weight    int       `json:"weight,omitempty"` // 0 for none
 	Blockers  []Blocker `json:"blockers,omitempty"`
 	// Project and Path are the number and the present name of the repository, where a tracker tells
 	// both with an issue.

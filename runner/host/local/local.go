@@ -111,7 +111,7 @@ func (r *run) held() error {
 }
 
 // hold sets the workspace that a run acquired.
-func (r *run) hold(w *workspace.Workspace, keepGit bool) {
+func (r *run) hold(w *workspace.Workspace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.space = w
@@ -120,7 +120,6 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 		Temp:   []string{w.TmpDir, w.CacheDir},
 		File:   w.GitFile(),
 		Verify: w.Verify,
-		Off:    keepGit,
 	}
 }
 
@@ -144,7 +143,7 @@ func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.P
 	if err != nil {
 		return answer, err
 	}
-	r.hold(space, q.KeepGit)
+	r.hold(space)
 	return endPrevious(ctx, r.space, r.guard)
 }
 
@@ -295,7 +294,7 @@ func (r *run) PrepareRemoval(
 	if err != nil || space == nil {
 		return answer, err
 	}
-	r.hold(space, q.KeepGit)
+	r.hold(space)
 	answer.Found = true
 	answer.HookDue = space.HookDue()
 	if answer.HookDue {

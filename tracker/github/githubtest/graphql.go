@@ -475,7 +475,7 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		"latestOpinionatedReviews": resolver(opinions),
 		"baseRef":                  x.baseNode(p),
 	}
-	maps.Copy(n, x.mergeNode(r, p))
+	maps.Copy(n, x.mergeNode(p))
 	return n
 }
 

@@ -195,7 +195,7 @@ func (x *execution) change(field string, apply func(*pull, map[string]any) (refu
 }
 
 // mergeNode are the fields of a pull request that its merge depends on.
-func (x *execution) mergeNode(r *repository, p *pull) node {
+func (x *execution) mergeNode(p *pull) node {
 	request := node(nil)
 	if p.AutoMerge != "" {
 		request = node{"enabledAt": x.now()}
@@ -205,7 +205,5 @@ func (x *execution) mergeNode(r *repository, p *pull) node {
 		"isMergeQueueEnabled": x.Queue,
 		"isInMergeQueue":      p.Queued,
 		"autoMergeRequest":    request,
-		"labels":              connection(text.Map(p.issue.Labels, r.labelNode)),
-		"timelineItems":       resolver(func(args map[string]any) any { return r.timelineNodes(p.issue, args) }),
 	}
 }

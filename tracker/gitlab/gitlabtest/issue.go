@@ -24,7 +24,6 @@ type Issue struct {
 	Labels    []string
 	Assignees []string // logins
 	Author    string   // login; Operator if empty
-	Weight    int      // 0 for none
 	Blockers  []string // other issues, as group/project#NUMBER, or #NUMBER within the same project
 	MovedTo   int64    // the id of the issue that continues it
 	CreatedAt time.Time
@@ -251,9 +250,6 @@ func (c *call) issueObject(i *Issue) object {
 	}
 	if !c.Free {
 		o["weight"] = nil
-		if i.Weight > 0 {
-			o["weight"] = i.Weight
-		}
 		o["epic_iid"] = nil
 		o["epic"] = nil
 		o["iteration"] = nil

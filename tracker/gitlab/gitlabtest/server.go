@@ -37,7 +37,7 @@ type Server struct {
 	// StateLabels are labels that exclude each other: Move replaces them by the new label.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
-	Free        bool             // the free tier: issues neither block each other nor have weights
+	Free        bool             // the free tier: issues do not block each other
 	NoIssues    bool             // the projects have no issues
 	Private     bool             // issues are for members only
 	Outsider    bool             // Operator is no member

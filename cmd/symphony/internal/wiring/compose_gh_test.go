@@ -61,9 +61,9 @@ func TestTokenOfGh(t *testing.T) {
 	test.Equal(t, "it is of gh", cfg.KeyFromGh, true)
 	test.Must(p.Config())
 	test.Equal(t, "what gh was asked", calls(), "auth token --hostname github.com\n")
-	_, cfg = load(", api_url: https://github.example.com/api/v3")
+	_, cfg = load(", endpoint: https://github.example.com/api/v3")
 	test.Equal(t, "gh has no token for that host", cfg == nil, true)
-	_, cfg = load(", token: $TEAM_TOKEN")
+	_, cfg = load(", api_key: $TEAM_TOKEN")
 	test.Equal(t, "the file names a variable without a token", cfg == nil, true)
 }
 

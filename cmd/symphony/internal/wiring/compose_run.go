@@ -36,7 +36,6 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 		p.StopGrace += cfg.Hooks.Timeout
 	}
 	p.Deliver = cfg.Repository.Delivers()
-	p.LendsSlots = !cfg.Agent.WaitingTakesSlot
 	return p
 }
 
@@ -91,16 +90,15 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		},
 		Repository: runner.Repository{
 			Repository: host.Repository{
-				URL:            cfg.Repository.URL,
-				Base:           cfg.Repository.Base,
-				Name:           cfg.Repository.Name,
-				Email:          cfg.Repository.Email,
-				Pushes:         cfg.Repository.Delivers(),
-				Team:           cfg.Repository.Claims.On,
-				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
-				Submodules:     cfg.Repository.Submodules,
-				Sign:           cfg.Repository.Sign,
-				Obeyed:         obeyed,
+				URL:        cfg.Repository.URL,
+				Base:       cfg.Repository.Base,
+				Name:       cfg.Repository.Name,
+				Email:      cfg.Repository.Email,
+				Pushes:     cfg.Repository.Delivers(),
+				Team:       cfg.Repository.Claims.On,
+				Submodules: cfg.Repository.Submodules,
+				Sign:       cfg.Repository.Sign,
+				Obeyed:     obeyed,
 			},
 			Words:    cfg.Repository.ForgeKind().Words,
 			Branch:   cfg.Repository,
@@ -141,7 +139,6 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		StallTimeout:      cfg.Session.StallTimeout,
 		OnApproval:        approvals[cfg.Chosen.OnApproval],
 		AnswerTimeout:     cfg.Agent.AnswerTimeout,
-		KeepGitConfig:     cfg.Agent.KeepGitConfig,
 		ResumeThread:      cfg.Agent.ResumeThread,
 		KeepRemoved:       cfg.Workspace.KeepRemoved,
 	}
@@ -199,10 +196,13 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	return c
 }
 
+// maxProcesses is how many processes and threads an agent in symphony's sandbox may have at once.
+const maxProcesses = 4096
+
 // LimitsOf returns what an agent in symphony's sandbox may use.
 func LimitsOf(cfg *workflow.Config) proc.Limits {
 	return proc.Limits{
-		Tasks:  cfg.Agent.MaxProcesses,
+		Tasks:  maxProcesses,
 		Memory: cmp.Or(cfg.Agent.MaxMemory, proc.MachineMemory()/4*3),
 	}
 }

@@ -82,7 +82,6 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			PriorityLabels: g.PriorityLabels,
 			Assignee:       cfg.Policy.Assignee,
 			Project:        g.Project,
-			StatusField:    g.StatusField,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,
 		}
@@ -110,7 +109,6 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Projects:       t.Repositories.Names,
 			StateLabels:    t.Repositories.StateLabels,
 			PriorityLabels: t.Repositories.PriorityLabels,
-			Weights:        t.Repositories.Weights,
 			Assignee:       cfg.Policy.Assignee,
 			ReadOnly:       readOnly,
 			Memory:         o.Memory,

@@ -136,20 +136,19 @@ func (a *PassAccounts) Look(_ context.Context, now time.Time) []reconcile.Accoun
 }
 
 // TakeSlots implements reconcile.Accounts.
-func (a *PassAccounts) TakeSlots(ctx context.Context, want, lent int, dryRun bool) (*reconcile.Slots, error) {
+func (a *PassAccounts) TakeSlots(ctx context.Context, want int, dryRun bool) (*reconcile.Slots, error) {
 	if a.max == 0 {
 		return nil, nil
 	}
-	most := reconcile.WithLent(a.max, lent)
 	first := a.all[0].Account
 	if dryRun {
-		count, err := first.CountSlots(ctx, most, want)
+		count, err := first.CountSlots(ctx, a.max, want)
 		count.Home = first.Home
 		count.Max = a.max
 		return &count, err
 	}
 	a.Release()
-	slots, count, err := first.TakeSlots(ctx, most, want)
+	slots, count, err := first.TakeSlots(ctx, a.max, want)
 	count.Home = first.Home
 	count.Max = a.max
 	a.slots = make(chan *os.File, len(slots))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -52,8 +51,6 @@ type Guard struct {
 	// Verify is called before anything in Tree is changed. It fails if Tree was replaced by
 	// another directory.
 	Verify func() error
-	// Off disables the guard: agents may change all git settings (agent.keep_git_config).
-	Off bool
 
 	limit     int              // of files, for tests
 	snapshot  *snapshot        // the snapshot of Trust, nil if Trust was not called on this value
@@ -118,9 +115,6 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 // the workspace, apart from its tmp and cache. hooksPath is the setting core.hooksPath as git
 // sees it in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, hooksPath string) error {
-	if g.Off {
-		return g.forget()
-	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	s, err := g.takeSnapshot(ctx, reaches, hooksPath)
@@ -192,9 +186,6 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 // git could run and that is new. If it does not trust the result, or returns an error, no hook
 // may run, and the next call starts over.
 func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error) {
-	if g.Off {
-		return restored, g.forget()
-	}
 	g.untrusted = nil
 	s, err := g.readSnapshot()
 	if err != nil || s == nil || !s.AgentWorked {
@@ -260,16 +251,8 @@ func (g *Guard) judge(ctx context.Context, err error) error {
 	return reconcile.NewError(
 		host.CodeUntrusted,
 		fmt.Sprintf("no hook runs in %s: %v", g.Tree, err),
-		"remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave",
+		"remove it or make it readable",
 	).WithCause(err)
-}
-
-func (g *Guard) forget() error {
-	g.snapshot = nil
-	if err := os.Remove(g.File); !errors.Is(err, fs.ErrNotExist) {
-		return files.Failed(err, "remove the git settings that were trusted in %s", g.Tree)
-	}
-	return nil
 }
 
 // HookEnv returns the environment for a hook of the workflow, with settings for git. hooksOff
@@ -277,7 +260,7 @@ func (g *Guard) forget() error {
 // change them. It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
-	if err != nil || s == nil || g.Off {
+	if err != nil || s == nil {
 		return env, nil, err
 	}
 	if g.untrusted != nil {

@@ -970,10 +970,6 @@ func TestGuardUnreadable(t *testing.T) {
 	wantCode(t, test.Err(g.Undo(t.Context())), files.CodeFailed)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, files.CodeFailed)
-	g.Off = true
-	g.undo()
-	g.Off = false
-	g.undo()
 }
 
 // A search that ends early is not trusted, neither before nor after the agent.

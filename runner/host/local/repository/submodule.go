@@ -67,7 +67,7 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 		from := text.Visible(text.Within(s.url, maxShown))
 		return incomplete(
 			fmt.Sprintf("the submodule %s comes from %s: %v", shown, from, err),
-			"take the submodule from elsewhere, or ask a person to list its host in repository.submodule_hosts",
+			"take the submodule from the host of the repository",
 		)
 	}
 	m := d.mirrorOf(address)
@@ -324,14 +324,12 @@ func (m *Mirror) mirrorOf(address string) *Mirror {
 		protocol = "file"
 	}
 	env := append(slices.Clone(m.env), "GIT_ALLOW_PROTOCOL="+protocol)
-	of := host.Repository{URL: address, SubmoduleHosts: m.remote.SubmoduleHosts}
-	return New(filepath.Dir(m.path), of, env, m.inherit)
+	return New(filepath.Dir(m.path), host.Repository{URL: address}, env, m.inherit)
 }
 
 // addressOf returns the address of a submodule. An agent may have written it, and git reaches
-// it with the operator's credentials. So it must be on the host of the repository, or on a
-// host that the operator listed. For a repository on this machine, it may be in the same
-// directory.
+// it with the operator's credentials. So it must be on the host of the repository. For a
+// repository on this machine, it may be in the same directory.
 func (m *Mirror) addressOf(written string) (string, error) {
 	if strings.ContainsFunc(written, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", errors.New("the address contains control characters")
@@ -353,7 +351,7 @@ func (m *Mirror) addressOf(written string) (string, error) {
 		return "", errors.New("git fetches submodules over https and ssh only")
 	case name == "":
 		return "", errors.New("the address has no host")
-	case name == own, slices.Contains(m.remote.SubmoduleHosts, name):
+	case name == own:
 		return address, nil
 	}
 	return "", errors.New("that is on another host than the repository")

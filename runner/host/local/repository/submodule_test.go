@@ -161,8 +161,7 @@ func TestAddressOfSubmodule(t *testing.T) {
 		{"https://host/team/app", "a@host:b@[evil]:x/y", refused},
 		{"https://host/team/app", "a@host:b@evil:x/y", refused},
 		{"git@[fd00::1]:team/app", "git@[fd00::bad]:x", refused},
-		{"https://host/team/app", "https://listed/lib", "https://listed/lib"},
-		{"https://host/team/app", "git@listed:lib", "git@listed:lib"},
+		{"https://host/team/app", "https://other/lib", refused},
 		{"https://host/team/app", "/home/ann/secret", refused},
 		{"https://host/team/app", "file:///home/ann/secret", refused},
 		{"https://host/team/app", "ext::sh -c date", refused},
@@ -177,7 +176,7 @@ func TestAddressOfSubmodule(t *testing.T) {
 		{"/srv/git/app.git", "https://host/lib", refused},
 	} {
 		m := &Mirror{commands{
-			remote: host.Repository{URL: c.repository, SubmoduleHosts: []string{"listed"}},
+			remote: host.Repository{URL: c.repository},
 			path:   filepath.Join("m", "m"),
 		}}
 		got, err := m.addressOf(c.written)

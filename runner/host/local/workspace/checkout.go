@@ -97,9 +97,8 @@ func (w *Workspace) KeepCache(ctx context.Context) error {
 		return &reconcile.Error{
 			Code:    CodeFailed,
 			Message: fmt.Sprintf("copy the cache %s for verify.command: %v", w.CacheDir, err),
-			Hint: "let hooks.after_create leave less in $SYMPHONY_AGENT_CACHE, " +
-				"or set verify.in_workspace: true",
-			Err: err,
+			Hint:    "let hooks.after_create leave less in $SYMPHONY_AGENT_CACHE",
+			Err:     err,
 		}
 	}
 	if err != nil {

@@ -301,7 +301,7 @@ func (a *Agents) takeSlot(ctx context.Context) (release func(), err error) {
 	if _, err := wiring.MaxAgents(a.p); err != nil {
 		return nil, err
 	}
-	slots, err := a.account.TakeSlots(ctx, 1, 0, false)
+	slots, err := a.account.TakeSlots(ctx, 1, false)
 	if err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	s.Tracker.Low = r.Low.After(s.Now)
 	s.Accounts = accounts.Look(ctx, s.Now)
-	s.Slots, err = accounts.TakeSlots(ctx, 1, policy.Lent(r.Recorded.SlotUse()), true)
+	s.Slots, err = accounts.TakeSlots(ctx, 1, true)
 	if err != nil {
 		return s, err
 	}

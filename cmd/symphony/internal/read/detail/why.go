@@ -175,12 +175,8 @@ func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 		return
 	}
 	after := r.Config.Policy.LostAfter
-	follows := "the issue is held"
-	if r.Config.Policy.RestartLost {
-		follows = "the issue starts on another host"
-	}
-	v.Next.Message += fmt.Sprintf("; after %s of silence the host ends it, and after %s %s",
-		text.Duration(after), text.Duration(2*after), follows)
+	v.Next.Message += fmt.Sprintf("; after %s of silence the host ends it, and after %s the issue is held",
+		text.Duration(after), text.Duration(2*after))
 }
 
 // activityOf is a run's present activity, such as "turn 2, the agent works".

@@ -238,12 +238,12 @@ func (f *Facts) noSlot() string {
 	if f.Config == nil {
 		return ""
 	}
-	policy := wiring.Policy(f.Config)
+	most := wiring.Policy(f.Config).MaxConcurrent
 	use := f.Recorded.SlotUse()
-	if use.Asking == 0 || !policy.SlotsFull(use, policy.MaxConcurrent) {
+	if use.Asking == 0 || !use.SlotsFull(most) {
 		return ""
 	}
-	return policy.SlotsText(use, policy.MaxConcurrent, "")
+	return use.SlotsText(most, "")
 }
 
 func (f *Facts) wants(issueID string) bool {
