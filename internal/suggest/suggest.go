@@ -18,7 +18,7 @@ func Nearest(word string, known []string) string { return cmp.Or(Near(word, know
 
 // Near returns up to three known words that resemble a mistyped one, the most similar first. It
 // ignores case and surrounding space. Two words are similar if at most a third of their letters
-// differ, or if either contains the other.
+// differ, of short ones a single letter, or if either contains the other.
 func Near(word string, known []string) []string {
 	type match struct {
 		word string
@@ -28,7 +28,7 @@ func Near(word string, known []string) []string {
 	var matches []match
 	for _, k := range known {
 		have := strings.ToLower(k)
-		far := levenshtein.ComputeDistance(want, have)
+		far := distance(want, have)
 		if far <= allowed(want, have) || isPart(want, have) || isPart(have, want) {
 			matches = append(matches, match{k, far})
 		}
@@ -43,13 +43,30 @@ func Near(word string, known []string) []string {
 	return words
 }
 
-// allowed is how many letters of two similar words differ at most. Two swapped letters differ both.
+// distance is the number of letters in which two words differ. Two swapped ones, as in Tood, count
+// once.
+func distance(a, b string) int {
+	far := levenshtein.ComputeDistance(a, b)
+	if far == 2 && sorted(a) == sorted(b) {
+		return 1
+	}
+	return far
+}
+
+// sorted returns the letters of a word in the order of the alphabet.
+func sorted(word string) string {
+	letters := []rune(word)
+	slices.Sort(letters)
+	return string(letters)
+}
+
+// allowed is how many letters of two similar words differ at most.
 func allowed(a, b string) int {
 	longer := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
 	switch {
 	case longer < 2: // another letter is another word, such as the flag -n
 		return 0
-	case longer < 4:
+	case longer < 6:
 		return 1
 	}
 	return max(2, longer/3)

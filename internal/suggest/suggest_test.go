@@ -17,6 +17,7 @@ func TestNearest(t *testing.T) {
 		"Inprogress": "In Progress",
 		"In Preview": "In Review",
 		"Progress":   "In Progress",
+		"Doing":      "",
 		"xyz":        "",
 		"zzzzzzzz":   "",
 		"x":          "",
