@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -143,11 +142,6 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 		if err != nil {
 			return o, err
 		}
-	}
-	if word := c.Args().First(); slices.Contains(mcpTasks, word) && isWord(w, word) {
-		return o, exit.Usage("mcp: unexpected argument %q: an MCP host starts symphony mcp itself: "+
-			"claude mcp add symphony -- symphony mcp (codex mcp add works the same); "+
-			"over HTTP, symphony serve has the tools at /mcp", word)
 	}
 	_, positional, err := arguments(w, c)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -137,9 +136,6 @@ func onIssues[C operate.Command](
 		if takesRequest(c.Command) {
 			noun = "REQUEST"
 		}
-		if len(issues) > 0 && isWorkflowFile(issues[0]) {
-			return issueExpected(c, noun, issues[0])
-		}
 		switch {
 		case len(issues) == 0 && namesSeveral(c) && !c.IsSet("filter"):
 			return exit.Usage("%s: with several projects --filter chooses the issues", c.Command.Name)
@@ -163,11 +159,6 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
-		if len(projects) == 1 {
-			if err := refuseReason(c, w, projects[0].Project, issues); err != nil {
-				return err
-			}
-		}
 		var own [][]string
 		if len(issues) > 0 {
 			own, err = inProjects(c, w, projects, issues)
@@ -181,27 +172,6 @@ func onIssues[C operate.Command](
 		}
 		return onSeveral(c, w, projects, own, command)
 	}
-}
-
-// refuseReason refuses words behind the issue that are no issues: a time, and what may be the
-// reason of a hold.
-func refuseReason(c *cli.Context, w *term.Env, p *wiring.Project, issues []string) error {
-	for i, word := range issues[min(len(issues), 1):] {
-		isTime := report.IsTime(word, w.Now()) && timeMeant(c.Command, word) != ""
-		if isIssueName(word) || !isTime && c.Command.Name != "hold" {
-			continue
-		}
-		isIssue, err := isTracked(c.Context, p, word)
-		if err != nil || isIssue {
-			return nil //nolint:nilerr // the command reports the error
-		}
-		if isTime {
-			return timeAmong(c, word)
-		}
-		return exit.Usage("hold: %q is no issue, and a hold has no reason: symphony hold %s, and tell why in a "+
-			"comment on the issue", strings.Join(issues[i+1:], " "), strings.Join(issues[:i+1], " "))
-	}
-	return nil
 }
 
 // inProjects distributes issues, or requests, over the projects that have them. With several
