@@ -33,7 +33,6 @@ var jiraTracker = tracker{
 	endpointVar: JiraSiteVar,
 	place:       "tracker.provider.project_key",
 	keyVars:     []string{JiraTokenVar},
-	byTeam:      true,
 	needsKey:    true,
 	orders:      true,
 	check:       trackerReader.jiraSettings,
