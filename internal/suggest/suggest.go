@@ -91,6 +91,44 @@ func Instead(word string, known []string) string {
 	return "known are " + strings.Join(known[:last], ", ") + " and " + known[last]
 }
 
+// DidYouMean is the end of a sentence about a word: `, did you mean "name"?` for the nearest known
+// word, or an empty string. format formats the word, for example %q or --%s.
+func DidYouMean(word string, known []string, format string) string {
+	near := Nearest(word, known)
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean "+format+"?", near)
+}
+
+// Misspelt returns the known name that was probably meant with a name: the nearest one by distance
+// alone. A name that contains another one, such as To Do later, is not misspelt.
+func Misspelt(name string, known []string) string {
+	want := strings.ToLower(strings.TrimSpace(name))
+	most := 2
+	if utf8.RuneCountInString(want) < 6 {
+		most = 1
+	}
+	found := ""
+	for _, k := range known {
+		far := distance(want, strings.ToLower(k))
+		if far <= most {
+			found = k
+			most = far - 1
+		}
+	}
+	return found
+}
+
+// DidYouMeanIssue is DidYouMean for the identifier of an issue, see Issue.
+func DidYouMeanIssue(ref string, known []string) string {
+	near := Issue(ref, known)
+	if near == "" {
+		return ""
+	}
+	return ", did you mean " + near + "?"
+}
+
 // Issue returns the known identifier of an issue that resembles a mistyped one most: TASK-1 for
 // TASK1, and never TASK-4, because another number is another issue. It is empty if there is none.
 func Issue(ref string, known []string) string {

@@ -49,3 +49,27 @@ func TestIssue(t *testing.T) {
 		test.Equal(t, ref, suggest.Issue(ref, known), want)
 	}
 }
+
+func TestMisspelt(t *testing.T) {
+	known := []string{"Todo", "Done", "In Progress", "Human Review"}
+	for name, want := range map[string]string{
+		"Human Reveiw": "Human Review",
+		"in progres":   "In Progress",
+		"Tood":         "Todo",
+		"Dome":         "Done",
+		"Doing":        "",
+		"Review":       "",
+		"Todo later":   "",
+	} {
+		test.Equal(t, name, suggest.Misspelt(name, known), want)
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	known := []string{"check", "version"}
+	test.Equal(t, "question", suggest.DidYouMean("verison", known, "--%s"), ", did you mean --version?")
+	test.Equal(t, "nothing like it", suggest.DidYouMean("nothing", known, "%q"), "")
+	issues := []string{"TASK-1", "TASK-4"}
+	test.Equal(t, "an issue", suggest.DidYouMeanIssue("TASK1", issues), ", did you mean TASK-1?")
+	test.Equal(t, "another issue", suggest.DidYouMeanIssue("TASK-5", issues), "")
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -154,7 +155,7 @@ func NearestKind(name string, kinds []string) string {
 			return t.name
 		}
 	}
-	near := text.Nearest(name, append(slices.Clone(kinds), otherServices...))
+	near := suggest.Near(name, append(slices.Clone(kinds), otherServices...))
 	if len(near) == 0 || slices.Contains(otherServices, near[0]) {
 		return ""
 	}
