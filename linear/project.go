@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -274,7 +275,7 @@ func (c *Client) Verify(
 	if names.Assignee != "" && len(in.names.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{
 			Name:    names.Assignee,
-			Nearest: text.Nearest(names.Assignee, []string{viewer.Email}),
+			Nearest: suggest.Near(names.Assignee, []string{viewer.Email}),
 		}
 	}
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
@@ -354,7 +355,7 @@ func (c *Client) noPlace(what, called string, asked []string, existing []reconci
 	}
 	var near []string
 	for _, name := range asked {
-		near = append(near, text.Nearest(name, all)...)
+		near = append(near, suggest.Near(name, all)...)
 	}
 	hint := "did you mean one of these: "
 	if len(near) == 0 {

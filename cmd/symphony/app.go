@@ -1,20 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"embed"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -255,7 +250,7 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 		OnUsageError:          func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return unknownCommand(c.App, c.Args().Slice())
+				return unknownCommand(c.App, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -285,237 +280,6 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 	return app
 }
 
-// unknownCommand is the error for words that begin with no command of ours. In "get issues" the
-// second word is one, and the first what other tools put before it.
-func unknownCommand(app *cli.App, words []string) error {
-	name := words[0]
-	meant := cmp.Or(otherWords[strings.ToLower(name)], meantBy(foreignCommands, name))
-	first, _, _ := strings.Cut(meant, " ")
-	if meant != "" && (app.Command(first) == nil || isSentence(meant)) {
-		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), ofIssue(meant, words[1:]))
-	}
-	if issueShaped(name) {
-		return exit.Usage("unknown command %q, did you mean %q?", name, "show "+name)
-	}
-	if name == "." || strings.Contains(name, "/") { // a folder: the name of a workflow ends with .md
-		file := text.ShellQuote(filepath.Join(name, "WORKFLOW.md"))
-		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name),
-			"symphony ps -w "+file+" shows the project in a folder, symphony tick -w "+file+" runs a pass of it")
-	}
-	if strings.EqualFold(name, "issue") {
-		meant := unknownTask(words[1:])
-		if meant != "" {
-			return exit.Usage("unknown command %q%s", name, meant)
-		}
-	}
-	var names []string
-	for _, c := range app.Commands {
-		if !c.Hidden {
-			names = append(names, c.Name)
-		}
-	}
-	if len(words) > 1 && slices.Contains(names, words[1]) {
-		return exit.Usage("unknown command %q, did you mean %q?", name, words[1])
-	}
-	if meant != "" {
-		return exit.Usage("unknown command %q, did you mean %q?", name, aboutSameIssue(app, meant, words[1:]))
-	}
-	if near := text.Misspelt(name, names); near != "" && len(name) > 2 {
-		return exit.Usage("unknown command %q, did you mean %q?", name, near)
-	}
-	return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), "symphony help lists the commands").
-		WithNext(reconcile.StepReadHelp)
-}
-
-// isSentence reports whether a text is a sentence with a command in it, and not the command alone.
-func isSentence(meant string) bool { return strings.Contains(meant, "symphony ") }
-
-// ofIssue puts the issue of a mistyped command into the commands of a sentence, which have ISSUE there.
-func ofIssue(sentence string, arguments []string) string {
-	if len(arguments) == 0 || !isIssueName(arguments[0]) {
-		return sentence
-	}
-	return strings.ReplaceAll(sentence, "ISSUE", arguments[0])
-}
-
-// aboutSameIssue adds the issue of a mistyped command to the command that was meant, if that one
-// takes an issue.
-func aboutSameIssue(app *cli.App, meant string, arguments []string) string {
-	command, _, _ := strings.Cut(meant, " ")
-	takesIssue := strings.Contains(app.Command(command).UsageText, "ISSUE")
-	if len(arguments) == 0 || !isIssueName(arguments[0]) {
-		return meant
-	}
-	switch {
-	case takesIssue && len(arguments) == 1:
-		return meant + " " + arguments[0]
-	case aboutIssue[command] != "":
-		return aboutIssue[command] + " " + arguments[0]
-	}
-	return meant
-}
-
-// didYouMean suggests our word for a word of another tool, otherwise a similar known word. A
-// synonym may have several words, of which the first is known.
-func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
-	meant := synonyms[strings.ToLower(word)]
-	first, _, _ := strings.Cut(meant, " ")
-	if slices.Contains(known, first) {
-		known = []string{meant}
-		word = meant
-	}
-	return text.DidYouMean(word, known, format)
-}
-
-// otherWords has what users of other tools, such as gh, kubectl, docker, git and systemctl, type
-// as a command. A value that begins with a command of ours is what they mean; any other value
-// tells how symphony does it, because no single command does.
-var otherWords = map[string]string{
-	// look
-	"cat": "symphony show ISSUE has the issue, symphony show --prompt ISSUE what its agent is told, " +
-		"symphony logs ISSUE what it did",
-	"dashboard": "serve",
-	"describe":  "show",
-	"events":    "logs",
-	"explain":   "show",
-	"failed":    "symphony report shows what failed, and why; symphony ps what is held or waits for its next try",
-	"get":       "show",
-	"history":   "symphony report shows what was done, symphony show ISSUE the runs of one issue",
-	"info": "symphony show ISSUE is about one issue, symphony ps about the project, " +
-		"symphony doctor about this machine",
-	"inspect":     "show",
-	"is-active":   "status",
-	"journal":     "logs",
-	"journalctl":  "logs",
-	"list":        "ps",
-	"list-timers": "schedule status",
-	"log":         "logs",
-	"ls":          "ps",
-	"monitor":     "top",
-	"queue":       "issues",
-	"follow":      "logs -f",
-	"search":      "symphony ps --all --filter text=WORD lists the issues with a word in their names",
-	"stats":       "report",
-	"tail":        "logs -f",
-	"tasks":       "issues",
-	"undelivered": "symphony ps --filter status=undelivered lists them, symphony deliver ISSUE tries again",
-	"usage":       "report",
-	"cost":        "report",
-	"view":        "show",
-	"watch":       "ps --watch",
-	"web":         "serve",
-
-	// what needs a person
-	"blocked": needyTask,
-	"inbox":   needyTask,
-	"pr":      reviewTask,
-	"review":  reviewTask,
-	"reviews": reviewTask,
-	"results": reviewTask,
-	"todo":    needyTask,
-	"allow":   "approve",
-	"reply":   "answer",
-
-	"alert":  notifyTask,
-	"notify": notifyTask,
-
-	// start and end the work
-	"abort":     "stop",
-	"apply":     "symphony check checks WORKFLOW.md; the next pass, which symphony tick runs, applies it",
-	"cancel":    "stop",
-	"continue":  "resume",
-	"cordon":    "pause",
-	"cron":      "schedule",
-	"disable":   "schedule remove",
-	"down":      downTask,
-	"drain":     "pause",
-	"enable":    "schedule install",
-	"fetch":     "tick",
-	"kill":      "stop",
-	"poll":      "tick",
-	"reload":    "symphony reads WORKFLOW.md anew in each pass, and symphony tick runs one",
-	"requeue":   "retry",
-	"rerun":     "retry",
-	"reset":     "retry",
-	"restart":   restartTask,
-	"start":     "run",
-	"suspend":   "pause",
-	"sync":      "tick",
-	"terminate": "stop",
-	"unpause":   "resume",
-	"up":        upTask,
-
-	// the agent and its work
-	"accept": takeTask + "; symphony approve allows what an agent asks for",
-	"attach": "symphony logs -f ISSUE follows an agent, symphony tell ISSUE TEXT tells it something; " +
-		"symphony takeover ISSUE ends its run and opens it in this terminal",
-	"branch":   takeTask,
-	"checkout": takeTask,
-	"comment":  "symphony tell ISSUE TEXT is for an agent at work, symphony send-back ISSUE TEXT for its result",
-	"commit":   "agents commit by themselves: symphony deliver ISSUE pushes what is not delivered yet",
-	"done":     takeTask,
-	"exec": "symphony takeover ISSUE opens the agent in its conversation and its workspace; " +
-		"symphony diff ISSUE shows what it has changed",
-	"land":  takeTask,
-	"merge": takeTask,
-	"pull":  takeTask,
-	"push":  "deliver",
-	"reject": "symphony send-back ISSUE TEXT sends a result back; symphony deny refuses what an agent " +
-		"asks for",
-	"reopen": "send-back",
-	"say":    "tell",
-	"shell":  "takeover",
-	"take":   takeTask,
-	"test":   "verify",
-
-	// the issues of the tracker
-	"add": "issues new",
-	"close": "close the issue in its tracker, or write its final state into its file, which symphony show ISSUE names: " +
-		"a pass then ends its run, and moves its workspace to the trash; symphony stop ISSUE ends the run now",
-	"create": "issues new",
-	"new":    "issues new",
-
-	// files
-	"clean":     "prune",
-	"delete":    removeTask,
-	"gc":        "prune",
-	"remove":    removeTask,
-	"rm":        removeTask,
-	"undelete":  "restore",
-	"uninstall": "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
-
-	// the program and its settings
-	"auth":        loginTask,
-	"lint":        "check",
-	"login":       loginTask,
-	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
-	"self-update": wiring.UpgradeHint,
-	"setup":       "init",
-	"update":      wiring.UpgradeHint,
-	"upgrade":     wiring.UpgradeHint,
-	"validate":    "check",
-}
-
-// The tasks that several words stand for.
-const (
-	takeTask   = "symphony show ISSUE has the commands that take a result; with merge.when symphony merges pull requests"
-	reviewTask = "symphony ps --filter status=handed_over lists the results that wait for your review, the oldest " +
-		"first; symphony show ISSUE has the commands that show one, take it, and send it back"
-	needyTask  = "symphony ps lists what needs you first, with --project all of every project"
-	notifyTask = "hooks.on_attention in WORKFLOW.md is a script that runs when you are needed; symphony status is for " +
-		"monitoring"
-	removeTask = "symphony prune removes the workspaces of finished issues, and symphony projects remove a project; " +
-		"to end the work on an issue, close it in its tracker"
-	upTask = "symphony schedule install lets passes run by themselves, symphony tick --loop runs them in " +
-		"this terminal; symphony run ISSUE starts one issue"
-	downTask = "symphony stop --all pauses the project and ends every run, symphony pause only starts no new ones; " +
-		"symphony schedule remove ends the passes"
-	restartTask = "for an agent at work these are two commands, symphony stop ISSUE and symphony retry ISSUE; for an " +
-		"issue that is held or waits, symphony retry ISSUE alone"
-	loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
-		"which symphony doctor names"
-)
-
 // flagError rewords an error of the library's flag parser, which writes flags with one dash
 // and does not say which values a flag accepts. It has no unknown flags to report: arrange has.
 func flagError(c *cli.Context, err error) error {
@@ -531,38 +295,15 @@ func flagError(c *cli.Context, err error) error {
 	}
 	name, _, _ = strings.Cut(name, ":")
 	wanted := "another value"
-	meant := ""
 	switch flagOf(c.Command, name).(type) {
 	case *cli.DurationFlag:
 		wanted = "a duration such as 10s"
-		meant = meantDuration(strings.Trim(value, `"`))
 	case *cli.IntFlag, *cli.IntSliceFlag:
 		wanted = "a whole number"
 	case *cli.BoolFlag:
 		wanted = "true or false"
-		if name == "cron" { // of schedule
-			return exit.Usage("schedule: --cron=%s: %s", strings.Trim(value, `"`), noTimes)
-		}
 	}
-	return exit.Usage("%s: %s needs %s, not %s%s", c.Command.Name, dashed(name), wanted, value, meant)
-}
-
-// meantDuration is `, did you mean 168h?` for a duration that is written as other programs read
-// it: 7d, 5m30, or a number alone; empty for anything else.
-func meantDuration(value string) string {
-	days, isDays := strings.CutSuffix(value, "d")
-	n, err := strconv.Atoi(days)
-	meant := value + "s"
-	if isDays && err == nil {
-		meant = strconv.Itoa(24*n) + "h"
-	}
-	if _, err := time.ParseDuration(meant); err != nil {
-		return ""
-	}
-	if text.IsNumber(value) {
-		meant = value + "s, " + value + "m or " + value + "h"
-	}
-	return ", did you mean " + meant + "?"
+	return exit.Usage("%s: %s needs %s, not %s", c.Command.Name, dashed(name), wanted, value)
 }
 
 //go:embed help
@@ -592,5 +333,11 @@ func exampleText(lines ...string) string {
 	return "Example:\n\n    " + strings.Join(lines, "\n    ")
 }
 
-// usageText is the usage line of a command.
+// usageText is what the help says about the arguments of a command.
 func usageText(name, args string) string { return fmt.Sprintf("symphony %s [flags] %s", name, args) }
+
+// usageLine is how a command is called, in a single line.
+func usageLine(c *cli.Command) string {
+	ways := strings.Split(c.UsageText, "\n")
+	return strings.Join(text.Map(ways, strings.TrimSpace), ", or ")
+}

@@ -96,7 +96,7 @@ func supportCommand(w *term.Env) *cli.Command {
 		}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return exit.Usage("support: unexpected argument %q", c.Args().Get(1))
+				return unexpected(c, c.Args().Get(1))
 			}
 			if file := c.Args().First(); isIssueName(file) {
 				const message = "support: %q would be the name of the file: --issue %[1]s adds what happened to the issue"

@@ -41,7 +41,7 @@ func demoCommand(w *term.Env) *cli.Command {
 			model := c.String("model")
 			switch {
 			case c.NArg() > 1:
-				return exit.Usage("demo: unexpected argument %q", c.Args().Get(1))
+				return unexpected(c, c.Args().Get(1))
 			case agent != scripted && !slices.Contains(kinds, agent):
 				return exit.Usage(
 					"demo: --agent must be %s or %s, not %q",

@@ -62,10 +62,7 @@ func issuesCommand(w *term.Env) *cli.Command {
 			case verb == "new":
 				return issuesNew(c, w)
 			case isWord(w, verb):
-				return exit.Usage(
-					"issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one",
-					verb,
-				)
+				return unexpected(c, verb)
 			}
 			if c.IsSet("body") || c.IsSet("body-file") || c.IsSet("label") {
 				const message = "issues: --body, --body-file and --label work only with issues new; " +

@@ -60,7 +60,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	err := runApp(ctx, app, args)
 	if c := commandMeant(app, args); c != nil {
 		err = exit.ForCommand(err, c.Name)
-		err = withPlace(ctx, w, c, args, err)
+		err = withPlace(ctx, w, app, c, args, err)
 	}
 	code := w.Exit(err)
 	w.CheckOutput()
@@ -103,12 +103,20 @@ func inFull(args []string) []string {
 	switch {
 	case len(args) > 1 && (args[1] == "--version" || args[1] == "-version"):
 		return slices.Concat(args[:1], []string{"version"}, args[2:])
-	case at < 0 || slices.ContainsFunc(args[1:at], isOfNoPass) || commandFirst(args[at:]) != nil:
+	case at < 0 || slices.ContainsFunc(args[1:at], isOfNoPass) || slices.ContainsFunc(args[at+1:], isCommand):
 		return args
 	case strings.HasSuffix(args[at], ".md"):
 		return slices.Concat(args[:at], []string{"tick", "--loop"}, args[at:])
 	}
 	return args
+}
+
+// isCommand reports whether a word is a command of the help. Behind a workflow, as in symphony
+// WORKFLOW.md ps, it must not become a loop that starts agents.
+func isCommand(word string) bool {
+	return slices.ContainsFunc(commandGroups(), func(group commandGroup) bool {
+		return slices.ContainsFunc(group.rows, func(row commandRow) bool { return row.name == word })
+	})
 }
 
 // isOfNoPass reports whether a word is a flag that tick does not have.
@@ -137,7 +145,7 @@ func helpTopic(app *cli.App, args []string) error {
 		return nil
 	}
 	if app.Command(args[2]) == nil {
-		return unknownCommand(app, args[2:])
+		return unknownCommand(app, args[2])
 	}
 	if len(args) > 3 {
 		return exit.Usage("help: unexpected argument %q", args[3])

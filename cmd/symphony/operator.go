@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"reflect"
 
 	"github.com/urfave/cli/v2"
@@ -121,7 +120,6 @@ func runCommand(w *term.Env) *cli.Command {
 			return operate.Start{Model: model}, nil
 		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Start) error {
 			command.Issue = issue
-			warnOfUnseen(c.Context, w, p)
 			return runIssue(c.Context, w, p, command)
 		}),
 	}
@@ -159,18 +157,6 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 		return exit.Only(exit.Failed)
 	}
 	return showResult(ctx, w, p, command, run)
-}
-
-// warnOfUnseen warns about work here that the agent will not see. If the workflow is wrong, the pass
-// says so.
-func warnOfUnseen(ctx context.Context, w *term.Env, p *wiring.Project) {
-	cfg, err := p.ConfigWithoutKey()
-	if err != nil {
-		return
-	}
-	if unseen := wiring.Unseen(ctx, p, cfg); unseen != "" {
-		w.Note(slog.LevelWarn, unseen)
-	}
 }
 
 // showResult prints how to go on with what the agent of a run has handed over, or what happens

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -91,7 +92,7 @@ func (d jsonDocument) nearWithin(name string) string {
 	if len(name) < 4 {
 		return ""
 	}
-	return text.Misspelt(name, inner)
+	return suggest.Misspelt(name, inner)
 }
 
 // jsonMember is a member of an object in JSON.
@@ -162,7 +163,7 @@ func (v *jsonValue) document(verb string) jsonDocument {
 func (v *jsonValue) accepts(word string) bool {
 	isVerb := func(d jsonDocument) bool { return d.verb == word }
 	isField := func(d jsonDocument) bool {
-		near := text.Nearest(word, d.fields())
+		near := suggest.Near(word, d.fields())
 		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
 	}
 	isWithin := func(d jsonDocument) bool { return d.within(word) != "" || d.nearWithin(word) != "" }
@@ -244,15 +245,15 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		path := document.within(field)
 		switch {
 		case slices.Contains(known, field):
-		case path != "" && (strings.Contains(field, ".") || text.Misspelt(field, known) == ""):
+		case path != "" && (strings.Contains(field, ".") || suggest.Misspelt(field, known) == ""):
 			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
-		case len(text.Nearest(field, known)) == 0 && document.nearWithin(field) != "":
+		case len(suggest.Near(field, known)) == 0 && document.nearWithin(field) != "":
 			meant := document.nearWithin(field)
 			const message = "%s: unknown field %q of --json, did you mean %s? --json --jq '%s' prints it"
 			return exit.Usage(message, name, field, meant, document.within(meant))
 		default:
 			return exit.Usage("%s: unknown field %q of --json%s; there are %s",
-				name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
+				name, field, suggest.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
 		}
 	}
 	query, err := w.NewJSONQuery(v.fields, jq)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -16,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -98,7 +96,7 @@ func psCommand(w *term.Env) *cli.Command {
 			}
 			all, err := read()
 			if err != nil {
-				return withJSONFields(c, err)
+				return err
 			}
 			if err := out.Selection.CheckProjects(all); err != nil {
 				return err
@@ -171,18 +169,6 @@ func noMatch(all bool) string {
 		return line
 	}
 	return line + "; --all also looks at issues that were not started, and at ended runs"
-}
-
-// withJSONFields adds the fields of --json to the error of an unknown issue, which may be meant as one.
-func withJSONFields(c *cli.Context, err error) error {
-	known, is := errors.AsType[*reconcile.Error](err)
-	fields := fieldMeant(c, c.Args().First())
-	if !is || known.Code != "issue_not_found" || fields == "" {
-		return err
-	}
-	own := *known
-	own.Hint += "; " + fields
-	return &own
 }
 
 // showAgent prints the row of an agent if the only argument is its id.

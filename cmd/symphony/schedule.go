@@ -35,26 +35,8 @@ func scheduleCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{Name: "cron", Usage: "use a line in your crontab, which runs a pass every minute"},
 		)...),
-		Action: func(c *cli.Context) error {
-			for _, arg := range c.Args().Slice() {
-				if isCalendar(arg) {
-					return exit.Usage("schedule: unexpected argument %q: %s", arg, noTimes)
-				}
-			}
-			return onProject(w, []string{strings.Join(scheduleVerbs, "|")}, runScheduleVerb(w))(c)
-		},
+		Action: onProject(w, []string{strings.Join(scheduleVerbs, "|")}, runScheduleVerb(w)),
 	}
-}
-
-// noTimes says what becomes of the times that cron and systemd take.
-const noTimes = "it takes no times: polling.interval_ms in WORKFLOW.md is the time between passes of a timer, and " +
-	"--cron runs one every minute; for others write a line with symphony tick --trigger cron yourself (docs/scheduling.md)"
-
-// isCalendar reports whether a word is a time of cron or systemd, such as */5 * * * * and hourly.
-func isCalendar(word string) bool {
-	isCron := len(strings.Fields(word)) >= 5 && strings.Trim(word, "0123456789*/,- ") == ""
-	names := []string{"minutely", "hourly", "daily", "nightly", "weekly", "monthly", "weekdays"}
-	return isCron || strings.HasPrefix(word, "*") || slices.Contains(names, strings.TrimPrefix(word, "@"))
 }
 
 func runScheduleVerb(w *term.Env) func(*cli.Context, *wiring.Project, []string) error {
@@ -75,15 +57,7 @@ func runScheduleVerb(w *term.Env) func(*cli.Context, *wiring.Project, []string) 
 func checkSchedule(w *term.Env, verb string, o schedule.Options) error {
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
-		if meant := meantBy(scheduleTasks, verb); meant != "" {
-			return exit.Usage("schedule: unknown subcommand %q: %s", verb, meant)
-		}
-		return exit.Usage(
-			"schedule: unknown subcommand %q%s; there are %s",
-			verb,
-			didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
-			strings.Join(scheduleVerbs, ", "),
-		)
+		return unknownSubcommand("schedule", verb, scheduleVerbs)
 	case o.System && o.Cron:
 		return exit.Usage("schedule: --system and --cron cannot be combined")
 	case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
@@ -130,37 +104,4 @@ func runSchedule(
 func scheduleResult(w *term.Env, changes schedule.Changes, err error) error {
 	render.ScheduleChanges(w, changes)
 	return render.ScheduleError(w, err)
-}
-
-// scheduleTasks are what users of cron and systemctl expect of schedule.
-var scheduleTasks = []foreignWord{
-	{"list ls", "symphony projects lists the schedule of each project, symphony schedule status is about this one"},
-	{"run trigger now once tick", "symphony tick runs a pass now"},
-	{"logs log journal", "journalctl --user -u NAME shows them, and symphony schedule show has the NAME of the unit"},
-	{"restart reload update reinstall", "symphony schedule install writes it again"},
-	{
-		"edit set change",
-		"change polling.interval_ms in WORKFLOW.md, the time between passes, and symphony schedule install then " +
-			"writes it again",
-	},
-	{"pause suspend", "symphony pause lets nothing new start, symphony schedule remove ends the passes"},
-	{"resume unpause continue", "symphony resume lets runs start again, symphony schedule install installs passes"},
-}
-
-// scheduleSynonyms map other tools' names of the subcommands of schedule to ours.
-var scheduleSynonyms = map[string]string{
-	"add":       "install",
-	"create":    "install",
-	"delete":    "remove",
-	"disable":   "remove",
-	"enable":    "install",
-	"off":       "remove",
-	"on":        "install",
-	"cat":       "show",
-	"preview":   "show",
-	"print":     "show",
-	"rm":        "remove",
-	"start":     "install",
-	"stop":      "remove",
-	"uninstall": "remove",
 }

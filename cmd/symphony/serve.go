@@ -63,19 +63,8 @@ func serverFlags(port string) []cli.Flag {
 
 func serveAction(c *cli.Context, w *term.Env) error {
 	for _, arg := range c.Args().Slice() {
-		if text.IsNumber(arg) && !wiring.Exists(w.Absolute(arg)) {
-			return exit.Usage("serve: unexpected argument %q: --port %s chooses the port", arg, arg)
-		}
-		_, port, isAddress := strings.Cut(arg, ":")
-		if isAddress && text.IsNumber(port) {
-			return exit.Usage("serve: unexpected argument %q: --listen %s chooses the address", arg, arg)
-		}
 		if isWord(w, arg) {
-			return exit.Usage(
-				"serve: unexpected argument %q: only workflow files may be given; symphony serve alone starts the "+
-					"server, and Ctrl-C ends it",
-				arg,
-			)
+			return unexpected(c, arg)
 		}
 	}
 	projects, err := servedProjects(w, c)

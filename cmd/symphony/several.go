@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -142,9 +141,6 @@ func onIssues[C operate.Command](
 		if takesRequest(c.Command) {
 			noun = "REQUEST"
 		}
-		if len(issues) > 0 && isWorkflowFile(issues[0]) {
-			return issueExpected(c, noun, issues[0])
-		}
 		switch {
 		case len(issues) == 0 && namesSeveral(c) && !c.IsSet("filter"):
 			return exit.Usage("%s: with several projects --filter chooses the issues", c.Command.Name)
@@ -168,11 +164,6 @@ func onIssues[C operate.Command](
 		if err != nil {
 			return err
 		}
-		if len(projects) == 1 {
-			if err := refuseReason(c, w, projects[0].Project, issues); err != nil {
-				return err
-			}
-		}
 		var own [][]string
 		if len(issues) > 0 {
 			own, err = inProjects(c, w, projects, issues)
@@ -186,22 +177,6 @@ func onIssues[C operate.Command](
 		}
 		return onSeveral(c, w, projects, own, command)
 	}
-}
-
-// refuseReason refuses a time behind the issue.
-func refuseReason(c *cli.Context, w *term.Env, p *wiring.Project, issues []string) error {
-	for _, word := range issues[min(len(issues), 1):] {
-		isTime := report.IsTime(word, w.Now()) && timeMeant(c.Command, word) != ""
-		if isIssueName(word) || !isTime {
-			continue
-		}
-		isIssue, err := isTracked(c.Context, p, word)
-		if err != nil || isIssue {
-			return nil //nolint:nilerr // the command reports the error
-		}
-		return timeAmong(c, word)
-	}
-	return nil
 }
 
 // inProjects distributes issues, or requests, over the projects that have them. With several

@@ -1,18 +1,11 @@
 package main
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/tick"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -96,13 +89,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	if o.Loop {
-		word := c.Args().First()
-		isTime := report.IsTime(word, w.Now()) || text.IsNumber(word)
-		if isTime && !wiring.Exists(w.Absolute(word)) {
-			return timeAmong(c, word)
-		}
-		if err := commandFirst(c.Args().Slice()); err != nil {
-			return err
+		for _, word := range c.Args().Slice() {
+			if isWord(w, word) {
+				return unexpected(c, word)
+			}
 		}
 		projects, err := openProjects(w, c)
 		if err != nil {
@@ -128,21 +118,6 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	return tick.Tick(c.Context, w, p, o)
-}
-
-// commandFirst is the error for the name of a command behind workflows, as in symphony WORKFLOW.md
-// ps, which would be a loop that starts agents; nil if there is none.
-func commandFirst(words []string) error {
-	at := slices.IndexFunc(words, hasRow)
-	if at < 1 {
-		return nil
-	}
-	meant := slices.Concat([]string{"symphony", words[at]}, words[at+1:], []string{"-w", words[0]})
-	return reconcile.NewError(
-		"usage",
-		fmt.Sprintf("the command %s comes first: %s", words[at], strings.Join(text.Map(meant, text.ShellQuote), " ")),
-		"symphony WORKFLOW.md alone repeats passes until Ctrl-C, as symphony tick --loop does",
-	)
 }
 
 // fieldsFlag is -v of the commands that run a pass.

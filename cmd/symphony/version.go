@@ -42,7 +42,7 @@ func versionCommand(w *term.Env) *cli.Command {
 
 func versionAction(c *cli.Context, w *term.Env) error {
 	if c.NArg() > 0 {
-		return exit.Usage("version: unexpected argument %q", c.Args().First())
+		return unexpected(c, c.Args().First())
 	}
 	b := wiring.ReadBuild()
 	newest := ""

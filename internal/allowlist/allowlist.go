@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -178,7 +179,7 @@ func parseRule(entry string) (Rule, error) {
 	return r, nil
 }
 
-func didYouMean(entry string) string { return text.DidYouMean(entry, wordList(), "%s") }
+func didYouMean(entry string) string { return suggest.DidYouMean(entry, wordList(), "%s") }
 
 func wordList() []string {
 	var list []string

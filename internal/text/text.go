@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"github.com/agnivade/levenshtein"
 )
 
 // Within returns the longest prefix of s of at most n bytes that does not end inside a
@@ -106,107 +104,6 @@ func IssueAddress(s string) (address string, ok bool) {
 		}
 	}
 	return strings.ToLower(u.Host + "/" + strings.Join(parts, "/")), true
-}
-
-// Nearest returns up to three known names that resemble a mistyped name, the most similar
-// first. It ignores case and surrounding space. Two names are similar if at most a third of
-// their characters differ, or if either contains the other.
-func Nearest(name string, known []string) []string {
-	type match struct {
-		name string
-		far  int
-	}
-	partOf := func(word, in string) bool { return len(word) >= 3 && strings.Contains(in, word) }
-	want := strings.ToLower(strings.TrimSpace(name))
-	var matches []match
-	for _, k := range known {
-		have := strings.ToLower(k)
-		far := levenshtein.ComputeDistance(want, have)
-		longer := max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
-		// two swapped letters are two edits
-		near := far <= 1 || longer > 3 && far <= max(2, longer/3)
-		if near || partOf(want, have) || partOf(have, want) {
-			matches = append(matches, match{k, far})
-		}
-	}
-	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.far, b.far) })
-	names := []string{}
-	for _, m := range matches {
-		if len(names) < 3 && !slices.Contains(names, m.name) {
-			names = append(names, m.name)
-		}
-	}
-	return names
-}
-
-// Misspelt returns the known name that was probably meant with a name: the most similar one, if
-// at most two letters differ, or one of a short name, or two of it that are swapped, as in Tood;
-// empty if there is none. A name that contains another one, such as To Do later, is not misspelt.
-func Misspelt(name string, known []string) string {
-	want := strings.ToLower(strings.TrimSpace(name))
-	most := 2
-	if utf8.RuneCountInString(want) < 6 {
-		most = 1
-	}
-	found := ""
-	for _, k := range known {
-		have := strings.ToLower(k)
-		far := levenshtein.ComputeDistance(want, have)
-		if far == 2 && sorted(want) == sorted(have) {
-			far = 1
-		}
-		if far <= most {
-			found = k
-			most = far - 1
-		}
-	}
-	return found
-}
-
-// sorted returns the letters of a word in the order of the alphabet.
-func sorted(word string) string {
-	letters := []rune(word)
-	slices.Sort(letters)
-	return string(letters)
-}
-
-// DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty
-// string. format formats the name, for example %q or --%s.
-func DidYouMean(name string, known []string, format string) string {
-	near := Nearest(name, known)
-	if len(near) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean "+format+"?", near[0])
-}
-
-// DidYouMeanIssue is DidYouMean for the identifier of an issue, see NearestIssue.
-func DidYouMeanIssue(ref string, known []string) string {
-	near := NearestIssue(ref, known)
-	if near == "" {
-		return ""
-	}
-	return ", did you mean " + near + "?"
-}
-
-// NearestIssue returns the most similar identifier of an issue: TASK-1 for TASK1, and never
-// TASK-4, because another number is another issue. It is empty if there is none.
-func NearestIssue(ref string, known []string) string {
-	digitsOf := func(id string) string { return strings.Map(onlyDigits, id) }
-	isSame := func(id string) bool { return digitsOf(id) == digitsOf(ref) }
-	near := Nearest(ref, Filter(known, isSame))
-	if len(near) == 0 {
-		return ""
-	}
-	return near[0]
-}
-
-// onlyDigits drops all other characters, for strings.Map.
-func onlyDigits(r rune) rune {
-	if r < '0' || r > '9' {
-		return -1
-	}
-	return r
 }
 
 // CompareNatural compares two texts as a person sorts them: numbers in them by value, so that

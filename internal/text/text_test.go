@@ -3,7 +3,6 @@ package text_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -24,64 +23,6 @@ func TestPlural(t *testing.T) {
 	for n, want := range map[int]string{0: "0 runs", 1: "1 run", 2: "2 runs"} {
 		test.Equal(t, "Plural", text.Plural(n, "run"), want)
 	}
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"Todo", "Done", "In Progress", "In Review", "In Progress"}
-	for name, want := range map[string]string{
-		"toodo":      "Todo",
-		"In progres": "In Progress",
-		"Inprogress": "In Progress",
-		"xyz":        "",
-		"zzzzzzzz":   "",
-		"In Preview": "In Review",
-	} {
-		if got := strings.Join(text.Nearest(name, known), ","); got != want &&
-			!strings.HasPrefix(got, want+",") ||
-			want == "" && got != "" {
-			t.Errorf("Nearest(%q) = %q, want %q first", name, got, want)
-		}
-	}
-}
-
-func TestMisspelt(t *testing.T) {
-	known := []string{"Todo", "Done", "In Progress", "Human Review"}
-	for name, want := range map[string]string{
-		"Human Reveiw": "Human Review",
-		"in progres":   "In Progress",
-		"Tood":         "Todo",
-		"Dome":         "Done",
-		"Doing":        "",
-		"Review":       "",
-		"Todo later":   "",
-	} {
-		test.Equal(t, name, text.Misspelt(name, known), want)
-	}
-}
-
-func TestNearestIssue(t *testing.T) {
-	known := []string{"TASK-1", "TASK-4", "Fix-the-footer"}
-	for ref, want := range map[string]string{
-		"TASK1":          "TASK-1",
-		"TAKS-4":         "TASK-4",
-		"TASK-5":         "", // another number is another issue
-		"TASK-41":        "",
-		"Fix-teh-footer": "Fix-the-footer",
-	} {
-		test.Equal(t, ref, text.NearestIssue(ref, known), want)
-	}
-	test.Equal(t, "the question", text.DidYouMeanIssue("TASK1", known), ", did you mean TASK-1?")
-	test.Equal(t, "no question", text.DidYouMeanIssue("TASK-5", known), "")
-}
-
-func TestDidYouMean(t *testing.T) {
-	test.Equal(
-		t,
-		"question",
-		text.DidYouMean("verison", []string{"check", "version"}, "--%s"),
-		", did you mean --version?",
-	)
-	test.Equal(t, "question about nothing like it", text.DidYouMean("nothing", []string{"check"}, "%q"), "")
 }
 
 func TestCompareNatural(t *testing.T) {

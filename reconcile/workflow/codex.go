@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -218,7 +219,7 @@ func (r *values) knownWord(f field, word string, known ...string) {
 				"codex may refuse %q; it knows %s%s",
 				word,
 				strings.Join(known, ", "),
-				text.DidYouMean(word, known, "%q"),
+				suggest.DidYouMean(word, known, "%q"),
 			),
 		)
 	}

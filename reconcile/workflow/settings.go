@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 
@@ -524,7 +525,7 @@ func (r *values) effort(f field) {
 	if f.node == nil || !IsWord(f.node.Value) || slices.Contains(efforts, f.node.Value) {
 		return
 	}
-	meant := cmp.Or(otherEfforts[strings.ToLower(f.node.Value)], text.Misspelt(f.node.Value, efforts))
+	meant := cmp.Or(otherEfforts[strings.ToLower(f.node.Value)], suggest.Misspelt(f.node.Value, efforts))
 	if meant != "" {
 		r.warn(f, strconv.Quote(f.node.Value)+" is no usual effort; did you mean "+meant+"?")
 		return

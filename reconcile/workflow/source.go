@@ -41,7 +41,7 @@ func Read(path string) (Source, error) {
 	resolved, data, err := readThroughLinks(path)
 	if err != nil {
 		message := "there is no workflow file " + path
-		hint := "write one with symphony init, or go to the folder of your WORKFLOW.md, or name it with -w FILE"
+		hint := "write one with symphony init, or name another with -w FILE: symphony projects lists those of this account"
 		what, remedy := paths.Missing(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && remedy != "":

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -70,10 +71,7 @@ type tracker struct {
 	assigneeVar string // contains the assignee if the file names none; empty for none
 	site        string // the address of repositories, for hints
 	repoVar     string // contains the repository if the file names none; empty for none
-	// byTeam: the names of issues begin with the key of a team or a project, such as WEB-7. Other kinds
-	// count the issues of each project from 1.
-	byTeam bool
-	groups bool // owners of repositories may have several parts: group/sub/project
+	groups      bool   // owners of repositories may have several parts: group/sub/project
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
 	orders bool
@@ -91,12 +89,6 @@ var trackers = []tracker{
 func KeyVars(kind string) (names []string, gh bool) {
 	found := text.First(trackers, func(t tracker) bool { return t.name == kind })
 	return found.keyVars, found.gh()
-}
-
-// CountsByProject reports whether a kind of tracker counts the issues of each project from 1, so that
-// two projects have issues of the same names.
-func CountsByProject(kind string) bool {
-	return !text.First(trackers, func(t tracker) bool { return t.name == kind }).byTeam
 }
 
 // gh reports whether the program gh may know the key.
@@ -160,7 +152,7 @@ func NearestKind(name string, kinds []string) string {
 			return t.name
 		}
 	}
-	near := text.Nearest(name, append(slices.Clone(kinds), otherServices...))
+	near := suggest.Near(name, append(slices.Clone(kinds), otherServices...))
 	if len(near) == 0 || slices.Contains(otherServices, near[0]) {
 		return ""
 	}

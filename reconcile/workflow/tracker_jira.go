@@ -32,7 +32,6 @@ var jiraTracker = tracker{
 	title:       "Jira",
 	endpointVar: JiraSiteVar,
 	keyVars:     []string{JiraTokenVar},
-	byTeam:      true,
 	needsKey:    true,
 	orders:      true,
 	check:       trackerReader.jiraSettings,

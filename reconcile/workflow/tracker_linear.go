@@ -22,7 +22,6 @@ var linearTracker = tracker{
 	active:      []string{"Todo", "In Progress"},
 	terminal:    []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
 	keyVars:     []string{APIKeyVar},
-	byTeam:      true,
 	needsKey:    true,
 	describes:   true,
 	assigneeVar: AssigneeVar,

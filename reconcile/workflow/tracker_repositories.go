@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -213,7 +214,7 @@ func (r trackerReader) labelStates() {
 		}
 		r.warnKey(
 			f.key,
-			"no issue has the state "+strconv.Quote(state)+text.DidYouMean(state, possible, "%s")+": the states are "+
+			"no issue has the state "+strconv.Quote(state)+suggest.DidYouMean(state, possible, "%s")+": the states are "+
 				strings.Join(possible, ", ")+"; add it to provider.state_labels if it is a label",
 		)
 	}

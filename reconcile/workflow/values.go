@@ -12,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -558,7 +559,7 @@ func (r *reader) warnLimitedStates() {
 			continue
 		}
 		entry := field{key: f.key + "." + strings.TrimSpace(name.Value), line: r.line(name)}
-		near := text.DidYouMean(name.Value, policy.ActiveStates, "%s")
+		near := suggest.DidYouMean(name.Value, policy.ActiveStates, "%s")
 		r.warn(entry, "no effect: the state is none of tracker.active_states"+near)
 	}
 }

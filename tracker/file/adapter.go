@@ -33,6 +33,7 @@ import (
 	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -274,7 +275,7 @@ func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
 		return ref
 	}
 	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
-	meant := text.NearestIssue(id, ids)
+	meant := suggest.Issue(id, ids)
 	if other := all.byFile(id); other != nil {
 		meant = other.issue.ID
 	}
@@ -394,7 +395,7 @@ func (t *tracker) warnOfHandoff(states []string) {
 		if slices.ContainsFunc(states, isName) || reconcile.SameState(name, usualReview) {
 			continue
 		}
-		meant := text.Misspelt(name, slices.DeleteFunc(slices.Clone(others), isName))
+		meant := suggest.Misspelt(name, slices.DeleteFunc(slices.Clone(others), isName))
 		if meant != "" {
 			t.Warn(fmt.Sprintf("handoff: no issue has the state %q, did you mean %q? Agents move what they finish there: "+
 				"correct the name in WORKFLOW.md", name, meant))
@@ -413,7 +414,7 @@ func unknown(names, known []string, isComplete bool) []reconcile.UnknownName {
 		if slices.ContainsFunc(known, func(k string) bool { return reconcile.SameState(k, name) }) {
 			continue
 		}
-		near := text.Nearest(name, others)
+		near := suggest.Near(name, others)
 		if isComplete || len(near) > 0 {
 			list = append(list, reconcile.UnknownName{Name: name, Nearest: near})
 		}
@@ -492,7 +493,7 @@ func (t *tracker) stateMeant(state string) string {
 			return active
 		}
 	}
-	for _, near := range text.Nearest(state, t.Active) {
+	for _, near := range suggest.Near(state, t.Active) {
 		difference := len(near) - len(state)
 		if difference >= -2 && difference <= 2 {
 			return near

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -320,9 +321,9 @@ func (t *tracker) notFound(all *folder, ref string) error {
 		}
 	}
 	if overlooked != nil {
-		return goneElsewhere(message+text.DidYouMeanIssue(ref, ids), strings.Join(overlooked, "; "))
+		return goneElsewhere(message+suggest.DidYouMeanIssue(ref, ids), strings.Join(overlooked, "; "))
 	}
-	return gone(message+text.DidYouMeanIssue(ref, ids), hint)
+	return gone(message+suggest.DidYouMeanIssue(ref, ids), hint)
 }
 
 // hasNumber reports whether the id of an issue ends with a number, as TASK-4 and TASK-004 do with 4.
@@ -377,7 +378,7 @@ func contents(ids []string, ref string) string {
 		return "the folder contains " + strings.Join(ids, ", ")
 	}
 	slices.SortFunc(ids, text.CompareNatural)
-	named := text.Nearest(ref, ids)
+	named := suggest.Near(ref, ids)
 	if len(named) == 0 {
 		named = ids[len(ids)-most:]
 	}

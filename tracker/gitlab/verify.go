@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -53,7 +54,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	if len(users) == 0 {
 		found.Assignee = &reconcile.UnknownName{
 			Name:    names.Assignee,
-			Nearest: text.Nearest(names.Assignee, []string{found.User}),
+			Nearest: suggest.Near(names.Assignee, []string{found.User}),
 		}
 	}
 	return found, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -140,7 +141,7 @@ func (c *client) unknownAssignee(ctx context.Context, name string, me account) (
 	if err != nil || len(users) > 0 {
 		return nil, err
 	}
-	return &reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, []string{c.o.User})}, nil
+	return &reconcile.UnknownName{Name: name, Nearest: suggest.Near(name, []string{c.o.User})}, nil
 }
 
 // kinds are the meanings of the categories of statuses.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -118,13 +119,13 @@ func RefusedFor(err error, reason string) bool {
 }
 
 // Unknown returns the asked names that do not exist, with the nearest of suggest.
-func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+func Unknown(asked, existing, known []string) []reconcile.UnknownName {
 	missing := text.Filter(asked, func(name string) bool {
 		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
 		return !slices.ContainsFunc(existing, same) && name != ""
 	})
 	return text.Map(missing, func(name string) reconcile.UnknownName {
-		return reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)}
+		return reconcile.UnknownName{Name: name, Nearest: suggest.Near(name, known)}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -62,7 +63,7 @@ func unsetVariable(s script, env []string) string {
 			return unset + ": it checks a commit, and gets no variables of the issue, which only hooks have"
 		}
 		hasAll := func(variable string) bool { return strings.HasPrefix(variable, name+"_") || endsAlike(variable, name) }
-		near := cmp.Or(text.Misspelt(name, known), text.First(known, hasAll))
+		near := cmp.Or(suggest.Misspelt(name, known), text.First(known, hasAll))
 		if near != "" {
 			return unset + "; did you mean $" + near + "?"
 		}

@@ -56,15 +56,6 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	out.Warnings = append(out.Warnings, p.UselessVars()...)
 	out.Warnings = append(out.Warnings, scriptWarnings(p, cfg)...)
 	out.Warnings = append(out.Warnings, modelWarnings(p, cfg)...)
-	for _, advice := range RootAdvice(p, cfg, false) {
-		out.Warnings = append(out.Warnings, keyAt(p, cfg, "workspace.root")+": "+advice.Message+": "+advice.Hint)
-	}
-	if unseen := Unseen(ctx, p, cfg); unseen != "" {
-		out.Warnings = append(out.Warnings, unseen)
-	}
-	if unknown := unknownBase(ctx, p, cfg); unknown != "" {
-		out.Warnings = append(out.Warnings, unknown)
-	}
 	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,

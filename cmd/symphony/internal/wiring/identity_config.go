@@ -67,10 +67,6 @@ func (p *Project) addHints(err error) {
 		} else if other := p.OtherKeyVar(); e.Code == workflow.CodeMissingAPIKey && other != "" {
 			e.Hint = other + "; otherwise " + e.Hint
 		}
-		// the environment file is still named after the old path
-		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {
-			hintMoved(p, e)
-		}
 	}
 }
 

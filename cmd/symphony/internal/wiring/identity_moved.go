@@ -16,32 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// movedFrom returns the path that the workflow probably had before it was moved: the workflow
-// of the only project of the account whose workflow is gone and used the same project of the
-// tracker. It is empty if there is none, or several.
-func movedFrom(p *Project) (old string) {
-	cfg, err := p.parseWithoutKey(p.Source)
-	if err != nil {
-		return ""
-	}
-	dirs, _ := StateDirs(p.Env) // without them nothing is suggested
-	for _, dir := range dirs {
-		path := ownerOf(dir)
-		if path == "" || dir == p.StateDir || Exists(path) {
-			continue
-		}
-		project := movedProject(projectOf(p, dir, path), path, p.Path)
-		if project != cfg.Policy.Project {
-			continue
-		}
-		if old != "" {
-			return ""
-		}
-		old = path
-	}
-	return old
-}
-
 // ownerOf returns the workflow that a state directory belongs to, empty if that can't be read.
 func ownerOf(dir string) string {
 	db, err := state.OpenReadOnly(context.Background(), dir)
@@ -54,29 +28,6 @@ func ownerOf(dir string) string {
 		return ""
 	}
 	return path
-}
-
-// projectOf returns the project of the tracker (Policy.Project) of a state directory whose
-// workflow was at path, empty if that can't be read.
-func projectOf(p *Project, dir, path string) string {
-	db, err := state.OpenReadOnly(context.Background(), dir)
-	if err != nil {
-		return ""
-	}
-	defer db.Close()
-	cfg, _, err := LastGood(context.Background(), p, db, path)
-	if err != nil || cfg == nil {
-		return ""
-	}
-	return cfg.Policy.Project
-}
-
-// hintMoved adds to the hint of an error that a moved workflow may cause the command that
-// moves its project.
-func hintMoved(p *Project, e *reconcile.Error) {
-	if old := movedFrom(p); old != "" {
-		e.Hint += "; " + MoveHint(old, p.Path)
-	}
 }
 
 // MoveHint is the next step after a workflow was moved.
@@ -95,9 +46,6 @@ func (p *Project) hintGone() {
 		if copied := p.newestCopy(); copied != "" {
 			known.Hint += ", for instance by cp " + text.ShellQuote(copied) + " " + path
 		}
-		if branch := branchWith(p); branch != "" {
-			known.Hint = "the branch " + branch + " has it: git switch " + branch + "; " + known.Hint
-		}
 	}
 }
 
@@ -109,20 +57,6 @@ func (p *Project) newestCopy() string {
 		return ""
 	}
 	return copies[len(copies)-1]
-}
-
-// branchWith returns a branch that has the missing workflow, such as main where an old branch is
-// checked out; empty if there is none.
-func branchWith(p *Project) string {
-	dir := filepath.Dir(p.Path)
-	branches, err := referencesOf(context.Background(), dir, p.Environ(), "--format=%(refname:lstrip=2)", "refs/heads")
-	if err != nil {
-		return ""
-	}
-	return text.First(branches, func(branch string) bool {
-		_, err := gitSays(context.Background(), p, dir, "cat-file", "-e", branch+":./"+filepath.Base(p.Path))
-		return err == nil
-	})
 }
 
 // refuseMoved refuses the first claim of a project in a workspace root that the same workflow

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -130,7 +131,7 @@ func baseFaults(ctx context.Context, p *Project, cfg *workflow.Config, dir strin
 		return nil
 	}
 	hint := "write the name of a branch: git -C " + text.ShellQuote(dir) + " branch lists them"
-	near := text.Nearest(base, branches)
+	near := suggest.Near(base, branches)
 	switch {
 	case len(near) > 0:
 		hint = "did you mean " + near[0] + "?"
@@ -170,7 +171,7 @@ func referencesOf(ctx context.Context, dir string, env []string, args ...string)
 // none.
 func didYouMean(missing string) string {
 	dir := filepath.Dir(missing)
-	near := text.Nearest(filepath.Base(missing), directoriesIn(dir))
+	near := suggest.Near(filepath.Base(missing), directoriesIn(dir))
 	if len(near) == 0 {
 		return ""
 	}

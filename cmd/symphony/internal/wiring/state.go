@@ -77,14 +77,12 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 			"leave out --state-dir and SYMPHONY_STATE_DIR",
 		).WithCause(err)
 	}
-	e := reconcile.NewError(
+	return reconcile.NewError(
 		"no_state",
 		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir+
 			", so that nothing runs and nothing is recorded",
 		"",
 	).WithHint(step+", or name the right project with -w and --state-dir", commands...).WithCause(err)
-	hintMoved(p, e)
-	return e
 }
 
 // BeforeFirstPass reports whether a database is missing because no pass has run yet. It is not so if

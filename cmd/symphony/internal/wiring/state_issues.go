@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -274,7 +275,7 @@ func unknownIssue(ctx context.Context, db *state.DB, ref, why, further string) e
 	}
 	return reconcile.NewError(
 		"issue_not_found",
-		ref+" is not known here: "+why+text.DidYouMeanIssue(ref, names),
+		ref+" is not known here: "+why+suggest.DidYouMeanIssue(ref, names),
 		"",
 	).WithHint("%s lists the known issues%s", reconcile.CommandLine{Verb: "ps", Rest: "--all"}, further)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -214,7 +215,7 @@ func checkModel(ctx context.Context, e *environment) []finding {
 	if model == "" || len(known) == 0 || slices.Contains(known, model) {
 		return nil
 	}
-	return warn("codex knows no model "+model+text.DidYouMean(model, known, "%s"),
+	return warn("codex knows no model "+model+suggest.DidYouMean(model, known, "%s"),
 		"correct codex.model, or model in codex's config.toml; codex knows "+strings.Join(known, ", "))
 }
 

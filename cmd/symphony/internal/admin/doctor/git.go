@@ -146,9 +146,6 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 			"set repository.submodules: true, or set them up in hooks.after_create",
 		)
 	}
-	if unseen := wiring.Unseen(ctx, e.p, e.config); unseen != "" {
-		return warn(unseen, "")
-	}
 	return ok("%s answers", repository.URL)
 }
 

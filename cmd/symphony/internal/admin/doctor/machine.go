@@ -67,9 +67,6 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		low := reconcile.SkipDiskLow + ": " + words.DiskLow(root, free, least)
 		list = append(list, fail(low, "free space there; until then no run starts")...)
 	}
-	for _, advice := range wiring.RootAdvice(e.p, e.config, true) {
-		list = append(list, warn(advice.Message, advice.Hint)...)
-	}
 	temporary := wiring.TemporaryAbove(root, e.p.Env)
 	if temporary != "" {
 		list = append(list, warn(

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -62,7 +63,7 @@ func checkAgentName(name string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	near := text.DidYouMean(name, names, "%q")
+	near := suggest.DidYouMean(name, names, "%q")
 	if near == "" {
 		near = "; docs/agents.md says how WORKFLOW.md names others (agent.kind: acp)"
 	}

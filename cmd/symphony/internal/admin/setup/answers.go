@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -197,10 +198,10 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 		return state, nil
 	}
 	names := text.Map(s.project.States, func(known reconcile.TrackerState) string { return known.Name })
-	nearest := text.Nearest(name, names)
+	nearest := suggest.Near(name, names)
 	// a label that does not exist is created when it is set, also one like a name that is only proposed
 	if s.kind.forge.Name != "" {
-		misspelt := text.Misspelt(name, names)
+		misspelt := suggest.Misspelt(name, names)
 		if misspelt == "" {
 			return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
 		}

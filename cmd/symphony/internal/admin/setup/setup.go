@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -184,7 +185,7 @@ func (s *starter) check(ctx context.Context) error {
 	nested := s.p.Nested()
 	switch {
 	case !slices.Contains(ExampleNames, name):
-		nearest := text.DidYouMean(name, ExampleNames, "%q")
+		nearest := suggest.DidYouMean(name, ExampleNames, "%q")
 		return exit.Usage(
 			"init: unknown example %q%s; there are %s",
 			name,

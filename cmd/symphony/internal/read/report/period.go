@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -61,63 +60,9 @@ func ParseTime(command, flag, value string, now time.Time, daysAfter int) (time.
 	t, err := time.Parse(time.RFC3339, value)
 	if err != nil {
 		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31, friday or "+
-			"yesterday, or a time such as 2026-01-31T18:00:00Z, not %q%s", command, flag, value, meantTime(value, now))
+			"yesterday, or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, value)
 	}
 	return t, nil
-}
-
-// IsTime reports whether a word is a time as ParseTime reads it, or as other programs write it. A
-// number alone is none.
-func IsTime(word string, now time.Time) bool {
-	_, err := ParseTime("", "", word, now, 0)
-	return !bareNumber().MatchString(word) && (err == nil || meantTime(word, now) != "")
-}
-
-var (
-	bareNumber = text.Pattern(`^\d+$`)
-	agePattern = text.Pattern(`^-?(\d+)\s*(mo|m|h|d|w)[a-z]*(?:\s+ago)?$`)
-	timeOfDay  = text.Pattern(`^\d\d?:\d\d$`)
-	slashes    = text.Pattern(`^(\d{4})/(\d\d?)/(\d\d?)$`)
-)
-
-// meantTime is `, did you mean 14d?` for a time that is written as other programs read it: 2w, "2
-// weeks ago", 18:30, 2026/01/31; empty for anything else.
-func meantTime(value string, now time.Time) string {
-	meant := ""
-	found := agePattern().FindStringSubmatch(strings.ToLower(value))
-	date := slashes().FindStringSubmatch(value)
-	switch {
-	case bareNumber().MatchString(value):
-		meant = value + "m, " + value + "h or " + value + "d"
-	case found != nil:
-		meant = meantAge(found[1], found[2])
-	case timeOfDay().MatchString(value):
-		meant = now.Format(time.DateOnly) + " " + value
-	case date != nil:
-		meant = fmt.Sprintf("%s-%02s-%02s", date[1], date[2], date[3])
-	default:
-		meant = value
-	}
-	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"} {
-		t, err := time.ParseInLocation(layout, meant, now.Location())
-		if err == nil {
-			meant = t.Format(time.RFC3339)
-		}
-	}
-	if meant == value {
-		return ""
-	}
-	return ", did you mean " + meant + "?"
-}
-
-// meantAge is an age as ParseTime reads it, for a number of minutes, hours, days, weeks or months.
-func meantAge(number, unit string) string {
-	days := map[string]int{"w": 7, "mo": 30}[unit]
-	n, err := strconv.Atoi(number)
-	if days == 0 || err != nil {
-		return number + unit
-	}
-	return strconv.Itoa(n*days) + "d"
 }
 
 // parseDay reads a date, today, yesterday, or the name of a weekday, which means the last one:

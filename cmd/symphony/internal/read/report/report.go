@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -62,7 +63,7 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	for _, o := range q.Outcomes {
 		if !slices.Contains(state.ResultOutcomes, o) {
 			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
-				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
+				suggest.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
 		}
 	}
 	if q.By != "" && !slices.Contains(Groupings, q.By) {

@@ -2,11 +2,11 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -32,128 +32,25 @@ var (
 // match; of several filters with the same key, any match is enough.
 func NewSelection(filters []string, order string, limit int) (Selection, error) {
 	s := Selection{filters: map[string][]string{}, limit: limit}
-	for i, filter := range filters {
-		key, value, found := strings.Cut(filter, "=")
+	for _, filter := range filters {
+		key, value, _ := strings.Cut(filter, "=")
 		switch {
-		case excludes(filter):
-			return s, exit.Usage("--filter %s: a filter can't exclude: name the others, as in --filter status=running "+
-				"--filter status=waiting; filters with the same key mean \"or\"", text.ShellQuote(filter))
-		case !found && i > 0: // the library splits a value at its commas
-			before, _, _ := strings.Cut(filters[i-1], "=")
-			return s, exit.Usage("--filter takes one value: --filter %s --filter %s, where the same key means \"or\"",
-				text.ShellQuote(filters[i-1]), text.ShellQuote(before+"="+filter))
-		case !found || value == "":
-			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q%s",
-				strings.Join(FilterKeys, ", "), filter, meantFilter(filter))
-		case strings.HasPrefix(value, "="):
-			return s, exit.Usage("--filter needs KEY=VALUE, did you mean %q?", key+value)
-		case another(value) != "":
-			return s, exit.Usage("--filter takes one value, and is repeated for another: --filter %s --filter %s",
-				text.ShellQuote(strings.TrimSuffix(filter, another(value))), text.ShellQuote(lastWord(value)))
-		case key == "state":
-			const message = "--filter has no key %q: symphony issues --state %s lists the issues in a state " +
-				"of the tracker (keys: %s)"
-			return s, exit.Usage(message, key, text.ShellQuote(value), strings.Join(FilterKeys, ", "))
-		case keySynonyms[key] != "":
-			return s, exit.Usage("--filter has no key %q, did you mean %q? (keys: %s)",
-				key, keySynonyms[key]+"="+value, strings.Join(FilterKeys, ", "))
+		case value == "":
+			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q",
+				strings.Join(FilterKeys, ", "), filter)
 		case !slices.Contains(FilterKeys, key):
-			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
+			return s, unknownWord("--filter has no key %q, %s", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
-			return s, unknownStatus(value)
+			names := text.Map(Statuses, func(s Status) string { return string(s) })
+			return s, unknownWord("there is no status %q, %s", value, names)
 		}
 		s.filters[key] = append(s.filters[key], value)
 	}
 	s.sort, s.reverse = strings.CutPrefix(order, "-")
 	if s.sort != "" && !slices.Contains(SortKeys, s.sort) {
-		return s, unknownWord("--sort has no key %q%s (keys: %s)", s.sort, SortKeys)
+		return s, unknownWord("--sort has no key %q, %s", s.sort, SortKeys)
 	}
 	return s, nil
-}
-
-// excludes reports whether a filter is meant to leave issues out, as in status!=held of kubectl.
-func excludes(filter string) bool {
-	key, value, _ := strings.Cut(filter, "=")
-	return strings.HasPrefix(key, "!") || strings.HasPrefix(key, "-") || strings.HasSuffix(key, "!") ||
-		strings.HasPrefix(key, "not ") || strings.HasPrefix(value, "!")
-}
-
-// another returns the end of a value that is a filter itself, as " and label=docs"; empty if it is
-// none.
-func another(value string) string {
-	key, _, found := strings.Cut(lastWord(value), "=")
-	if !found || !slices.Contains(FilterKeys, key) {
-		return ""
-	}
-	first, _, _ := strings.Cut(value, " ")
-	return strings.TrimPrefix(value, first)
-}
-
-// lastWord is the last word of a text.
-func lastWord(words string) string {
-	parts := strings.Fields(words)
-	if len(parts) == 0 {
-		return ""
-	}
-	return parts[len(parts)-1]
-}
-
-// keySynonyms map words for a key of filters to ours.
-var keySynonyms = map[string]string{
-	"id":         "text",
-	"identifier": "text",
-	"issue":      "text",
-	"labels":     "label",
-	"name":       "text",
-	"repo":       "project",
-	"search":     "text",
-	"tag":        "label",
-	"title":      "text",
-}
-
-// meantFilter is `, did you mean "status=held"?` for status:held, or for a status alone; empty for
-// anything else.
-func meantFilter(filter string) string {
-	key, value, hasColon := strings.Cut(filter, ":")
-	switch {
-	case hasColon && slices.Contains(FilterKeys, key):
-		return fmt.Sprintf(", did you mean %q?", key+"="+value)
-	case slices.Contains(Statuses, Status(filter)):
-		return fmt.Sprintf(", did you mean %q?", "status="+filter)
-	}
-	return ""
-}
-
-// statusSynonyms map words for a status to ours.
-var statusSynonyms = map[string]Status{
-	"asks":     reconcile.StatusNeedsAnswer,
-	"asking":   reconcile.StatusNeedsAnswer,
-	"done":     reconcile.StatusHandedOver,
-	"failed":   reconcile.StatusHeld,
-	"finished": StatusEnded,
-	"help":     reconcile.StatusNeedsHelp,
-	"pending":  reconcile.StatusQueued,
-	"ready":    reconcile.StatusHandedOver,
-	"review":   reconcile.StatusHandedOver,
-	"stopped":  reconcile.StatusHeld,
-}
-
-// unknownStatus is the error for a word that is no status.
-func unknownStatus(word string) error {
-	names := text.Map(Statuses, func(s Status) string { return string(s) })
-	meant, isSynonym := statusSynonyms[strings.ToLower(word)]
-	near := text.DidYouMean(word, names, "%q")
-	if !isSynonym && near == "" {
-		return exit.Usage("unknown status %q (statuses: %s); symphony issues --state %s lists the issues in a state of "+
-			"the tracker", word, strings.Join(names, ", "), text.ShellQuote(word))
-	}
-	if !isSynonym {
-		return unknownWord("unknown status %q%s (statuses: %s)", word, names)
-	}
-	if word == "failed" {
-		return exit.Usage("unknown status %q, did you mean %q? symphony report lists what failed, and why", word, meant)
-	}
-	return exit.Usage("unknown status %q, did you mean %q? (statuses: %s)", word, meant, strings.Join(names, ", "))
 }
 
 // CheckProjects refuses a filter for a project that is none of the overviews.
@@ -162,7 +59,7 @@ func (s Selection) CheckProjects(all []Overview) error {
 	for _, name := range s.filters["project"] {
 		isName := func(other string) bool { return strings.EqualFold(name, other) }
 		if !slices.ContainsFunc(names, isName) {
-			return unknownWord("there is no project %q%s (projects: %s)", name, names)
+			return unknownWord("there is no project %q, %s", name, names)
 		}
 	}
 	return nil
@@ -170,7 +67,7 @@ func (s Selection) CheckProjects(all []Overview) error {
 
 // unknownWord is the error for a word that is not among the known ones.
 func unknownWord(format, word string, known []string) error {
-	return exit.Usage(format, word, text.DidYouMean(word, known, "%q"), strings.Join(known, ", "))
+	return exit.Usage(format, word, suggest.Instead(word, known))
 }
 
 // requestedOnly are the statuses with rows that are read on request only.

@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -599,7 +600,7 @@ func unknownName(kind, name string, known []string) error {
 		return badRequest(fmt.Sprintf("unknown %s %q: this request has none", kind, name))
 	}
 	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
-		kind, name, text.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
+		kind, name, suggest.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
 }
 
 const (

@@ -78,12 +78,12 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 
 // orAddress is the error for an unknown issue, which may be a misspelled address.
 func (s *Server) orAddress(r *http.Request, unknown error) error {
-	meant := s.meantAddress(r)
-	if meant == "" {
+	near := s.nearAddress(r)
+	if near == "" {
 		return unknown
 	}
 	message := fmt.Sprintf("there is no %s, and no issue %q", r.URL.Path, r.PathValue("identifier"))
-	return reconcile.NewError("issue_not_found", message, "did you mean "+meant+"?")
+	return reconcile.NewError("issue_not_found", message, "did you mean "+near+"?")
 }
 
 // metrics answers GET /metrics for Prometheus, with all projects or a single project.

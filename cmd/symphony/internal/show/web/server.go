@@ -188,10 +188,8 @@ func (s *Server) routes() http.Handler {
 			if !ok {
 				w.Header().Set("Allow", allowed(known))
 				hint := "use " + allowed(known)
-				if other := s.elsewhere(r); other != "" {
-					hint = other
-				} else if meant := s.meantAddress(r); meant != "" {
-					hint += "; or did you mean " + meant + "?"
+				if near := s.nearAddress(r); near != "" {
+					hint += "; or did you mean " + near + "?"
 				}
 				s.fail(w, r, reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, hint))
 				return

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -147,7 +148,7 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 		names := text.Map(all, func(p view.Named) string { return p.Name })
 		return nil, reconcile.NewError(
 			"project_not_found",
-			fmt.Sprintf("there is no project %q here%s", name, text.DidYouMean(name, names, "%q")),
+			fmt.Sprintf("there is no project %q here%s", name, suggest.DidYouMean(name, names, "%q")),
 			projectsText(names)+s.more(),
 		)
 	}
