@@ -61,11 +61,6 @@ func (r Release) HandedOver() bool {
 const handedOver = `(reason IN ('` + reconcile.StopTerminal + `', '` + reconcile.StopInactive + `')
 	AND to_state IS NOT from_state)`
 
-// readReleases returns the releases that match, where being the end of the statement.
-func readReleases(t tx, where string, args ...any) ([]Release, error) {
-	return rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases `+where, args...)
-}
-
 // Releases returns the newest releases of an issue, at most limit of them.
 func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Release, error) {
 	return readAll(ctx, v.conn, "read the releases", releaseFields,

@@ -367,11 +367,6 @@ func (c *client) key() string {
 	return cmp.Or(c.home.Key, c.o.Project)
 }
 
-// isKey reports whether a text is the key of the project, that of the settings or the present one.
-func (c *client) isKey(s string) bool {
-	return strings.EqualFold(s, c.o.Project) || strings.EqualFold(s, c.key())
-}
-
 // missing is the error of an issue that does not exist.
 func (c *client) missing(name string) error {
 	return reconcile.NewError(

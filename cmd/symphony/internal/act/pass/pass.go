@@ -169,7 +169,8 @@ func (r Result) ExitCode() error {
 	return exit.Only(code)
 }
 
-// Run runs a pass, and reports it to monitor.ping_url. It returns an error if no pass took place; errors during the pass are in the Result.
+// Run runs a pass, and reports it to monitor.ping_url. It returns an error if no pass took
+// place; errors during the pass are in the Result.
 func Run(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 	m := &passMonitor{p: p, o: o}
 	r, err := run(ctx, p, o, m)

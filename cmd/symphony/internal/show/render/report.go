@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -196,18 +195,4 @@ func newTable(head []string, list ...step) term.Table {
 		}
 	}
 	return t
-}
-
-// dueText is when a waiting issue continues. A continuation is not a retry.
-func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
-	left := r.DueAt.Sub(now)
-	switch {
-	case w.Piped():
-		return text.Rfc3339(r.DueAt)
-	case left <= 0:
-		return "due"
-	case r.Kind == reconcile.Continuation:
-		return "continues in " + text.Duration(left)
-	}
-	return "in " + text.Duration(left)
 }
