@@ -45,8 +45,8 @@ func TestArrange(t *testing.T) {
 		{"symphony tick W.md --json", "symphony tick --json -- W.md"},
 		{"symphony ps --json held,paused ABC-1", "symphony ps --json=held,paused -- ABC-1"},
 		{"symphony ps --json held W.md", "symphony ps --json=held -- W.md"},
-		{"symphony ps --json ABC-1 --jq .held", "symphony ps --json --jq .held -- ABC-1"},
-		{"symphony --jq .held --json ps ABC-1", "symphony ps --jq .held --json -- ABC-1"},
+		{"symphony ps --json ABC-1", "symphony ps --json -- ABC-1"},
+		{"symphony --json ps ABC-1", "symphony ps --json -- ABC-1"},
 		{"symphony -w W.md tick", "symphony tick --workflow W.md --"},
 		{"symphony --workflow=W.md --json tick", "symphony tick --json --workflow W.md --"},
 		{"symphony ps -w W.md --json --workflow=V.md", "symphony ps --json --workflow W.md\x00V.md --"},
@@ -70,12 +70,11 @@ func TestArrange(t *testing.T) {
 
 func TestWantsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
-		"symphony ps --json":        true,
-		"symphony --json ps":        true,
-		"symphony ps --json=held":   true,
-		"symphony ps --json --jq .": false,
-		"symphony ps":               false,
-		"symphony logs -- --json":   false,
+		"symphony ps --json":      true,
+		"symphony --json ps":      true,
+		"symphony ps --json=held": true,
+		"symphony ps":             false,
+		"symphony logs -- --json": false,
 	} {
 		test.Equal(t, line, wantsJSON(strings.Fields(line)), want)
 	}

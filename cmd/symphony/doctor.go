@@ -15,7 +15,7 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Description: helpText(
 			"doctor",
 			"symphony doctor -w ~/web-shop/WORKFLOW.md",
-			"symphony doctor --json --jq '.[] | select(.status == \"fail\").message'",
+			"symphony doctor --json | jq '.[] | select(.status == \"fail\").message'",
 		),
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
 			&cli.BoolFlag{

@@ -125,18 +125,15 @@ func isOfNoPass(word string) bool {
 }
 
 // wantsJSON looks for --json before the command line is parsed, so that a mistake in it is
-// printed as JSON, too. A reader of --jq expects other values than the error.
+// printed as JSON, too.
 func wantsJSON(args []string) bool {
 	end := slices.Index(args, "--")
 	if end >= 0 {
 		args = args[:end]
 	}
-	given := func(name string) bool {
-		return slices.ContainsFunc(args, func(arg string) bool {
-			return arg == name || strings.HasPrefix(arg, name+"=")
-		})
-	}
-	return given("--json") && !given("--jq")
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return arg == "--json" || strings.HasPrefix(arg, "--json=")
+	})
 }
 
 // helpTopic refuses help about an unknown command.

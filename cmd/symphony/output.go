@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// jsonFlags returns more followed by --json and --jq. The command prints a T. newApp reads
-// these flags before the command's action, which only needs to call Env.PrintJSON if Env.JSON
+// jsonFlags returns more followed by --json. The command prints a T. newApp reads
+// the flag before the command's action, which only needs to call Env.PrintJSON if Env.JSON
 // is set.
 func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
 	return jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
@@ -29,7 +29,6 @@ func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 			Usage: "print JSON, or these `[FIELDS]` of it, separated by commas",
 			Value: &jsonValue{documents: documents},
 		},
-		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
 	)
 }
 
@@ -49,50 +48,6 @@ const allProjectsName = "--project all"
 // fields are the names of the document's members, or of its elements' members if it is a list.
 func (d jsonDocument) fields() []string {
 	return text.Map(membersOf(d.typ), func(m jsonMember) string { return m.name })
-}
-
-// within returns the jq expression for a field of the document's members, such as .issues[].id
-// for id, or for issues.id; empty if no member has it.
-func (d jsonDocument) within(field string) string {
-	start := ""
-	if d.typ.Kind() == reflect.Slice {
-		start = ".[]"
-	}
-	member, field, isNamed := strings.Cut(field, ".")
-	if !isNamed {
-		field = member
-	}
-	for _, m := range membersOf(d.typ) {
-		if isNamed && m.name != member {
-			continue
-		}
-		has := func(inner jsonMember) bool { return inner.name == field }
-		if !slices.ContainsFunc(membersOf(m.typ), has) {
-			continue
-		}
-		path := start + "." + m.name
-		if m.typ.Kind() == reflect.Slice {
-			path += "[]"
-		}
-		return path + "." + field
-	}
-	return ""
-}
-
-// nearWithin returns the field of the document's members that a mistyped name most resembles,
-// such as title for titel, and issue_identifier for identifier; empty for none.
-func (d jsonDocument) nearWithin(name string) string {
-	var inner []string
-	for _, m := range membersOf(d.typ) {
-		inner = append(inner, text.Map(membersOf(m.typ), func(m jsonMember) string { return m.name })...)
-	}
-	if slices.Contains(inner, "issue_"+name) {
-		return "issue_" + name
-	}
-	if len(name) < 4 {
-		return ""
-	}
-	return suggest.Misspelt(name, inner)
 }
 
 // jsonMember is a member of an object in JSON.
@@ -158,25 +113,15 @@ func (v *jsonValue) document(verb string) jsonDocument {
 	return v.documents[0]
 }
 
-// accepts reports whether a word after --json is FIELDS: it contains a comma, or it is a
-// field, or was meant as a field, as is issues.title.
+// accepts reports whether a word after --json is FIELDS: it contains a comma, or it is a field,
+// or resembles one.
 func (v *jsonValue) accepts(word string) bool {
 	isVerb := func(d jsonDocument) bool { return d.verb == word }
-	isField := func(d jsonDocument) bool {
-		near := suggest.Near(word, d.fields())
-		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
-	}
-	isWithin := func(d jsonDocument) bool { return d.within(word) != "" || d.nearWithin(word) != "" }
-	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
-	field, _, hasDot := strings.Cut(word, ".")
-	isPath := func(d jsonDocument) bool { return hasDot && slices.Contains(d.fields(), field) }
-	if strings.Contains(word, ",") || slices.ContainsFunc(v.documents, isPath) {
+	isField := func(d jsonDocument) bool { return suggest.Misspelt(word, d.fields()) != "" }
+	if strings.Contains(word, ",") {
 		return true
 	}
-	if !isWord || slices.ContainsFunc(v.documents, isVerb) {
-		return false
-	}
-	return slices.ContainsFunc(v.documents, isField) || slices.ContainsFunc(v.documents, isWithin)
+	return !slices.ContainsFunc(v.documents, isVerb) && slices.ContainsFunc(v.documents, isField)
 }
 
 // Help lists the fields for the command's help.
@@ -217,14 +162,9 @@ func jsonValueOf(c *cli.Command) *jsonValue {
 	return nil
 }
 
-// selectJSON reads --json and --jq into w, and refuses values that they do not accept.
+// selectJSON reads --json into w, and refuses fields that the document does not have.
 func selectJSON(c *cli.Context, w *term.Env) error {
 	v := jsonValueOf(c.Command)
-	jq := c.String("jq")
-	name := c.Command.Name
-	if jq != "" && !v.set {
-		return exit.Usage("%s: --jq works only with --json", name)
-	}
 	verb := c.Args().First()
 	isAll := func(d jsonDocument) bool { return d.verb == allProjectsName }
 	switch {
@@ -239,28 +179,13 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 			verb = d.verb
 		}
 	}
-	document := v.document(verb)
+	known := v.document(verb).fields()
 	for _, field := range v.fields {
-		known := document.fields()
-		path := document.within(field)
-		switch {
-		case slices.Contains(known, field):
-		case path != "" && (strings.Contains(field, ".") || suggest.Misspelt(field, known) == ""):
-			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
-		case len(suggest.Near(field, known)) == 0 && document.nearWithin(field) != "":
-			meant := document.nearWithin(field)
-			const message = "%s: unknown field %q of --json, did you mean %s? --json --jq '%s' prints it"
-			return exit.Usage(message, name, field, meant, document.within(meant))
-		default:
-			return exit.Usage("%s: unknown field %q of --json%s; there are %s",
-				name, field, suggest.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
+		if !slices.Contains(known, field) {
+			return exit.Usage("%s: unknown field %q of --json, %s", c.Command.Name, field, suggest.Instead(field, known))
 		}
 	}
-	query, err := w.NewJSONQuery(v.fields, jq)
-	if err != nil {
-		return exit.Usage("%s: %v", name, err)
-	}
-	w.Query = query
+	w.JSONFields = v.fields
 	w.JSON = v.set
 	return nil
 }

@@ -74,7 +74,7 @@ var shellBlocks = map[string]string{
 	"ssh -N -L 7967:127.0.0.1:7967 build &":                  "needs another machine",
 	"line=$(symphony status --project all) || ":              "needs mail",
 	"symphony stop --all":                                    "all/tutorial",
-	"symphony ps --json --jq ":                               "all/tutorial",
+	"symphony ps --json | jq ":                               "all/tutorial",
 	"mkdir -p ~/.config/symphony":                            "all/recipe_webhook",
 	"printf 'header = \"Authorization: Bearer %s\"' ":        "all/recipe_webhook",
 	"open=$(symphony issues --state ":                        "all/recipe_recurring",

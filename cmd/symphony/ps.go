@@ -70,7 +70,7 @@ func psCommand(w *term.Env) *cli.Command {
 				Usage:       "only the first `N` issues",
 				DefaultText: "all",
 			},
-			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line (gh's -q is --jq here)"},
+			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the issues, one a line"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C (kubectl's -w; here -w is the workflow)"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),

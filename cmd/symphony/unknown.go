@@ -132,4 +132,4 @@ func flagsOf(c *cli.Command) string {
 }
 
 // usualFlags are flags of most commands, which stand at the end of a list, or not at all.
-var usualFlags = []string{"workflow", "state-dir", "json", "jq", "help", allProjects}
+var usualFlags = []string{"workflow", "state-dir", "json", "help", allProjects}

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
-	"github.com/symphony-cron/symphony/tracker/contract"
+	"github.com/symphony-cron/symphony/tracker/trackertest/contract"
 )
 
 // example returns the adapter to a program of examples/trackers, which runs in dir.

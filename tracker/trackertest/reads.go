@@ -10,7 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/tracker/contract"
+	"github.com/symphony-cron/symphony/tracker/trackertest/contract"
 )
 
 // reads are the rules about reading issues.

@@ -93,16 +93,6 @@ func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lin
 	return append(lines, r.Running(now, ended)...), err
 }
 
-// Each calls show for every event in the log of a run. A run without a log has no events.
-func Each(stateDir, runID string, show func(agent.Event)) error {
-	return EachLine(stateDir, runID, func(data []byte) {
-		var e agent.Event
-		if json.Unmarshal(data, &e) == nil {
-			show(e)
-		}
-	})
-}
-
 // EachLine shows the events in the log of a run as they are stored.
 func EachLine(stateDir, runID string, show func([]byte)) error {
 	_, err := eachOfLast(Path(stateDir, runID), math.MaxInt64, show)

@@ -11,11 +11,6 @@ import (
 
 // Check prints the result of a check.
 func Check(w *term.Env, p *wiring.Project, out wiring.CheckReport) {
-	if out.Tracker != nil {
-		for _, e := range out.Tracker.Errors {
-			w.PrintError(e)
-		}
-	}
 	for _, e := range out.Errors {
 		w.PrintError(e)
 	}
@@ -29,8 +24,5 @@ func Check(w *term.Env, p *wiring.Project, out wiring.CheckReport) {
 	if out.OK {
 		line := fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())
 		fmt.Fprintln(w.Stdout, text.Visible(line))
-	}
-	if out.Tracker != nil {
-		fmt.Fprintln(w.Stdout, out.Tracker)
 	}
 }

@@ -35,7 +35,7 @@ type Env struct {
 	Width        int          // of the terminal in columns; 0 if stdout is not a terminal
 	JSON         bool         // the command prints JSON, errors too
 	JSONLines    bool         // JSON objects are printed one per line
-	Query        JSONQuery    // the part of the JSON to print
+	JSONFields   []string     // the members of the document to print; none for all
 	OutputFailed bool         // an answer could not be printed, which was reported
 	Verbose      bool         // the command prints details that only some operators want
 	Journal      bool         // stderr goes to systemd's journal
@@ -238,7 +238,7 @@ func (w *Env) ForCommand() *Env {
 	own := *w
 	own.JSON = false
 	own.JSONLines = false
-	own.Query = JSONQuery{}
+	own.JSONFields = nil
 	own.OutputFailed = false
 	own.Verbose = false
 	own.InputEnded = false

@@ -1,6 +1,5 @@
 // Package contract checks that a tracker keeps the rules of reconcile.Tracker, by reading
-// alone. The suite for adapters (tracker/trackertest) runs it against fakes, and symphony
-// check --tracker against the tracker of a workflow.
+// alone. The suite for adapters (tracker/trackertest) runs it against fakes.
 //
 // A change in a tracker during the check is no violation, as far as an issue's UpdatedAt shows
 // it.
