@@ -33,8 +33,6 @@ const (
 	CallSteer        CallVerb = "steer"        // add input to its running turn
 	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop its waiting turns
 	CallExec         CallVerb = "exec"         // run a command in the sandbox
-	CallLogin        CallVerb = "login"        // find out how the agent reaches its model
-	CallDiff         CallVerb = "diff"         // list the differences from the remote repository
 )
 
 // CallStatus is how far a call is.

@@ -232,8 +232,6 @@ func TestCallsOfAnAgent(t *testing.T) {
 		exec("e2", "c", ExecCall{Command: []string{"sleep", "9"}, TimeoutMS: 1}),
 		exec("e3", "", ExecCall{Command: []string{"/missing"}}),
 		exec("e4", "", ExecCall{}),
-		reconcile.Call{ID: "d", Verb: reconcile.CallDiff, Conversation: "c"},
-		reconcile.Call{ID: "l", Verb: reconcile.CallLogin},
 		reconcile.Call{ID: "x", Verb: reconcile.CallTurn, Conversation: "nowhere"},
 		reconcile.Call{ID: "y", Verb: "dance"},
 		reconcile.Call{ID: "z", Verb: reconcile.CallExec, Params: []byte(`{"command":7}`)},
@@ -262,8 +260,6 @@ func TestCallsOfAnAgent(t *testing.T) {
 	r.wants("e2", reconcile.CallCompleted, `"exitCode":124`)
 	r.wants("e3", reconcile.CallFailed, "response_error: command/exec: exec failed")
 	r.wants("e4", reconcile.CallFailed, "response_error: command/exec: command must not be empty")
-	r.wants("d", reconcile.CallFailed, "no_diff: ")
-	r.wants("l", reconcile.CallCompleted, `"Provider":"scripted"`)
 	r.wants("x", reconcile.CallFailed, `unknown_conversation: the agent has no conversation "nowhere"`)
 	r.wants("y", reconcile.CallFailed, `unknown call "dance"`)
 	r.wants("z", reconcile.CallFailed, "parameters of exec")

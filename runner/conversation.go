@@ -435,17 +435,10 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 	if err != nil {
 		return nil, err
 	}
-	switch call.Verb {
-	case reconcile.CallLogin:
-		login, err := g.session.Login(ctx, c.dir(""))
-		return LoginResult{login, g.server.UserAgent}, err
-	case reconcile.CallDiff:
-		return decoded(call, func(p ExecCall) (any, error) { return c.diff(ctx, g, p) })
-	case reconcile.CallExec:
-		return decoded(call, func(p ExecCall) (any, error) { return c.exec(ctx, g, p) })
-	default:
+	if call.Verb != reconcile.CallExec {
 		return nil, fmt.Errorf("unknown call %q", call.Verb)
 	}
+	return decoded(call, func(p ExecCall) (any, error) { return c.exec(ctx, g, p) })
 }
 
 // execTimeout limits a command that names no limit of its own.
@@ -467,37 +460,6 @@ func (c *conversation) exec(ctx context.Context, g *liveAgent, p ExecCall) (agen
 		Permissions:   profile,
 		Timeout:       limit,
 	})
-}
-
-// diffScript prints the newest commit that a remote repository also contains, and the
-// differences from it, with new files.
-const diffScript = `top=$(git rev-parse --show-toplevel) && cd "$top" || exit
-remotes=$(git for-each-ref --format='%(objectname)' refs/remotes)
-test -n "$remotes" || { echo "no remote branch is known" >&2; exit 1; }
-base=$(git merge-base HEAD $remotes) || exit
-echo "$base"
-git diff --no-ext-diff --no-textconv "$base" || exit
-git ls-files -z --others --exclude-standard |
-	xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
-exit 0`
-
-// diff returns the differences from the remote repository. It runs git in the sandbox, because
-// the agent's own git may run nothing (confine.Config.AtHome).
-func (c *conversation) diff(ctx context.Context, g *liveAgent, p ExecCall) (DiffResult, error) {
-	p.Command = []string{"sh", "-c", diffScript}
-	out, err := c.exec(ctx, g, p)
-	if err != nil {
-		return DiffResult{}, err
-	}
-	if out.ExitCode != 0 {
-		return DiffResult{}, reconcile.NewError(
-			"no_diff",
-			"git found no difference to a remote repository: "+strings.TrimSpace(out.Stderr),
-			"the directory must be in a repository with a remote branch that was fetched or pushed",
-		)
-	}
-	sha, diff, _ := strings.Cut(out.Stdout, "\n")
-	return DiffResult{SHA: sha, Diff: diff}, nil
 }
 
 // stop ends the agent.

@@ -230,12 +230,6 @@ type (
 
 // The results of calls, as JSON. The result of CallExec is an agent.ExecResult.
 type (
-	// DiffResult is the difference from the remote repository: the newest commit that both
-	// contain, and a diff from it.
-	DiffResult struct {
-		SHA  string `json:"sha"`
-		Diff string `json:"diff"`
-	}
 	// ConversationResult is an open conversation.
 	ConversationResult struct {
 		ThreadID  string `json:"threadId"`
@@ -247,11 +241,6 @@ type (
 	TurnResult struct {
 		TurnID      string `json:"turnId,omitempty"`
 		LastMessage string `json:"lastMessage,omitempty"`
-	}
-	// LoginResult is how the agent reaches its model.
-	LoginResult struct {
-		agent.Login
-		UserAgent string `json:"userAgent"`
 	}
 )
 

@@ -13,7 +13,7 @@ func checkCommand(w *term.Env) *cli.Command {
 		Usage:       "check WORKFLOW.md for mistakes",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: helpText("check", "symphony check WORKFLOW.md"),
-		Flags: workflowFlags(jsonFlags[wiring.CheckReport]()...),
+		Flags:       workflowFlags(jsonFlags[wiring.CheckReport]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			out := wiring.CheckFile(c.Context, p)
 			render.Check(w, p, out)

@@ -154,25 +154,6 @@ func TestRealAgent(t *testing.T) {
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600))
 	r.await("long", reconcile.CallCompleted, "turnId")
 
-	r.call("a", reconcile.Call{ID: "d", Verb: reconcile.CallDiff}, struct{}{})
-	r.await("d", reconcile.CallFailed, "no remote branch is known")
-	remote := filepath.Join(t.TempDir(), "remote.git")
-	git("init", "-q", "--bare", remote)
-	git("push", "-q", remote, "HEAD:main")
-	git("remote", "add", "origin", remote)
-	git("fetch", "-q", "origin")
-	git("add", "made")
-	git("commit", "-q", "-m", "mine")
-	test.OK(t, os.WriteFile(filepath.Join(r.dir, "new file"), []byte("new line\n"), 0o600))
-	r.call("a", reconcile.Call{ID: "d2", Verb: reconcile.CallDiff}, struct{}{})
-	var diff runner.DiffResult
-	test.OK(t, json.Unmarshal(r.await("d2", reconcile.CallCompleted, "sha").Result, &diff))
-	test.Equal(t, "the commit of the remote repository", len(diff.SHA), 40)
-	test.Contains(t, "what was committed", diff.Diff, "+++ b/made\n")
-	test.Contains(t, "a new file", diff.Diff, "+new line\n")
-	r.call("a", reconcile.Call{ID: "l", Verb: reconcile.CallLogin}, struct{}{})
-	r.await("l", reconcile.CallCompleted, "symphony/")
-
 	// mcpserver refuses a longer input before codex does.
 	r.call("a", turn("longest"), runner.TurnCall{Items: []agent.Input{{
 		Type: "text",
