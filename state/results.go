@@ -130,7 +130,7 @@ const (
 // merged: before it, the pull request brought the issue back.
 const resultsQuery = `SELECT id, issue_id, at, outcome, runtime_ms, usage, ` + agentOfResult + `,
 	` + homeOfResult + ` FROM (
-	SELECT id, r.issue_id, released_at AS at,
+	SELECT id, r.issue_id, r.identifier, released_at AS at,
 		CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
 			AND NOT EXISTS (SELECT 1 FROM releases AS later WHERE later.issue_id = r.issue_id AND later.id > r.id)
@@ -139,7 +139,7 @@ const resultsQuery = `SELECT id, issue_id, at, outcome, runtime_ms, usage, ` + a
 		r.identifier || char(10) || title || char(10) || words AS found, labels, runtime_ms, usage
 	FROM releases AS r LEFT JOIN watches USING (issue_id) LEFT JOIN pull_requests USING (issue_id)
 	UNION ALL
-	SELECT 0, c.issue_id,
+	SELECT 0, c.issue_id, c.identifier,
 		coalesce(held_at, unixepoch(nullif(delivery, '') ->> '$.failed_at') * 1000, updated_at),
 		CASE WHEN status <> 'held' THEN 'undelivered'
 			WHEN hold_reason = '` + reconcile.HoldNeedsHelp + `' THEN 'needs_help' ELSE 'held' END,
@@ -191,7 +191,7 @@ func (found *FoundResults) read(t tx, f ResultFilter) error {
 		until = f.Until.UnixMilli()
 	}
 	condition, args := f.condition("found", "labels")
-	all, err := rows(t, foundResultFields, resultsQuery+condition+` ORDER BY at DESC, id DESC, issue_id`,
+	all, err := rows(t, foundResultFields, resultsQuery+condition+` ORDER BY at DESC, identifier, id DESC`,
 		append([]any{f.Since.UnixMilli(), until}, args...)...)
 	if err != nil {
 		return err

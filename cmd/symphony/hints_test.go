@@ -93,7 +93,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"verify_failed", "symphony deliver --unverified", "all/verify", ""},
 	{"verify_failed", "symphony retry", "all/verify", ""},
 	{"verify_failed", "symphony show", "all/verify_checkout", ""},
-	{"verify_failed", "symphony verify", "all/verify_checkout", ""},
+	{"verify_failed", "symphony verify", "all/verify", ""},
 	{"verify_unusable", "symphony verify", "all/verify", ""},
 	{"verify_unusable", "verify.command", "all/verify", ""},
 	{"worker_lost, worker_frozen, spawn_failed", "symphony logs --worker", "script/killed", ""},

@@ -71,7 +71,7 @@ var shellBlocks = map[string]string{
 	"tar -C ~ -xzf ~/symphony.tar.gz":              "TestMovingToAnotherMachine",
 
 	// the other pages
-	"ssh -N -L 7967:127.0.0.1:7967 build &":                  "needs another machine",
+	"claude mcp add build -- ssh build symphony mcp":         "needs another machine",
 	"line=$(symphony status --project all) || ":              "needs mail",
 	"symphony stop --all":                                    "all/tutorial",
 	"symphony ps --json | jq ":                               "all/tutorial",
