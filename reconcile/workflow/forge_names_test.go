@@ -32,7 +32,6 @@ var namesGitHub = []string{
 	"internal/text/yaml.go",
 	"linear/created.go",
 	"reconcile/fault.go",
-	"reconcile/label.go",
 	"reconcile/workflow/tracker.go",
 	"reconcile/workflow/tracker_github.go",
 	"reconcile/workflow/tracker_repositories.go",
