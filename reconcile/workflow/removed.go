@@ -10,7 +10,7 @@ var removed = map[string]string{
 	"tracker.provider.api_token":    "write tracker.api_key",
 	"tracker.provider.project_path": "write tracker.provider.repo",
 	"tracker.provider.status_field": "remove it: the columns of a board are the options of its field Status",
-	"tracker.provider.tool_budget":  "remove it: the tool of an agent makes at most 200 requests in a run",
+	"tracker.provider.tool_budget":  "remove it: the tools of agents reach only their own issue there",
 	"tracker.provider.weights":      "remove it: the priority of an issue is that of its labels",
 
 	"repository.submodule_hosts": "remove it: submodules come from the host of repository.url",
