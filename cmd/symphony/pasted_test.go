@@ -77,7 +77,7 @@ var shellBlocks = map[string]string{
 	"symphony ps --json | jq ":                               "all/tutorial",
 	"mkdir -p ~/.config/symphony":                            "all/recipe_webhook",
 	"printf 'header = \"Authorization: Bearer %s\"' ":        "all/recipe_webhook",
-	"open=$(symphony issues --state ":                        "all/recipe_recurring",
+	"issues=$(symphony issues --state ":                      "all/recipe_recurring",
 	"npm_config_cache=$SYMPHONY_AGENT_CACHE/npm npm install": "needs the network",
 	"ssh buildhost symphony approve ABC-7.3 ":                "TestAttentionRecipes",
 }
