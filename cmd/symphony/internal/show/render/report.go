@@ -77,7 +77,8 @@ func reportHead(w *term.Env, r report.ResultList, period report.Period) {
 		minuteText(w, period.Since), minuteText(w, period.Until), text.Duration(period.Until.Sub(period.Since))))
 }
 
-// useText is the cost of results and the time of their work, such as "0.03 USD for 12.3k tokens, 14m of work".
+// useText is the cost of results and the time of their work, such as
+// "0.03 USD for 12.3k tokens, 14m of work".
 func useText(w *term.Env, s report.ResultSum) string {
 	used := countText(w, s.Tokens.Total) + " tokens"
 	if s.Cost != nil {
