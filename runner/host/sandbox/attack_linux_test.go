@@ -71,12 +71,13 @@ var attacks = []attack{
 		init: "wall:sockets",
 	},
 	{
+		// Landlock refuses this and the next one, too, if Init is not on the first thread of its process.
 		name: "attach to the first process", program: "attach",
-		init: "wall:dumpable,call:ptrace",
+		init: "wall:dumpable,call:ptrace,wall:sockets",
 	},
 	{
 		name: "read the environment of the first process", program: "read", prepare: textArg("/proc/1/environ"),
-		init: "wall:dumpable",
+		init: "wall:dumpable,wall:sockets",
 	},
 	{
 		name: "mount", program: "mount",
