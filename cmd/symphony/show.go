@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -205,7 +206,7 @@ func diffCommand(w *term.Env) *cli.Command {
 // diffJSON prints the diff of an issue, and its files, as JSON.
 func diffJSON(ctx context.Context, w *term.Env, p *wiring.Project, issue, attempts string) error {
 	var diff strings.Builder
-	stat := detail.Stat{Patch: detail.Patch{Files: []detail.FileStat{}}}
+	stat := patch.Reader{Files: []patch.File{}}
 	run, err := detail.WriteDiff(ctx, p, issue, attempts, io.MultiWriter(&diff, &stat))
 	if err != nil {
 		return err

@@ -45,10 +45,6 @@ type WorkspaceRecord struct {
 	StateDir, RunID string // of the last run that held it
 }
 
-// NotCommitted is a line of the diff of a clone, between the commits and the changes that are
-// not committed.
-const NotCommitted = "# Not committed:"
-
 // WorkspaceRequest names the directory of a workspace.
 type WorkspaceRequest struct {
 	Path string

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -323,7 +324,7 @@ var (
 // Diff writes the changes of the work in dir since it left its base (see host.GitStatus),
 // committed or not, with new files, as git diff does; ok is false where git finds no
 // repository. Nothing that the repository names is run, and nothing in it is written. Of work
-// with an origin, the commits come first, and the rest below the line host.NotCommitted: else
+// with an origin, the commits come first, and the rest below the line patch.NotCommitted: else
 // files could hide the commits that a delivery would push.
 func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
@@ -344,7 +345,7 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 			}
 			from = r.commit
 		}
-		w = &headed{w, host.NotCommitted + "\n"}
+		w = &headed{w, patch.NotCommitted + "\n"}
 	}
 	return true, r.withOwnObjects().diffTree(ctx, from, w)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -123,7 +124,7 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			"symbolic-ref refs/remotes/origin/HEAD refs/remotes/origin/x", nil},
 		"the history begins with it": {evil + "git rev-parse HEAD > .git/shallow", nil},
 		"the file is put back": {
-			evil + "git checkout -q HEAD^ -- file", []string{host.NotCommitted, "-evil", "+one"},
+			evil + "git checkout -q HEAD^ -- file", []string{patch.NotCommitted, "-evil", "+one"},
 		},
 		"it is in a graph": {evil + "git commit-graph write --reachable; git update-ref " +
 			"refs/remotes/origin/main HEAD", nil},

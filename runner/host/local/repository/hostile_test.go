@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -235,7 +236,7 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 		{"files are staged, and not committed", func(p *place) {
 			p.sh("cd one; echo done > done; git add .; git commit -qm done; echo '* text=auto' > " +
 				".gitattributes; echo new > new; ln -s new link; git add .")
-		}, false, "done", []string{"+done", host.NotCommitted, "+new"}},
+		}, false, "done", []string{"+done", patch.NotCommitted, "+new"}},
 		{"a merge takes back what the base has merged", func(p *place) {
 			p.sh("cd one; git reset -q --hard origin/side; git merge -q -s ours -m merge origin/main^")
 		}, false, "merge", []string{"-three", "+two"}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
@@ -53,9 +54,9 @@ func WriteDiff(
 type Diff struct {
 	Identifier string `json:"issue_identifier"`
 	// the attempts that are compared, such as 1..2; null for all changes
-	Attempts *string    `json:"attempts"`
-	Files    []FileStat `json:"files"`
-	Diff     string     `json:"diff"`
+	Attempts *string      `json:"attempts"`
+	Files    []patch.File `json:"files"`
+	Diff     string       `json:"diff"`
 }
 
 // lastRun is the last run with a workspace of an issue, or of an agent without an issue.

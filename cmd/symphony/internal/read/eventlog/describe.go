@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -307,16 +308,11 @@ func plainError(result string) string {
 func (r *Reader) changes(changes []agent.FileChange) string {
 	var names []string
 	for _, c := range changes {
-		added := 0
-		removed := 0
+		var change patch.Reader
 		for _, line := range linesOf(c.Diff) {
-			switch {
-			case strings.HasPrefix(line, "+"):
-				added++
-			case strings.HasPrefix(line, "-"):
-				removed++
-			}
+			change.Line(line)
 		}
+		added, removed := change.Total()
 		verb := c.Kind
 		if verb == "update" {
 			verb = "edit"

@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -37,6 +38,7 @@ func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts str
 // diffPrinter colours a diff and shows its control characters as text.
 type diffPrinter struct {
 	w    *term.Env
+	read patch.Reader
 	rest []byte
 	some bool // there was something to print
 }
@@ -59,14 +61,14 @@ func (d *diffPrinter) Write(b []byte) (int, error) {
 
 func (d *diffPrinter) line(line string) error {
 	shown := strings.TrimSuffix(text.VisibleLines(line+"\n"), "\n")
-	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(shown))
+	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(d.read.Line(line).Kind, shown))
 	return err
 }
 
 // DiffStat prints the files that have changed in the workspace of an issue, or between two
 // attempts, and how many lines of each were added and removed.
 func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
-	var stat detail.Stat
+	var stat patch.Reader
 	if _, err := detail.WriteDiff(ctx, p, ref, attempts, &stat); err != nil {
 		return err
 	}
@@ -75,8 +77,6 @@ func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts
 		Figures:  []int{1, 2},
 		Optional: []int{3},
 	}
-	added := 0
-	removed := 0
 	for _, f := range stat.Files {
 		var notes []string
 		if f.Binary {
@@ -86,11 +86,10 @@ func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts
 			notes = append(notes, "not committed")
 		}
 		t.Add(f.Path, strconv.Itoa(f.Added), strconv.Itoa(f.Removed), strings.Join(notes, ", "))
-		added += f.Added
-		removed += f.Removed
 	}
 	w.PrintTable("FILES", t)
 	if !w.Piped() {
+		added, removed := stat.Total()
 		fmt.Fprintf(w.Stdout, "%s, %s added, %d removed\n",
 			text.Plural(len(stat.Files), "file"), text.Plural(added, "line"), removed)
 	}
@@ -99,11 +98,11 @@ func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts
 
 // DiffNames prints the name of each file that has changed, once.
 func DiffNames(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
-	var stat detail.Stat
+	var stat patch.Reader
 	if _, err := detail.WriteDiff(ctx, p, ref, attempts, &stat); err != nil {
 		return err
 	}
-	names := text.Map(stat.Files, func(f detail.FileStat) string { return f.Path })
+	names := text.Map(stat.Files, func(f patch.File) string { return f.Path })
 	for _, name := range text.Unique(names) {
 		fmt.Fprintln(w.Stdout, text.Visible(name))
 	}

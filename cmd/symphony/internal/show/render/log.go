@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -57,10 +58,11 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 		detail(w.Dim("… " + left + "; -v prints all"))
 	}
 	room := w.Width - len(margin)
+	var change patch.Reader
 	for _, line := range l.Detail {
 		switch {
 		case l.Kind == eventlog.Change:
-			detail(w.PaintDiff(text.Visible(line)))
+			detail(w.PaintDiff(change.Line(line).Kind, text.Visible(line)))
 			continue
 		case l.Kind == eventlog.Prompt && !o.Whole && !w.Piped() && term.Cells(text.Visible(line)) > room:
 			line = term.CutCells(text.Visible(line), room)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -99,19 +100,20 @@ func (p Palette) Red(s string) string    { return p.Paint(ColourStuck, s) }
 func (p Palette) Green(s string) string  { return p.Paint(ColourRuns, s) }
 func (p Palette) Yellow(s string) string { return p.Paint(ColourWaits, s) }
 
-// PaintDiff colours a line of a diff.
-func (p Palette) PaintDiff(line string) string {
-	switch {
-	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+// PaintDiff colours a line of a diff by its kind.
+func (p Palette) PaintDiff(kind patch.LineKind, line string) string {
+	switch kind {
+	case patch.LineName:
 		return p.Bold(line)
-	case strings.HasPrefix(line, "+"):
+	case patch.LineAdded:
 		return p.Green(line)
-	case strings.HasPrefix(line, "-"):
+	case patch.LineRemoved:
 		return p.Red(line)
-	case strings.HasPrefix(line, "@@"):
+	case patch.LineHunk:
 		return p.Paint("36", line) // cyan
+	default:
+		return line
 	}
-	return line
 }
 
 // Link makes a text a link to an address, on a terminal that shows links (OSC 8). Only pages

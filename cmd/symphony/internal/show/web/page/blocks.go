@@ -5,15 +5,16 @@ import (
 	"html/template"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // diffLine is a line of a diff.
 type diffLine struct {
-	Kind     string // add, del, hunk, note or empty
-	Old, New int    // its line numbers; 0 where the line is missing
-	Text     string // without the sign
+	Kind     patch.LineKind // no name and no head
+	Old, New int            // its line numbers; 0 where the line is missing
+	Text     string         // without the sign
 	// From and Till are the beginning and the end of the difference, in a line that another
 	// replaces.
 	From, Till int
@@ -23,22 +24,25 @@ type diffLine struct {
 // diffBlock is a part of a diff: lines of the same kind, or lines that others replace, which a
 // wide window shows side by side.
 type diffBlock struct {
-	Kind  string // pair, hunk, note, or empty for lines that are the same
+	Kind  patch.LineKind // hunk, note, pair, or empty for lines that are the same
 	Lines []diffLine
 }
+
+// pair is the kind of a block of lines that are removed, added, or replace each other.
+const pair patch.LineKind = "pair"
 
 // blocksOf divides the diff of a file, gives it the colours of its language, and marks the
 // words in which a line differs from the line that it replaces.
 func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 	colourLines(file, lines)
-	before := ""
+	before := patch.LineKept
 	for _, l := range lines {
 		kind := l.Kind
-		if kind == "add" || kind == "del" {
-			kind = "pair"
+		if kind == patch.LineAdded || kind == patch.LineRemoved {
+			kind = pair
 		}
 		last := len(blocks) - 1
-		if last < 0 || blocks[last].Kind != kind || l.Kind == "del" && before == "add" {
+		if last < 0 || blocks[last].Kind != kind || l.Kind == patch.LineRemoved && before == patch.LineAdded {
 			blocks = append(blocks, diffBlock{Kind: kind})
 			last++
 		}
@@ -46,10 +50,10 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 		before = l.Kind
 	}
 	for _, b := range blocks {
-		if b.Kind != "pair" {
+		if b.Kind != pair {
 			continue
 		}
-		added := len(text.Filter(b.Lines, func(l diffLine) bool { return l.Kind == "add" }))
+		added := len(text.Filter(b.Lines, func(l diffLine) bool { return l.Kind == patch.LineAdded }))
 		removed := len(b.Lines) - added // they come first
 		for n := range min(added, removed) {
 			markWords(&b.Lines[n], &b.Lines[removed+n])
@@ -64,28 +68,15 @@ func changeBlocks(c reconcile.RequestChange) []diffBlock {
 	return blocksOf(c.Path, linesOf(c.Diff))
 }
 
-// linesOf divides a diff into lines.
+// linesOf divides a diff of an agent into lines. It leaves none out.
 func linesOf(diff string) (list []diffLine) {
-	isDiff := strings.HasPrefix(diff, "@@") || strings.Contains(diff, "\n@@")
+	var read patch.Reader
 	for line := range strings.Lines(diff) {
-		l := diffLine{Text: strings.TrimSuffix(line, "\n")}
-		switch {
-		case strings.HasPrefix(line, "@@"):
-			l.Kind = "hunk"
-		case strings.HasPrefix(line, "+"):
-			l.Kind = "add"
-			l.Text = l.Text[1:]
-		case strings.HasPrefix(line, "-"):
-			l.Kind = "del"
-			l.Text = l.Text[1:]
-		case isDiff && strings.HasPrefix(line, `\ `): // "\ No newline at end of file"
-			l.Kind = "note"
-			l.Text = strings.TrimPrefix(l.Text, `\ `)
-		case isDiff:
-			l.Text = strings.TrimPrefix(l.Text, " ")
+		l := read.Line(strings.TrimSuffix(line, "\n"))
+		if l.Kind == patch.LineName || l.Kind == patch.LineHead {
+			l.Kind = patch.LineKept
 		}
-		l.Text = text.VisibleLines(l.Text)
-		list = append(list, l)
+		list = append(list, diffLine{Kind: l.Kind, Text: text.VisibleLines(l.Text)})
 	}
 	return list
 }
@@ -127,13 +118,13 @@ func colourLines(file string, lines []diffLine) {
 	for i := range lines {
 		l := &lines[i]
 		switch l.Kind {
-		case "hunk":
+		case patch.LineHunk:
 			old = begin
 			now = begin
-		case "note":
-		case "del":
+		case patch.LineNote:
+		case patch.LineRemoved:
 			l.Colours = old.line(l.Text)
-		case "add":
+		case patch.LineAdded:
 			l.Colours = now.line(l.Text)
 		default:
 			l.Colours = now.line(l.Text)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/internal/patch"
 )
 
 // Diff is the page of the changes in the workspace of an issue.
@@ -80,7 +81,7 @@ func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 
 // diffFile contains the changes of a file.
 type diffFile struct {
-	detail.FileStat
+	patch.File
 	Lines  []diffLine
 	Hidden int // lines that are not shown
 }
@@ -113,33 +114,35 @@ func parseDiff(data string) []diffFile {
 	for line := range strings.Lines(data) {
 		p.line(strings.TrimSuffix(line, "\n"))
 	}
-	for i, f := range p.patch.Files {
-		p.files[i].FileStat = f
+	for i, f := range p.read.Files {
+		p.files[i].File = f
 	}
 	return p.files
 }
 
 type diffParser struct {
-	patch detail.Patch
+	read  patch.Reader
 	files []diffFile
 	shown int
 }
 
 // line reads any line of a diff.
 func (p *diffParser) line(line string) {
-	read := p.patch.Line(line)
-	if len(p.patch.Files) > len(p.files) {
+	l := p.read.Line(line)
+	if len(p.read.Files) > len(p.files) {
 		p.files = append(p.files, diffFile{})
 	}
 	if len(p.files) == 0 {
 		return
 	}
-	if read.Kind != detail.LineHead {
-		p.add(diffLine{Kind: string(read.Kind), Old: read.Old, New: read.New, Text: read.Text})
-		return
-	}
-	if note := noteOf(line); note != "" {
-		p.add(diffLine{Kind: "note", Text: note})
+	switch l.Kind {
+	case patch.LineName:
+	case patch.LineHead:
+		if note := noteOf(line); note != "" {
+			p.add(diffLine{Kind: patch.LineNote, Text: note})
+		}
+	default:
+		p.add(diffLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: l.Text})
 	}
 }
 

@@ -191,16 +191,18 @@ func TestBlocks(t *testing.T) {
 			`new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`,
 	)
 	test.Equal(t, "lines that no head counts", strings.Count(html, "<code>hidden?</code>"), 2)
+	test.Contains(
+		t,
+		"lines that look like the head of a file",
+		draw(reconcile.RequestChange{Diff: "@@ -1 +1 @@\ndiff --git a/x b/x\n--- a/x\nindex 1\n+rm -rf /"}),
+		`<code>diff --git a/x b/x</code>`,
+		`<code>--- a/x</code>`,
+		`<code>index 1</code>`,
+		`<div class="add"><code>rm -rf /</code></div>`,
+	)
 	test.Contains(t, "a new file", draw(reconcile.RequestChange{
 		Kind: "add",
 		Diff: "+- a: 1\n+  b: 2\n",
 	}),
 		`<div class="add"><code>- a: 1</code></div><div class="add"><code>  b: 2</code></div>`)
-}
-
-// Git's remark about the end of a file stands between a line and the one that replaces it.
-func TestNoNewlineAtEnd(t *testing.T) {
-	diff := "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n"
-	kinds := text.Map(linesOf(diff), func(l diffLine) string { return l.Kind })
-	test.Equal(t, "kinds", kinds, []string{"hunk", "del", "note", "add"})
 }
