@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -153,11 +154,11 @@ func warn(log *slog.Logger, what string, err error) {
 	}
 }
 
-// logOutput logs all output of git with an error: messages contain only the reason.
+// logOutput logs all output of git with an error: messages contain only its last lines.
 func logOutput(log *slog.Logger, err error) {
 	said, ok := errors.AsType[host.GitError](err)
-	if ok && said.Output != said.Reason {
-		log.Info("git has written", "output", said.Output)
+	if ok && !strings.Contains(said.Error(), said.Output()) {
+		log.Info("git has written", "output", said.Output())
 	}
 }
 

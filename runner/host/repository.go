@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/team"
@@ -478,84 +476,6 @@ type FaultHere struct{ Err error }
 
 func (e FaultHere) Error() string { return e.Err.Error() }
 func (e FaultHere) Unwrap() error { return e.Err }
-
-// GitError is the error of a git command that printed why it failed.
-type GitError struct {
-	// Reason is a single sentence, such as "remote: no space left (pre-receive hook
-	// declined)".
-	Reason string
-	// Output is everything that git, ssh and the remote printed, with their advice, on a
-	// single line.
-	Output string
-	Err    error // of the process
-}
-
-func (e GitError) Error() string { return e.Reason }
-func (e GitError) Unwrap() error { return e.Err }
-
-// GitOutput returns Output of the GitError in err, and the text of another error; empty for
-// nil.
-func GitOutput(err error) string {
-	said, ok := errors.AsType[GitError](err)
-	if ok {
-		return said.Output
-	}
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// GitHint is the next step after a git command that failed for a known reason, such as a missing
-// login or a repository of another account; empty for other output of git. It is part of the
-// message, because the hint of a code is the same for all reasons.
-func GitHint(output string) string {
-	chown := regain(output)
-	switch {
-	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
-		if ofGitHub().MatchString(output) {
-			return "git has no password for it: run gh auth setup-git, or configure another credential helper"
-		}
-		return "git has no password for it: run git config --global credential.helper store, then git push by hand, " +
-			"which asks for a token in place of the password; or write an ssh address into repository.url"
-	case strings.Contains(output, "Permission denied (publickey"):
-		return "give the server the public key of this account, which ssh-keygen makes; a key with a passphrase has to be " +
-			"in an ssh-agent; or write an https address into repository.url"
-	case strings.Contains(output, "Host key verification failed"):
-		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
-	case chown != "":
-		return chown
-	case strings.Contains(output, ".lock': File exists"):
-		return "if no git works there now, remove that file"
-	case strings.Contains(output, "unpacker error"):
-		return "it could not store the commits: see whether its disk has room, and, if it is on this machine, whether the " +
-			"account that symphony runs as may write there"
-	}
-	refused := dubious().FindStringSubmatch(output)
-	if refused == nil {
-		return ""
-	}
-	return "the repository belongs to another account: give it to this one with chown -R, or run git config " +
-		"--global --add safe.directory " + text.ShellQuote(refused[1])
-}
-
-// ofGitHub matches the question of git for a user or password on GitHub, or on a server whose name says
-// that it is GitHub Enterprise. gh logs in nowhere else.
-var ofGitHub = text.Pattern(`could not read \w+ for 'https://[^/']*(?:github\.|\.ghe\.com)`)
-
-// denied matches a file that git may not write, such as the lock of a reference.
-var denied = text.Pattern(`'(/[^']+)': Permission denied`)
-
-// regain says how the file that git may not write becomes this account's; empty if git names none.
-func regain(output string) string {
-	found := denied().FindStringSubmatch(output)
-	if found == nil {
-		return ""
-	}
-	return paths.Regain(found[1])
-}
-
-var dubious = text.Pattern(`detected dubious ownership in repository at '([^']+)'`)
 
 // Codes of errors of Clone, Fetch and Deliver.
 const (

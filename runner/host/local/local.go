@@ -17,7 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -389,6 +388,6 @@ func exists(path string) bool {
 }
 
 func (Machine) ObeyedByGit(ctx context.Context, r host.ObeyedRequest) (host.Obeyed, error) {
-	r.Env = repository.Environ(host.Scrub(r.Env), func(string, string) bool { return false })
+	r.Env = host.Scrub(r.Env)
 	return git.Obeyed(ctx, r)
 }

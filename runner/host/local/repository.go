@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -141,8 +143,10 @@ func (r *run) moveOrigin(address string) error {
 // run. They do not use the caches and temporary files of the workspace, where an agent could
 // have left a socket of a credential helper.
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
-	isOfAgent := func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) }
-	env = repository.Environ(host.Scrub(env), isOfAgent)
+	env = slices.DeleteFunc(host.Scrub(env), func(entry string) bool {
+		_, value, _ := strings.Cut(entry, "=")
+		return paths.Inside(r.space.WorkDir(), value)
+	})
 	inherit := func(files ...*os.File) []*os.File {
 		return tree.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}
@@ -187,8 +191,7 @@ func (m Mirrors) Claims(r host.Repository, branch string, env []string) host.Cla
 
 // environ is the environment of the mirrors' git commands.
 func (m Mirrors) environ(env []string) []string {
-	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
-	return append(env, host.RunMark+"="+m.RunID)
+	return append(host.Scrub(env), host.RunMark+"="+m.RunID)
 }
 
 // inheritGiven is which files a command inherits: none but those that it is given.

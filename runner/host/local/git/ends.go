@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -163,7 +164,7 @@ func (r *reader) hasTree(ctx context.Context, id string) (bool, error) {
 		return false, nil
 	}
 	err := r.run(r.git(ctx, "cat-file", "-e", id+"^{tree}"))
-	if Exited(err) {
+	if gitcmd.Exited(err) {
 		return false, nil
 	}
 	return err == nil, err

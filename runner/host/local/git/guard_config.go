@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // setting is an entry of a git configuration file. Section and name are in lower case.
@@ -46,18 +47,16 @@ var errNoConfig = errors.New("it can't be read as configuration")
 // other configuration or include.
 func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
 	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
-	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
+	cmd.Env = append(cmd.Env, "GIT_DIR=/dev/null")
 	cmd.Stdin = bytes.NewReader(stdin)
-	var out Answer
-	cmd.Stdout = &out
-	_, err := Run(cmd, maxMemory)
+	out, err := gitcmd.Output(cmd, maxMemory)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNoConfig, err)
 	}
-	return out.String(), nil
+	return out, nil
 }
 
 func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -288,18 +289,15 @@ func (f *search) index(dir string) error {
 	}
 	// with several, git reads a large index in another way
 	for _, threads := range []string{"1", "2"} {
-		cmd := plainGit(
-			f.ctx, dir, "-c", "core.fsmonitor=false", "-c", "index.threads="+threads, "ls-files", "-z",
-		)
-		cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR="+dir, "GIT_WORK_TREE="+dir,
-			"GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
+		cmd := plainGit(f.ctx, dir, "-c", "index.threads="+threads, "ls-files", "-z")
+		cmd.Env = append(cmd.Env, "GIT_DIR="+dir, "GIT_WORK_TREE="+dir)
 		bad := ""
 		cmd.Stdout = &splitWriter{each: func(path string) {
 			if !filepath.IsLocal(path) || strings.Contains("/"+strings.ToLower(path)+"/", "/.git/") {
 				bad = path
 			}
 		}}
-		if _, err := Run(cmd, maxMemory); err != nil {
+		if err := gitcmd.Run(cmd, maxMemory); err != nil {
 			return fmt.Errorf("git can't read the index in %s: %w", dir, err)
 		}
 		if bad != "" {

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/patch"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -421,8 +421,7 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 		return r.commit, nil
 	}
 	list, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
-	exit, exited := errors.AsType[*exec.ExitError](err)
-	if exited && exit.ExitCode() == 1 { // they have no common history
+	if gitcmd.ExitedWith(err, 1) { // they have no common history
 		return cmp.Or(r.baseCommit, r.commit), nil
 	}
 	if err != nil {
@@ -440,7 +439,7 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 type uncommitted struct {
 	count     int
 	bytes     int64
-	untracked Answer // the names of those that git does not know, for --stdin of another git
+	untracked gitcmd.Answer // the names of those that git does not know, for --stdin of another git
 }
 
 func (r *reader) listUncommitted(ctx context.Context) (*uncommitted, error) {
@@ -453,16 +452,13 @@ func (r *reader) listUncommitted(ctx context.Context) (*uncommitted, error) {
 		list.count++
 		list.bytes += sizeOf(filepath.Join(r.tree, path))
 		if entry[0] == '?' {
-			list.untracked.add(path)
+			list.untracked.AddPath(path)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if list.untracked.tooLong {
-		return nil, errTooLong
-	}
-	return list, nil
+	return list, list.untracked.Err()
 }
 
 // addToIndex adds files to a copy of the index, by their names with a zero byte after each.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // Obeyed finds the files that git obeys with an address: see host.Local. If git can't answer,
@@ -42,12 +41,10 @@ type operatorsGit struct {
 // answer returns the output of git in a directory, without the line feed at its end; false if
 // it fails.
 func (g operatorsGit) answer(ctx context.Context, dir string, args ...string) (string, bool) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = append(append([]string{}, g.env...), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	return strings.TrimSuffix(string(out), "\n"), err == nil
+	words := append([]string{"-c", "safe.directory=*"}, args...)
+	cmd := gitcmd.Command(ctx, dir, gitcmd.AsConfigured, g.env, words...)
+	out, err := gitcmd.Output(cmd, gitcmd.NoLimit)
+	return strings.TrimSuffix(out, "\n"), err == nil
 }
 
 // realAddress applies the settings url.<base>.insteadOf to an address.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -171,7 +172,7 @@ func (r *reader) close() error { return os.RemoveAll(r.scratch) }
 func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
-		if late, is := errors.AsType[LimitError](context.Cause(ctx)); is {
+		if late, is := errors.AsType[gitcmd.LimitError](context.Cause(ctx)); is {
 			err = late
 		}
 	}
@@ -213,7 +214,7 @@ func (r *reader) readReferences() error {
 }
 
 // errReferences is the error of a repository with more references than are read.
-var errReferences = LimitError{what: fmt.Sprintf("it has more than %d references", maxReferences)}
+var errReferences = gitcmd.LimitError{What: fmt.Sprintf("it has more than %d references", maxReferences)}
 
 // readLoose reads the references that are files below a directory of the git directory, which
 // it reads in parts: a sorted list of millions would take as much memory as git does.
@@ -305,36 +306,18 @@ func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// plainGit is git without the configuration of the system and the account.
+// plainGit is git that obeys nobody's settings.
 func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
-	cmd.WaitDelay = time.Second
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"),
-		"LC_ALL=C",
-		"GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=/dev/null",
-	}
-	return cmd
+	path := []string{"PATH=" + os.Getenv("PATH")}
+	return gitcmd.Command(ctx, dir, gitcmd.Nobody, path, args...)
 }
 
-// git is git with the temporary git directory and without the repository's configuration,
-// hooks, monitors, transports (a partial clone would fetch missing objects), locks and
-// terminal.
+// git is plainGit with the temporary git directory: without the repository's configuration.
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := plainGit(ctx, r.tree, append([]string{
-		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
-		// which need not agree with the objects
-		"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
-		// which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
-		"-c", "diff.autoRefreshIndex=false",
-		"-c", "core.excludesFile=" + filepath.Join(r.scratch, ownPatterns), "--no-pager",
-	}, args...)...)
-	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
-		"GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"),
-		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
-		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
+	ignored := "core.excludesFile=" + filepath.Join(r.scratch, ownPatterns)
+	cmd := plainGit(ctx, r.tree, append([]string{"-c", ignored}, args...)...)
+	cmd.Env = append(cmd.Env, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
+		"GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"))
 	if r.baseCommit != "" { // of a clone that symphony made: it makes no shallow ones
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE=")
 	}
@@ -379,17 +362,16 @@ func Quoted(path string) string {
 	return path
 }
 
-// run runs git and makes the last that it complains of part of the error.
+// run runs git. Whatever fails, it did not read the repository.
 func (r *reader) run(cmd *exec.Cmd) error {
-	complaint, err := Run(cmd, maxMemory)
-	if err != nil {
-		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(complaint))
+	if err := gitcmd.Run(cmd, maxMemory); err != nil {
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return nil
 }
 
 func (r *reader) output(cmd *exec.Cmd) (string, error) {
-	var out Answer
+	var out gitcmd.Answer
 	cmd.Stdout = &out
 	err := r.run(cmd)
 	return strings.TrimSpace(out.String()), err

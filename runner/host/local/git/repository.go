@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -396,8 +396,8 @@ func IsBranchName(ctx context.Context, name string) (bool, error) {
 	if strings.ContainsFunc(name, text.Control) {
 		return false, nil
 	}
-	_, err := Run(plainGit(ctx, "/", "check-ref-format", "--branch", name), maxMemory)
-	if Exited(err) {
+	err := gitcmd.Run(plainGit(ctx, "/", "check-ref-format", "--branch", name), maxMemory)
+	if gitcmd.Exited(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -407,8 +407,7 @@ func IsBranchName(ctx context.Context, name string) (bool, error) {
 // git can't read the repository.
 func OnBranch(ctx context.Context, dir string) bool {
 	show := plainGit(ctx, dir, "-c", "safe.directory=*", "symbolic-ref", "--quiet", "HEAD")
-	_, err := Run(show, maxMemory)
-	return err == nil
+	return gitcmd.Run(show, maxMemory) == nil
 }
 
 // HasBranch reports whether a branch exists in a repository of the operator in dir.
@@ -416,8 +415,7 @@ func HasBranch(ctx context.Context, dir, name string) bool {
 	show := plainGit(
 		ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name,
 	)
-	_, err := Run(show, maxMemory)
-	return err == nil
+	return gitcmd.Run(show, maxMemory) == nil
 }
 
 // Identity returns the author of commits in a repository of the operator in dir, by the
@@ -428,14 +426,12 @@ func Identity(ctx context.Context, dir string, env []string) (name, email string
 
 // configured reads a value of git's configuration; empty if there is none.
 func configured(ctx context.Context, dir string, env []string, key string) string {
-	cmd := plainGit(ctx, dir, "-c", "safe.directory=*", "config", "--get", key)
-	var value bytes.Buffer
-	cmd.Stdout = &value
-	cmd.Env = env
-	if _, err := Run(cmd, maxMemory); err != nil {
+	ask := []string{"-c", "safe.directory=*", "config", "--get", key}
+	value, err := gitcmd.Output(gitcmd.Command(ctx, dir, gitcmd.AsConfigured, env, ask...), maxMemory)
+	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(value.String())
+	return strings.TrimSpace(value)
 }
 
 // agentsNeed matches the settings of an operator that commits of agents need, too: the author,
@@ -445,15 +441,13 @@ const agentsNeed = `^(user\.(name|email)|init\.defaultbranch|core\.autocrlf|core
 // SettingsOfAgents returns a configuration for agents with what their commits need of the
 // account whose environment is env. A git that does not answer leaves it empty.
 func SettingsOfAgents(ctx context.Context, env []string) string {
-	cmd := plainGit(ctx, "/", "config", "--global", "--includes", "-z", "--get-regexp", agentsNeed)
-	var found bytes.Buffer
-	cmd.Stdout = &found
-	cmd.Env = env
-	if _, err := Run(cmd, maxMemory); err != nil {
+	ask := []string{"config", "--global", "--includes", "-z", "--get-regexp", agentsNeed}
+	found, err := gitcmd.Output(gitcmd.Command(ctx, "/", gitcmd.AsConfigured, env, ask...), maxMemory)
+	if err != nil {
 		return "" // there is none of them
 	}
 	var lines strings.Builder
-	for entry := range strings.SplitSeq(strings.TrimSuffix(found.String(), "\x00"), "\x00") {
+	for entry := range strings.SplitSeq(strings.TrimSuffix(found, "\x00"), "\x00") {
 		key, value, hasValue := strings.Cut(entry, "\n")
 		section, name := splitKey(key)
 		if section == "" || !hasValue {

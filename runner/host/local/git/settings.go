@@ -8,7 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // Settings are those of the account's git that matter before an agent starts.
@@ -26,28 +27,24 @@ type Settings struct {
 // the environment of git in hooks. Without git there are none. To read them runs no program of
 // the repository.
 func ReadSettings(ctx context.Context, tree string, env []string) (Settings, error) {
-	cmd := exec.CommandContext(ctx, "git", "config", "--show-scope", "--type=path", "-z",
-		"--get-regexp", `^core\.(hookspath|excludesfile)$`)
-	cmd.Dir = tree
-	cmd.Env = env
-	cmd.WaitDelay = time.Second
-	var out Answer
-	cmd.Stdout = &out
-	_, err := Run(cmd, maxMemory)
+	const names = `^core\.(hookspath|excludesfile)$`
+	printed, err := gitcmd.Output(gitcmd.Command(
+		ctx, tree, gitcmd.AsConfigured, env, "config", "--show-scope", "--type=path", "-z", "--get-regexp", names,
+	), maxMemory)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return Settings{}, nil
 	}
-	if IsTooOld(err) {
+	if gitcmd.IsTooOld(err) {
 		return Settings{}, errors.New("read core.hooksPath with git config --show-scope: " +
 			"this git does not know that option: install git 2.31 or newer")
 	}
 	// git fails if no such setting exists, and if the configuration is broken, about which
 	// doctor and the agent's git complain.
-	if err != nil && !Exited(err) {
+	if err != nil && !gitcmd.Exited(err) {
 		return Settings{}, fmt.Errorf("read core.hooksPath and core.excludesFile: %w", err)
 	}
 	settings := Settings{IgnoreFile: defaultIgnoreFile(env)}
-	settings.read(out.String())
+	settings.read(printed)
 	if !exists(settings.IgnoreFile) {
 		settings.IgnoreFile = ""
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -345,19 +346,19 @@ func (r *reader) showHidden(ctx context.Context) error {
 	if err := r.copyIndex(); err != nil {
 		return err
 	}
-	var hidden Answer
+	var hidden gitcmd.Answer
 	cmd := r.git(ctx, "ls-files", "-v", "-z")
 	cmd.Stdout = &splitWriter{each: func(entry string) {
 		tag, path, _ := strings.Cut(entry, " ")
 		if (tag == "S" || tag != strings.ToUpper(tag)) && exists(filepath.Join(r.tree, path)) {
-			hidden.add(path)
+			hidden.AddPath(path)
 		}
 	}}
 	if err := r.run(cmd); err != nil {
 		return err
 	}
-	if hidden.tooLong {
-		return errTooLong
+	if err := hidden.Err(); err != nil {
+		return err
 	}
 	if hidden.String() == "" {
 		return nil

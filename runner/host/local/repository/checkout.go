@@ -7,9 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -88,7 +88,7 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 		return err
 	}
 	create := []string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir}
-	if err := m.run(m.command(ctx, m.plain(), create)); err != nil {
+	if err := m.run(m.command(ctx, gitcmd.Nobody, create...)); err != nil {
 		return err
 	}
 	pack, err := m.temporary()
@@ -106,18 +106,15 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 	if err := os.WriteFile(shallow, []byte(to.Commit+"\n"), 0o600); err != nil {
 		return err
 	}
-	index := m.gitIn(ctx, to.Dir, m.plain(), "index-pack", "--stdin")
+	index := m.gitIn(ctx, to.Dir, gitcmd.Nobody, "index-pack", "--stdin")
 	index.Env = append(index.Env, allocLimit)
 	index.Stdin = pack
 	return m.run(index)
 }
 
 // gitIn is git in a repository with a work tree.
-func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
-	env = append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir)
-	cmd := c.command(ctx, env, args)
-	cmd.Dir = dir
-	return cmd
+func (c *commands) gitIn(ctx context.Context, dir string, trust gitcmd.Trust, args ...string) *exec.Cmd {
+	return withDir(c.commandAt(ctx, dir, trust, args...), filepath.Join(dir, ".git"), dir)
 }
 
 // checkOutFiles writes the files, with the operator's configuration, because that contains the
@@ -132,7 +129,7 @@ func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 		if c[1] == "" {
 			continue
 		}
-		if err := m.run(m.gitIn(ctx, to.Dir, m.plain(), "config", c[0], c[1])); err != nil {
+		if err := m.run(m.gitIn(ctx, to.Dir, gitcmd.Nobody, "config", c[0], c[1])); err != nil {
 			return err
 		}
 	}
@@ -144,7 +141,7 @@ func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 	if valid {
 		how = []string{"--no-track", "-B", to.Branch, to.Commit}
 	}
-	checkOut := m.gitIn(ctx, to.Dir, m.env, append([]string{"checkout", "--quiet"}, how...)...)
+	checkOut := m.gitIn(ctx, to.Dir, gitcmd.Operator, append([]string{"checkout", "--quiet"}, how...)...)
 	if err := m.run(checkOut); err != nil {
 		return ofSignal(ctx, err)
 	}

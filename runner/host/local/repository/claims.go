@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/team"
 )
 
@@ -273,7 +273,7 @@ func (r claimsRepository) fetched(ctx context.Context, fetch, read func(writer) 
 func (r claimsRepository) isDamaged(ctx context.Context) bool {
 	// With --connectivity-only git 2.47 succeeds although it can't read a pack.
 	err := r.run(r.localGit(ctx, "fsck", "--no-dangling", "--no-progress"))
-	return ctx.Err() == nil && git.Exited(err)
+	return ctx.Err() == nil && gitcmd.Exited(err)
 }
 
 // empty removes everything but the configuration and HEAD.
@@ -300,7 +300,7 @@ func (r claimsRepository) fetch(ctx context.Context, w writer, refspec string) e
 			"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
 			"--", r.remote.URL, refspec,
 		)
-		return r.runWithin(cmd, noLimit)
+		return r.runWithin(cmd, gitcmd.NoLimit)
 	})
 }
 
@@ -380,7 +380,7 @@ func (r claimsRepository) contents(
 	if ids.Len() == 0 {
 		return contents, nil
 	}
-	var out git.Answer
+	var out gitcmd.Answer
 	cmd := r.localGit(ctx, "cat-file", "--batch")
 	cmd.Stdin = strings.NewReader(ids.String())
 	cmd.Stdout = &out
@@ -447,10 +447,10 @@ func (r claimsRepository) push(
 	for _, p := range pushes {
 		changes = append(changes, p.refChange)
 	}
-	var out git.Answer
+	var out gitcmd.Answer
 	cmd := r.pushCommand(ctx, options, changes...)
 	cmd.Stdout = &out
-	said = r.runWithin(cmd, noLimit)
+	said = r.runWithin(cmd, gitcmd.NoLimit)
 	crash.At("repository.claims.pushed")
 	statuses = statusesIn(out.String())
 	for _, p := range pushes {

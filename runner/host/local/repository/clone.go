@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -176,8 +177,9 @@ func (c clone) copyMirror(ctx context.Context) error {
 		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin",
 		"--", c.path, c.workspace,
 	}
-	err := c.run(c.command(ctx, append(c.plain(), "GIT_ALLOW_PROTOCOL=file"), clone))
-	if err != nil {
+	fromMirror := c.command(ctx, gitcmd.Nobody, clone...)
+	fromMirror.Env = append(fromMirror.Env, "GIT_ALLOW_PROTOCOL=file")
+	if err := c.run(fromMirror); err != nil {
 		return c.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
 	}
 	// scripts that write there rely on git's template
@@ -208,7 +210,7 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 		settings = append(settings, []string{"user.email", c.remote.Email})
 	}
 	for _, s := range settings {
-		if err := c.runGit(ctx, c.plain(), "config", s[0], s[1]); err != nil {
+		if err := c.runGit(ctx, gitcmd.Nobody, "config", s[0], s[1]); err != nil {
 			return failed(err)
 		}
 	}
@@ -216,13 +218,13 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 		return err
 	}
 	err := c.runGit(
-		ctx, c.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base,
+		ctx, gitcmd.Nobody, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base,
 	)
 	if err != nil {
 		return failed(err)
 	}
 	// With the operator's configuration, because it contains the filters of Git LFS.
-	err = c.runGit(ctx, c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
+	err = c.runGit(ctx, gitcmd.Operator, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
 	if err != nil || !c.remote.Submodules {
 		return failed(err)
 	}
@@ -231,13 +233,13 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 }
 
 // runGit runs git in the clone.
-func (c clone) runGit(ctx context.Context, env []string, args ...string) error {
-	return ofSignal(ctx, c.run(c.gitIn(ctx, c.workspace, env, args...)))
+func (c clone) runGit(ctx context.Context, trust gitcmd.Trust, args ...string) error {
+	return ofSignal(ctx, c.run(c.gitIn(ctx, c.workspace, trust, args...)))
 }
 
 // checkIdentity returns an error if git knows no name or address for the agent's commits.
 func (c clone) checkIdentity(ctx context.Context) error {
-	err := c.runGit(ctx, c.env, "var", "GIT_COMMITTER_IDENT")
+	err := c.runGit(ctx, gitcmd.Operator, "var", "GIT_COMMITTER_IDENT")
 	if errors.As(err, &killedError{}) {
 		return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 	}
@@ -406,7 +408,7 @@ func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) (b
 	const fields = "--format=%T%n%an <%ae> %at%n%cn <%ce> %ct%n%B"
 	show := m.localGit(ctx, "log", "-z", "--no-walk=unsorted", fields, head.Commit, delivered, "--")
 	shown, err := m.output(withObjects(show, head.Objects))
-	if git.Exited(err) { // the mirror lacks the delivery
+	if gitcmd.Exited(err) { // the mirror lacks the delivery
 		return false, nil
 	}
 	if err != nil {

@@ -9,36 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
-
-// endGrace is the time between SIGTERM and SIGKILL for a git command. With SIGTERM, git
-// removes its locks.
-const endGrace = 2 * time.Second
-
-// settings apply to every git command. No operator's setting may start a program that is meant
-// for a work tree, remove objects or push more than is asked for. Git trusts a commit-graph,
-// and an agent can write a false graph beside its objects. Fetched objects stay in a pack,
-// which git writes to disk before it updates references, because not every version does so for
-// loose objects.
-var settings = []string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
-	"fetch.unpackLimit=1", "fetch.recurseSubmodules=false", "push.recurseSubmodules=no",
-	"submodule.recurse=false", "push.followTags=false", "core.commitGraph=false",
-	"core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
-}
 
 // commands runs git for a mirror. The directory of the mirror may not exist yet.
 type commands struct {
@@ -64,7 +45,9 @@ func (c *commands) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
 	if !c.exists() {
 		where = "GIT_CEILING_DIRECTORIES=" + filepath.Dir(filepath.Dir(c.path))
 	}
-	return c.command(ctx, append(slices.Clone(c.env), where), args)
+	cmd := c.command(ctx, gitcmd.Operator, args...)
+	cmd.Env = append(cmd.Env, where)
+	return cmd
 }
 
 // refChange is the change of a reference of the remote, as a compare-and-swap.
@@ -89,7 +72,7 @@ func (c *commands) pushCommand(ctx context.Context, options []string, changes ..
 
 // localGit is git in the mirror with no configuration but the mirror's. It talks to no remote.
 func (c *commands) localGit(ctx context.Context, args ...string) *exec.Cmd {
-	return c.command(ctx, append(c.plain(), "GIT_DIR="+c.path, "GIT_ALLOW_PROTOCOL=none"), args)
+	return withDir(c.command(ctx, gitcmd.Nobody, args...), c.path, "")
 }
 
 // fileGit is localGit that may read files outside the mirror.
@@ -107,48 +90,30 @@ func withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
 	return cmd
 }
 
-// plain is the environment of git without the configuration of the system and the account.
-func (c *commands) plain() []string {
-	env := slices.DeleteFunc(slices.Clone(c.env), func(entry string) bool {
-		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") ||
-			strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
-	})
-	return append(env, "HOME=/nonexistent",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
+// withDir lets a git command use the repository in a git directory, and a work tree unless that
+// is empty.
+func withDir(cmd *exec.Cmd, gitDir, workTree string) *exec.Cmd {
+	cmd.Env = append(cmd.Env, "GIT_DIR="+gitDir)
+	if workTree != "" {
+		cmd.Env = append(cmd.Env, "GIT_WORK_TREE="+workTree)
+	}
+	return cmd
 }
 
 // command returns a command that starts in the directory of the mirrors, where no agent can
 // write.
-func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
-	var words []string
-	for _, s := range settings {
-		words = append(words, "-c", s)
-	}
-	words = append(words, "--no-pager")
-	words = append(words, args...)
-	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator set it
-	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	cmd := exec.CommandContext(ctx, cmp.Or(proc.LookPath("git", env), "git"), words...)
-	cmd.Dir = filepath.Dir(c.path)
-	cmd.Env = env
+func (c *commands) command(ctx context.Context, trust gitcmd.Trust, args ...string) *exec.Cmd {
+	return c.commandAt(ctx, filepath.Dir(c.path), trust, args...)
+}
+
+// commandAt returns a command that starts in a directory.
+func (c *commands) commandAt(ctx context.Context, dir string, trust gitcmd.Trust, args ...string) *exec.Cmd {
+	cmd := gitcmd.Command(ctx, dir, trust, c.env, args...)
 	cmd.ExtraFiles = c.inherit()
 	if c.lock != nil {
 		cmd.ExtraFiles = c.inherit(c.lock)
 	}
-	// without a terminal that ssh could ask on (symphony takeover)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-	cmd.WaitDelay = endGrace
 	return cmd
-}
-
-// Environ returns an environment for New: env without the variables that select git's
-// repository, and without the variables in drop.
-func Environ(env []string, drop func(name, value string) bool) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
-		name, value, _ := strings.Cut(entry, "=")
-		return slices.Contains(host.GitRepositoryVars, name) || drop(name, value)
-	})
 }
 
 // maxMemory bounds the memory of each process of a git that reads agents' objects, in bytes.
@@ -156,47 +121,22 @@ func Environ(env []string, drop func(name, value string) bool) []string {
 // it.
 var maxMemory uint64 = 2 << 30
 
-// noLimit is the memory of a git that talks to the remote, and starts the operator's own
-// programs. The objects that it pushes were read with a bound before.
-const noLimit = 0
-
-// run runs a command that reads agents' objects. Its error is a host.GitError, if git or the
-// remote printed anything.
+// run runs a command that reads agents' objects.
 func (c *commands) run(cmd *exec.Cmd) error { return c.runWithin(cmd, maxMemory) }
 
-// runWithin runs a command, each process of which may have so many bytes of memory.
+// runWithin runs a command, each process of which may have so many bytes of memory. One that
+// talks to the remote has gitcmd.NoLimit: the objects that it pushes were read with a bound
+// before. Its error has no password of the remote.
 func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
-	// ssh or a credential helper may stay in the background
-	if err := proc.SealDescriptors(); err != nil {
+	err := gitcmd.Run(cmd, memory)
+	said, isOfGit := errors.AsType[host.GitError](err)
+	if !isOfGit {
 		return err
 	}
-	complaint, err := git.Run(cmd, memory)
-	if cmd.Process != nil && err != nil {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group ended
-	}
-	// a process in the background holds its streams
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return nil
-	}
-	if errors.As(err, &git.LimitError{}) {
-		return err
-	}
-	said := complaintOf(string(complaint), func(line string) string {
+	said.Lines = text.Map(said.Lines, func(line string) string {
 		return strings.ReplaceAll(line, c.remote.URL, c.Address())
 	})
-	if said.reason() == "" {
-		return fmt.Errorf("%s: %w", verb(cmd), err)
-	}
-	return host.GitError{Reason: said.reason(), Output: said.all(), Err: err}
-}
-
-// verb returns the command of git with its verb, such as git push.
-func verb(cmd *exec.Cmd) string {
-	words := cmd.Args[slices.Index(cmd.Args, "--no-pager")+1:]
-	for len(words) > 2 && words[0] == "-c" {
-		words = words[2:]
-	}
-	return filepath.Base(cmd.Args[0]) + " " + words[0]
+	return said
 }
 
 // says runs a command that answers a question with its exit code, such as merge-base
@@ -204,8 +144,7 @@ func verb(cmd *exec.Cmd) string {
 // not answered, which is an error.
 func (c *commands) says(cmd *exec.Cmd) (bool, error) {
 	err := c.run(cmd)
-	exit, ended := errors.AsType[*exec.ExitError](err)
-	if ended && exit.ExitCode() == 1 {
+	if gitcmd.ExitedWith(err, 1) {
 		return false, nil
 	}
 	return err == nil, err
@@ -213,7 +152,7 @@ func (c *commands) says(cmd *exec.Cmd) (bool, error) {
 
 // entries runs a command with -z, and returns the entries that it prints.
 func (c *commands) entries(cmd *exec.Cmd) ([]string, error) {
-	var out git.Answer
+	var out gitcmd.Answer
 	cmd.Stdout = &out
 	if err := c.run(cmd); err != nil {
 		return nil, err
@@ -228,7 +167,7 @@ func (c *commands) entries(cmd *exec.Cmd) ([]string, error) {
 func (c *commands) output(cmd *exec.Cmd) (string, error) { return c.outputWithin(cmd, maxMemory) }
 
 func (c *commands) outputWithin(cmd *exec.Cmd, memory uint64) (string, error) {
-	var out git.Answer
+	var out gitcmd.Answer
 	cmd.Stdout = &out
 	err := c.runWithin(cmd, memory)
 	return strings.TrimSpace(out.String()), err
@@ -279,7 +218,7 @@ func (c *commands) explain(code string, err error) *reconcile.Error {
 		const hint = "find out what kills git, for instance the kernel when memory is short"
 		return failed(host.CodeGitKilled, err.Error(), hint)
 	}
-	if limit, reached := errors.AsType[git.LimitError](err); reached {
+	if limit, reached := errors.AsType[gitcmd.LimitError](err); reached {
 		return failed(host.CodeGitLimit, err.Error(), limit.Hint())
 	}
 	if errors.Is(err, exec.ErrNotFound) {
@@ -327,7 +266,7 @@ func isDiskFull(err error) bool {
 		return true
 	}
 	said, isGit := errors.AsType[host.GitError](err)
-	return isGit && fullDisk().MatchString(said.Output)
+	return isGit && fullDisk().MatchString(said.Output())
 }
 
 // fullDisk matches the messages of git, which are joined by semicolons; messages of the remote

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/team"
 )
@@ -216,8 +217,7 @@ func (m *Mirror) has(ctx context.Context, commit string) (bool, error) {
 	out, err := m.output(
 		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit, "refs/heads", "refs/tags"),
 	)
-	exit, exited := errors.AsType[*exec.ExitError](err)
-	if exited && exit.ExitCode() == exitUsage {
+	if gitcmd.ExitedWith(err, exitUsage) {
 		return false, nil
 	}
 	return out != "", err
@@ -434,7 +434,7 @@ func (d *delivery) push(ctx context.Context) error {
 		}
 	}
 	for moved := 0; moved < 2; {
-		pushErr := d.runWithin(d.deliverCommand(ctx, ref, expected), noLimit)
+		pushErr := d.runWithin(d.deliverCommand(ctx, ref, expected), gitcmd.NoLimit)
 		at, claimAt, err := d.remoteState(ctx, ref)
 		if err != nil && pushErr != nil {
 			err = pushErr // it says more
@@ -632,7 +632,7 @@ func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error
 // remoteRefs asks the remote for what references lead to. Those that do not exist are missing.
 func (m *Mirror) remoteRefs(ctx context.Context, refs ...string) (map[string]string, error) {
 	list := m.remoteGit(ctx, append([]string{"ls-remote", "--", m.remote.URL}, refs...)...)
-	out, err := m.outputWithin(list, noLimit)
+	out, err := m.outputWithin(list, gitcmd.NoLimit)
 	if err != nil {
 		return nil, err
 	}

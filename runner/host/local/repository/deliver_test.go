@@ -42,10 +42,10 @@ func TestRemoteFails(t *testing.T) {
 		parts              []string
 	}{
 		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryFailed, []string{
-			"remote: no pushes on Friday (pre-receive hook declined)",
+			"git push: remote: no pushes on Friday; ", " (pre-receive hook declined)",
 		}},
 		{"is full", "pre-receive", full, host.CodeDeliveryFailed, []string{
-			"remote: write error: No space left on device",
+			"remote: fatal: write error: No space left on device",
 		}},
 		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"unexpected disconnect"}},
 		{
@@ -296,8 +296,8 @@ func TestRemoteOverHTTP(t *testing.T) {
 		answer handler
 		reason string
 	}{
-		"busy":                    {status(http.StatusServiceUnavailable), "remote: no (HTTP 503)"},
-		"denied":                  {status(http.StatusForbidden), "remote: no (HTTP 403)"},
+		"busy":                    {status(http.StatusServiceUnavailable), "git push: remote: no; fatal: unable to access "},
+		"denied":                  {status(http.StatusForbidden), "git push: remote: no; fatal: unable to access "},
 		"a password is asked for": {status(http.StatusUnauthorized), "fatal: could not read Username"},
 		"a page": {func(w http.ResponseWriter, _ *http.Request) bool {
 			fmt.Fprint(w, "<html>log in</html>")

@@ -328,7 +328,7 @@ func TestFetchPushed(t *testing.T) {
 		},
 		{
 			"an untracked file in the way", "echo mine > new", "echo theirs > new; git add .; git commit -qm new",
-			"git can't update the files: error: Untracked working tree file 'new' would be overwritten " +
+			"git can't update the files: git read-tree: error: Untracked working tree file 'new' would be overwritten " +
 				"by merge.", "new by a",
 		},
 		{

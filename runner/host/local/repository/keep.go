@@ -15,7 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // keptRefs is the directory of references to the newest commits of work on other machines, a
@@ -90,7 +90,7 @@ func isFaultHere(err error) bool {
 		return true
 	}
 	exit, ended := errors.AsType[*exec.ExitError](err)
-	if !ended || errors.As(err, &git.LimitError{}) {
+	if !ended || errors.As(err, &gitcmd.LimitError{}) {
 		return false // the other machine's message is only a text
 	}
 	signal := exit.Sys().(syscall.WaitStatus).Signal()

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -107,7 +108,9 @@ func (d *delivery) deliverLargeFiles(ctx context.Context) error {
 
 // git is git in the repository with the commits, with no configuration but its own.
 func (l largeFiles) git(ctx context.Context, args ...string) *exec.Cmd {
-	return l.command(ctx, append(l.plain(), "GIT_DIR="+l.gitDir, "GIT_ALLOW_PROTOCOL=none", allocLimit), args)
+	cmd := withDir(l.command(ctx, gitcmd.Nobody, args...), l.gitDir, "")
+	cmd.Env = append(cmd.Env, allocLimit)
+	return cmd
 }
 
 // pointers lists the pointers in the commits, at most 1 more than the limit of a delivery.
@@ -116,7 +119,7 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	look := l.git(ctx, "grep", "--quiet", "--threads=1", "--fixed-strings", "-e", "filter=lfs",
 		l.commit, "--", ":(glob)**/.gitattributes")
 	err = l.run(look)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+	if gitcmd.ExitedWith(err, 1) {
 		return nil, nil
 	}
 	if err != nil {
@@ -365,14 +368,13 @@ func (d *delivery) withLargeStore(ctx context.Context, use func(largeStore) erro
 
 // git is git-lfs in the store, with the operator's configuration and credentials.
 func (s largeStore) git(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := s.command(ctx, s.env, append([]string{"lfs"}, args...))
-	cmd.Dir = s.dir // not by GIT_DIR, which git-lfs would use in a remote on this machine, too
-	return cmd
+	// not by GIT_DIR, which git-lfs would use in a remote on this machine, too
+	return s.commandAt(ctx, s.dir, gitcmd.Operator, append([]string{"lfs"}, args...)...)
 }
 
 // checkInstalled returns an error for a pointer if git-lfs is not installed.
 func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
-	err := s.runWithin(s.git(ctx, "version"), noLimit)
+	err := s.runWithin(s.git(ctx, "version"), gitcmd.NoLimit)
 	if notInstalled().MatchString(host.GitOutput(err)) {
 		return incomplete(
 			p.shown()+" is a file of Git LFS, and git-lfs, which would upload its content, is not installed",
@@ -425,13 +427,13 @@ func (s largeStore) fetch(ctx context.Context, list []pointer) error {
 	for i, p := range list {
 		fmt.Fprintf(&commit, "M 100644 inline %d\ndata %d\n%s\n", i, len(p.text), p.text)
 	}
-	env := append(s.plain(), "GIT_DIR="+filepath.Join(s.dir, ".git"), "GIT_ALLOW_PROTOCOL=none")
-	write := s.command(ctx, env, []string{"fast-import", "--quiet"})
+	write := s.command(ctx, gitcmd.Nobody, "fast-import", "--quiet")
+	withDir(write, filepath.Join(s.dir, ".git"), "")
 	write.Stdin = strings.NewReader(commit.String())
 	if err := s.run(write); err != nil {
 		return err
 	}
-	err := s.runWithin(s.git(ctx, "fetch", "--include=", "--exclude=", "origin", branch), noLimit)
+	err := s.runWithin(s.git(ctx, "fetch", "--include=", "--exclude=", "origin", branch), gitcmd.NoLimit)
 	if notOnRemote().MatchString(host.GitOutput(err)) {
 		return nil
 	}
@@ -461,7 +463,7 @@ func (s largeStore) upload(ctx context.Context, list []pointer) error {
 		for _, p := range some {
 			push.Args = append(push.Args, p.oid)
 		}
-		if err := s.runWithin(push, noLimit); err != nil {
+		if err := s.runWithin(push, gitcmd.NoLimit); err != nil {
 			return s.failed(host.CodeDeliveryFailed, "upload the files of Git LFS", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // TryMerge implements host.Merges.
@@ -73,11 +73,10 @@ func (m *Mirror) mergeTree(ctx context.Context, objects, ours, theirs string) *e
 // mergedTree runs a mergeTree. It returns the tree, and the names of the files with conflicts.
 func (m *Mirror) mergedTree(merge *exec.Cmd) (tree string, conflicts []string, err error) {
 	out, err := m.output(merge)
-	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
-	case git.IsTooOld(err):
+	case gitcmd.IsTooOld(err):
 		return "", nil, errOldGit
-	case err != nil && (!exited || exit.ExitCode() != 1):
+	case err != nil && !gitcmd.ExitedWith(err, 1):
 		return "", nil, err
 	}
 	tree, names, _ := strings.Cut(strings.TrimSuffix(out, "\x00"), "\x00")
@@ -172,7 +171,7 @@ func (m *Mirror) PushMerge(ctx context.Context, q host.MergeRequest, commit stri
 	err := m.withLock(ctx, func(w writer) error {
 		// The commit contains what is expected: nothing is overwritten.
 		merge := refChange{ref: ref, expected: q.Head, commit: commit}
-		return w.runWithin(w.pushCommand(ctx, []string{"--quiet"}, merge), noLimit)
+		return w.runWithin(w.pushCommand(ctx, []string{"--quiet"}, merge), gitcmd.NoLimit)
 	})
 	return m.failed(host.CodeDeliveryFailed, "", err)
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -195,7 +196,7 @@ func (m writer) fetchFrom(
 	for _, refs := range append([]string{"refs/heads/*", "refs/tags/*"}, others...) {
 		fetch = append(fetch, "+"+refs+":"+refs)
 	}
-	err := m.unlessKilled(ctx, func() error { return m.runWithin(command(ctx, fetch...), noLimit) })
+	err := m.unlessKilled(ctx, func() error { return m.runWithin(command(ctx, fetch...), gitcmd.NoLimit) })
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
@@ -265,7 +266,7 @@ func (m *Mirror) headBranch() string {
 // OriginOf returns the address of the remote origin of a repository of the operator, empty for
 // none.
 func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
-	look := m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"})
+	look := m.commandAt(ctx, dir, gitcmd.Operator, "config", "--get", "remote.origin.url")
 	address, err := m.output(look)
 	if err != nil || address == "" {
 		return ""
@@ -363,7 +364,7 @@ func (m *Mirror) askHead(ctx context.Context) (head remoteHead, err error) {
 	if m.remote.Base != "" {
 		list.Args = append(list.Args, "refs/heads/"+m.remote.Base)
 	}
-	out, err := m.outputWithin(list, noLimit)
+	out, err := m.outputWithin(list, gitcmd.NoLimit)
 	if err != nil {
 		return remoteHead{}, err
 	}

@@ -120,7 +120,7 @@ func TestCloneFails(t *testing.T) {
 			[]string{"fatal: ", "does not appear to be a git repository"},
 		},
 		{host.Repository{URL: "git@host:org/app.git"}, "w", []string{
-			"(git@host:org/app.git): git@host: Permission denied (publickey).",
+			"(git@host:org/app.git): git ls-remote: git@host: Permission denied (publickey).",
 		}},
 		{
 			host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"},

@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // checkFreeName returns an error if an existing branch on the remote rules out the new branch:
@@ -45,7 +46,7 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	if dir == "" {
 		return nil
 	}
-	list, err := c.output(c.command(ctx, c.env, []string{"-C", dir, "worktree", "list", "--porcelain"}))
+	list, err := c.output(c.commandAt(ctx, dir, gitcmd.Operator, "worktree", "list", "--porcelain"))
 	if err != nil {
 		return nil //nolint:nilerr // the fetch or the push reports why git can't read it
 	}
@@ -53,8 +54,8 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	if tree == "" {
 		return nil
 	}
-	look := []string{"-C", dir, "config", "--get", "receive.denyCurrentBranch"}
-	setting, _ := c.output(c.command(ctx, c.env, look)) // it fails without such a setting
+	look := c.commandAt(ctx, dir, gitcmd.Operator, "config", "--get", "receive.denyCurrentBranch")
+	setting, _ := c.output(look) // it fails without such a setting
 	if slices.Contains(allowsPush, strings.ToLower(setting)) {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (c *commands) checkWhole(ctx context.Context) error {
 		return nil
 	}
 	shallow, err := c.output(
-		c.command(ctx, c.env, []string{"-C", dir, "rev-parse", "--is-shallow-repository"}),
+		c.commandAt(ctx, dir, gitcmd.Operator, "rev-parse", "--is-shallow-repository"),
 	)
 	if err != nil || shallow != "true" {
 		return nil //nolint:nilerr // the fetch reports why git can't read it
@@ -136,9 +137,9 @@ func (c *commands) ofPartialClone(ctx context.Context, err error) error {
 // promisorOf returns the name of the remote from which a partial clone fetches what it lacks;
 // empty if the repository in a directory is none.
 func (c *commands) promisorOf(ctx context.Context, dir string) string {
-	list, err := c.output(c.command(ctx, c.env, []string{
-		"-C", dir, "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`,
-	}))
+	list, err := c.output(c.commandAt(
+		ctx, dir, gitcmd.Operator, "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`,
+	))
 	if err != nil {
 		return ""
 	}

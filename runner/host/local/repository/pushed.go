@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -376,8 +376,5 @@ func (w workTree) readCommit(ctx context.Context, commit string) error {
 
 // git is git with the operator's configuration, because that contains the filters of Git LFS.
 func (w workTree) git(ctx context.Context, args ...string) *exec.Cmd {
-	env := text.Filter(w.env, func(entry string) bool { return !strings.HasPrefix(entry, "GIT_INDEX_FILE=") })
-	cmd := w.command(ctx, append(env, "GIT_DIR="+w.scratch, "GIT_WORK_TREE="+w.dir), args)
-	cmd.Dir = w.dir
-	return cmd
+	return withDir(w.commandAt(ctx, w.dir, gitcmd.Operator, args...), w.scratch, w.dir)
 }

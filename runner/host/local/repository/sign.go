@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // signedRefs is the directory of references to signed commits, by the commits of which they
@@ -135,7 +135,7 @@ func (d *delivery) copyAndSign(
 	original string,
 	copies map[string]string,
 ) (string, error) {
-	var raw git.Answer
+	var raw gitcmd.Answer
 	read := d.localGit(ctx, "cat-file", "commit", original)
 	read.Stdout = &raw
 	if err := d.run(read); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -154,20 +155,21 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
 		return err
 	}
-	fromMirror := append(m.plain(), "GIT_ALLOW_PROTOCOL=file")
-	inOwn := append(m.plain(), "GIT_DIR="+own, "GIT_WORK_TREE="+at)
-	inOwnAsOperator := append(slices.Clone(m.env), "GIT_DIR="+own, "GIT_WORK_TREE="+at)
-	inOuter := append(m.plain(), "GIT_DIR="+gitDir)
-	clone := []string{
-		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--separate-git-dir=" + own,
-		"--", from.path, at,
-	}
+	clone := m.command(
+		ctx, gitcmd.Nobody, "clone", "--quiet", "--shared", "--no-checkout", "--template=",
+		"--separate-git-dir="+own, "--", from.path, at,
+	)
+	clone.Env = append(clone.Env, "GIT_ALLOW_PROTOCOL=file")
+	remote := m.command(ctx, gitcmd.Nobody, "config", "remote.origin.url", from.Address())
+	unsigned := m.command(ctx, gitcmd.Nobody, "config", "commit.gpgSign", "false")
+	checkOut := m.command(ctx, gitcmd.Operator, "checkout", "--quiet", "--detach", s.commit)
+	known := m.command(ctx, gitcmd.Nobody, "config", "submodule."+s.name+".url", from.Address())
 	steps := []*exec.Cmd{
-		m.command(ctx, fromMirror, clone),
-		m.command(ctx, inOwn, []string{"config", "remote.origin.url", from.Address()}),
-		m.command(ctx, inOwn, []string{"config", "commit.gpgSign", "false"}),
-		m.command(ctx, inOwnAsOperator, []string{"checkout", "--quiet", "--detach", s.commit}),
-		m.command(ctx, inOuter, []string{"config", "submodule." + s.name + ".url", from.Address()}),
+		clone,
+		withDir(remote, own, at),
+		withDir(unsigned, own, at),
+		withDir(checkOut, own, at),
+		withDir(known, gitDir, ""),
 	}
 	for _, step := range steps {
 		if err := m.run(step); err != nil {
@@ -292,7 +294,7 @@ func (m *Mirror) withModules(
 	cmd = withObjects(cmd, objects)
 	cmd.Env = append(cmd.Env, allocLimit)
 	out, err := m.output(cmd)
-	if git.Exited(err) {
+	if gitcmd.Exited(err) {
 		return list, nil // a file that git can't read has no entry for anyone
 	}
 	if err != nil {

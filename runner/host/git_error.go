@@ -1,0 +1,134 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// GitError is the error of a git command.
+type GitError struct {
+	Command string // such as git push
+	// Lines are all that git, ssh and the remote printed on stderr, but for frames and blank lines.
+	Lines []string
+	Err   error // of the process
+}
+
+// NewGitError returns the error of a command that printed a complaint.
+func NewGitError(command string, complaint []byte, err error) GitError {
+	said := GitError{Command: command, Err: err}
+	printed := strings.ReplaceAll(strings.ToValidUTF8(string(complaint), "\uFFFD"), "\r", "\n")
+	for line := range strings.Lines(printed) {
+		line = strings.TrimSpace(line)
+		if wordInLine().MatchString(strings.TrimPrefix(line, "remote:")) {
+			said.Lines = append(said.Lines, line)
+		}
+	}
+	return said
+}
+
+// wordInLine matches all lines but blank ones and frames.
+var wordInLine = text.Pattern(`[\pL\pN]`)
+
+const (
+	mostLines = 3       // of the complaint that belong to the message
+	maxLine   = 200     // bytes of each
+	maxOutput = 2 << 10 // bytes of the whole complaint
+)
+
+// Error says what git was to do, and the last lines of its complaint that are no advice.
+func (e GitError) Error() string {
+	lines := slices.DeleteFunc(slices.Clone(e.Lines), isAdvice)
+	lines = lines[max(0, len(lines)-mostLines):]
+	if len(lines) == 0 {
+		return e.Command + ": " + e.Err.Error()
+	}
+	shorten := func(line string) string { return text.Short(line, maxLine) }
+	return e.Command + ": " + strings.Join(text.Map(lines, shorten), "; ")
+}
+
+func (e GitError) Unwrap() error { return e.Err }
+
+// Output is the complaint on a single line, for the log.
+func (e GitError) Output() string { return text.Short(strings.Join(e.Lines, "; "), maxOutput) }
+
+// advice are the beginnings of lines that git and ssh print whatever the reason is.
+var advice = []string{
+	"hint:", "To ", "error: failed to push some refs to ",
+	"Please make sure you have the correct access rights", "and the repository exists.",
+}
+
+func isAdvice(line string) bool {
+	return slices.ContainsFunc(advice, func(start string) bool { return strings.HasPrefix(line, start) })
+}
+
+// GitOutput returns the output of the GitError in err, and the text of another error; empty for
+// nil.
+func GitOutput(err error) string {
+	said, ok := errors.AsType[GitError](err)
+	if ok && len(said.Lines) > 0 {
+		return said.Output()
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// GitHint is the next step after a git command that failed for a known reason, such as a missing
+// login or a repository of another account; empty for other output of git. It is part of the
+// message, because the hint of a code is the same for all reasons.
+func GitHint(output string) string {
+	chown := regain(output)
+	lock := lockLeft().FindStringSubmatch(output)
+	switch {
+	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
+		if ofGitHub().MatchString(output) {
+			return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+		}
+		return "git has no password for it: run git config --global credential.helper store, then git push by hand, " +
+			"which asks for a token in place of the password; or write an ssh address into repository.url"
+	case strings.Contains(output, "Permission denied (publickey"):
+		return "give the server the public key of this account, which ssh-keygen makes; a key with a passphrase has to be " +
+			"in an ssh-agent; or write an https address into repository.url"
+	case strings.Contains(output, "Host key verification failed"):
+		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
+	case chown != "":
+		return chown
+	case lock != nil:
+		return "if no git works there now, remove " + lock[1]
+	case strings.Contains(output, "unpacker error"):
+		return "it could not store the commits: see whether its disk has room, and, if it is on this machine, whether the " +
+			"account that symphony runs as may write there"
+	}
+	refused := dubious().FindStringSubmatch(output)
+	if refused == nil {
+		return ""
+	}
+	return "the repository belongs to another account: give it to this one with chown -R, or run git config " +
+		"--global --add safe.directory " + text.ShellQuote(refused[1])
+}
+
+// ofGitHub matches the question of git for a user or password on GitHub, or on a server whose name says
+// that it is GitHub Enterprise. gh logs in nowhere else.
+var ofGitHub = text.Pattern(`could not read \w+ for 'https://[^/']*(?:github\.|\.ghe\.com)`)
+
+// denied matches a file that git may not write, such as the lock of a reference.
+var denied = text.Pattern(`'(/[^']+)': Permission denied`)
+
+// regain says how the file that git may not write becomes this account's; empty if git names none.
+func regain(output string) string {
+	found := denied().FindStringSubmatch(output)
+	if found == nil {
+		return ""
+	}
+	return paths.Regain(found[1])
+}
+
+// lockLeft matches a lock that another git has, or has left.
+var lockLeft = text.Pattern(`'([^']+\.lock)': File exists`)
+
+var dubious = text.Pattern(`detected dubious ownership in repository at '([^']+)'`)
