@@ -137,6 +137,14 @@ func isZombie(pid int) bool {
 	return err == nil && strings.Contains(string(stat), ") Z ")
 }
 
+// Nothing else of the program starts git. The fakes of tests do.
+func TestOnlyHere(t *testing.T) {
+	t.Parallel()
+	own := []string{"runner/host/gitcmd/", "tracker/github/githubtest/"}
+	found := test.FilesWith(t, filepath.Join("..", "..", ".."), `commandcontext(ctx, "git"`, own, nil)
+	test.Equal(t, "files that start git", found, nil)
+}
+
 // Ask does not wait for a repository on a disk that hangs.
 func TestAskEnds(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // RestoreFile says how the file of an issue comes back that was deleted from the folder of the
@@ -39,8 +40,8 @@ func IsDeleted(cfg *workflow.Config, err error) bool {
 func deletedFile(ctx context.Context, p *Project, folder, identifier string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	said, err := gitSays(ctx, p, folder,
-		"--no-optional-locks", "diff", "-z", "--name-only", "--relative", "--diff-filter=D", "HEAD", "--", ".")
+	said, err := gitcmd.Ask(ctx, folder, p.Environ(),
+		"diff", "-z", "--name-only", "--relative", "--diff-filter=D", "HEAD", "--", ".")
 	if err != nil { // no repository, or no commit
 		return ""
 	}

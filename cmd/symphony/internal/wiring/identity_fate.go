@@ -2,15 +2,12 @@ package wiring
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// lookBound is how long git may look for what became of a file: in a huge repository on a slow
-// disk that would take long, and the hint is not worth it.
+// lookBound is how long git may look for what became of a file or of a branch: in a huge
+// repository on a slow disk that would take long, and the hint is not worth it.
 const lookBound = 3 * time.Second
 
 // Fate is what has become of a branch in a repository of this machine.
@@ -21,6 +18,8 @@ type Fate struct {
 
 // FateOf looks where the commits of a branch are. base is empty if it is not known.
 func FateOf(ctx context.Context, p *Project, dir, branch, commit, base string) (f Fate) {
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
 	found, err := referencesOf(ctx, dir, p.Environ(), "--format=%(refname)", "refs/heads/"+branch)
 	if err != nil {
 		return f
@@ -38,12 +37,4 @@ func FateOf(ctx context.Context, p *Project, dir, branch, commit, base string) (
 		}
 	}
 	return f
-}
-
-// gitSays returns the output of git in a directory.
-func gitSays(ctx context.Context, p *Project, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = host.Scrub(p.Environ(), host.GitRepositoryVars...)
-	said, err := cmd.Output()
-	return string(said), err
 }

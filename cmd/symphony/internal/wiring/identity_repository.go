@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // repositoryFaults returns an error if repository.url is a directory of this machine from which
@@ -151,20 +150,17 @@ func lacksBranch(ctx context.Context, dir string, env []string) bool {
 
 // hasCommit reports whether a commit is checked out, as without a branch: git switch --detach.
 func hasCommit(ctx context.Context, dir string, env []string) bool {
-	cmd := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	cmd.Env = host.Scrub(env, host.GitRepositoryVars...)
-	return cmd.Run() == nil
+	_, err := gitcmd.Ask(ctx, dir, env, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	return err == nil
 }
 
 // referencesOf returns the words that git for-each-ref prints about a repository.
 func referencesOf(ctx context.Context, dir string, env []string, args ...string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "for-each-ref"}, args...)...)
-	cmd.Env = host.Scrub(env, host.GitRepositoryVars...) // such as of a hook that runs check
-	found, err := cmd.Output()
+	found, err := gitcmd.Ask(ctx, dir, env, append([]string{"for-each-ref"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	return strings.Fields(string(found)), nil // no name has blanks
+	return strings.Fields(found), nil // no name has blanks
 }
 
 // didYouMean names the directory beside a missing one that is named most like it; empty for

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -25,6 +24,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 //go:embed examples/*.md examples/*.part
@@ -279,19 +279,18 @@ func (s *starter) findRepository(ctx context.Context) error {
 
 // git returns the output of git; empty for a directory that is no repository.
 func (d dialog) git(ctx context.Context, dir string, args ...string) string {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = host.Scrub(d.w.Environ)
-	out, _ := cmd.Output()
-	return strings.TrimSpace(string(out))
+	said, err := gitcmd.Ask(ctx, dir, d.w.Environ, args...)
+	if err != nil {
+		return ""
+	}
+	return said
 }
 
 // foreign is the next step if git refuses the repository of a directory because another account
 // owns it; empty if it does not.
 func (d dialog) foreign(ctx context.Context, dir string) string {
-	cmd := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--git-dir")
-	cmd.Env = append(host.Scrub(d.w.Environ), "LC_ALL=C")
-	said, _ := cmd.CombinedOutput()
-	return host.GitHint(string(said))
+	_, err := gitcmd.Ask(ctx, dir, d.w.Environ, "rev-parse", "--git-dir")
+	return host.GitHint(host.GitOutput(err))
 }
 
 // repositoryName is the name of a repository on a forge, such as acme/web.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 var fileKind = kind{
@@ -81,10 +81,9 @@ func (s *starter) findFolder(ctx context.Context) error {
 	dir := filepath.Dir(s.p.Path)
 	if s.options.Repository == "" {
 		s.options.Repository = s.git(ctx, dir, "rev-parse", "--show-toplevel")
-		_, missing := exec.LookPath("git")
 		foreign := s.foreign(ctx, dir)
 		switch {
-		case missing != nil:
+		case proc.LookPath("git", s.w.Environ) == "":
 			return exit.Usage("init: git is missing: it is not in PATH; install it first")
 		case s.git(ctx, dir, "rev-parse", "--is-bare-repository") == "true":
 			return exit.Usage(
