@@ -8,10 +8,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Comment is a comment of symphony in the tracker, on a request of an agent or about a hold or
-// a delivery.
+// Comment is a comment of symphony in the tracker: on a request of an agent, or why an issue is
+// held.
 type Comment struct {
-	Key     string // of the notification about the same
+	Key     string
 	IssueID string
 	Number  int    // of the request; 0 for other comments
 	ID      string // in the tracker; empty until it was made for certain
@@ -21,7 +21,7 @@ type Comment struct {
 	Shown   string   // a hash of the text as the tracker shows it; empty if unknown
 	Problem string   // its text about a reply that was not an answer
 	Seen    []string // the ids of the replies that were looked at
-	Done    bool     // it shows how the request ended
+	Done    bool     // it shows how the request or the hold ended
 }
 
 const commentColumns = `key, issue_id, number, id, at, text, shown, problem, seen, done`
@@ -75,6 +75,13 @@ func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
 	}
 	return t.run(`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO NOTHING`, id, kind, issueID, runID, stamp(at))
+}
+
+// Stuck returns the claims that are held, or whose delivery has failed.
+func (s Store) Stuck(ctx context.Context) ([]reconcile.Claim, error) {
+	return readAll(ctx, s.conn, "read what is held or not delivered", claimFields,
+		`SELECT `+claimColumns+` FROM claims
+		WHERE status = ? OR nullif(delivery, '') ->> '$.tries' > 0 ORDER BY issue_id`, reconcile.Held)
 }
 
 // Hold is a hold that a comment ends, if it is newer than CommentAt.

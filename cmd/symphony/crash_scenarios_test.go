@@ -290,7 +290,7 @@ var crashScenarios = []crashScenario{
 		ends:      "Human Review",
 		keeps:     true,
 		recounted: true,
-		again:     []string{"pass:tracker.Post.", "pass:state.SaveComment."},
+		again:     []string{"pass:tracker.Post.", "pass:tracker.Edit.", "pass:state.SaveComment."},
 		play:      explainedPlay,
 	},
 	{
@@ -763,8 +763,7 @@ func answersPlay(c *crashScene) {
 func explainedPlay(c *crashScene) {
 	c.write(
 		"WORKFLOW.md",
-		strings.NewReplacer("project_slug: demo", "project_slug: demo\n  explain_holds: true",
-			"on_question: ask", "max_failures: 1").Replace(c.read("WORKFLOW.md")),
+		strings.Replace(c.read("WORKFLOW.md"), "on_question: ask", "max_failures: 1", 1),
 		0o600,
 	)
 	c.arm()
@@ -776,6 +775,9 @@ func explainedPlay(c *crashScene) {
 	c.instruct(handOver)
 	test.Must(c.linear.Comment("ABC-1", "kim@example.com", "try again"))
 	c.passes("handed over", c.ended)
+	c.passes("the comment says that the hold has ended", func() bool {
+		return len(c.comments()) == 1 && strings.Contains(c.comments()[0].Body, "has ended")
+	})
 }
 
 // sentBackPlay has a result that the operator sends back. The command is repeated only if it

@@ -190,13 +190,6 @@ func trackerKeys(c *Config) []Key {
 			"users whose comments may answer agents' questions: logins, emails or ids; if empty, "+
 				"questions are not posted to the tracker",
 		),
-		key(
-			"tracker.explain_holds",
-			typeBool,
-			"false",
-			&c.Tracker.ExplainHolds,
-			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries",
-		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
 			"PEM file with certificates to trust in addition to the system's, such as a private CA's").
 			naming(NamesPaths),

@@ -3,6 +3,7 @@ package workflow
 // removed are keys that earlier versions had, each with what holds instead. Such a key is an error and
 // not only ignored: with merge.label without effect, symphony would merge what nobody has labelled.
 var removed = map[string]string{
+	"tracker.explain_holds":         "remove it: a comment on the issue says why it is held",
 	"tracker.provider.assignee":     "write tracker.assignee",
 	"tracker.provider.api_url":      "write tracker.endpoint",
 	"tracker.provider.base_url":     "write tracker.endpoint",

@@ -30,11 +30,8 @@ type Tracker struct {
 	ToolScope   string
 	Folder      string // with the files of the issues, for kind file
 	// neither active nor terminal states to which agents may move issues, for kind file
-	OtherStates []string
-	// Operators are the users whose comments answer requests. ExplainHolds: holds are
-	// explained by comments.
-	Operators    []string
-	ExplainHolds bool
+	OtherStates  []string
+	Operators    []string // the users whose comments answer requests
 	Repositories Repositories
 	Jira         Jira
 	// the program that is the tracker, with its arguments; only of the kind command

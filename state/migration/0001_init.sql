@@ -359,9 +359,9 @@ CREATE TABLE deliveries (
   origin   TEXT    NOT NULL DEFAULT '' -- who had begun the branch; empty if this machine has
 ) STRICT, WITHOUT ROWID;
 
--- What symphony says in the tracker: at most one comment for each key, which is that of a
--- notification. The row is stored before the comment is made. If a pass is killed in between, a
--- later one looks for the comment.
+-- What symphony says in the tracker: at most one comment for each key, which is that of a request's
+-- notification or "hold:" and the issue. The row is stored before the comment is made. If a pass is
+-- killed in between, a later one looks for the comment.
 CREATE TABLE comments (
   key      TEXT    NOT NULL PRIMARY KEY,
   issue_id TEXT    NOT NULL,

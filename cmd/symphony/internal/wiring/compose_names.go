@@ -88,8 +88,8 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 		return nil
 	}
 	return &reconcile.Error{
-		Message: "tracker.operators and tracker.explain_holds have no effect: symphony can't comment in " + t.Name,
-		Hint:    "give the tracker's program the verb comment, or remove these keys",
+		Message: "tracker.operators has no effect: symphony can't comment in " + t.Name,
+		Hint:    "give the tracker's program the verb comment, or remove the key",
 	}
 }
 

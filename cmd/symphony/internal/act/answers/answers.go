@@ -1,6 +1,7 @@
 // Package answers lets operators answer agents in the tracker: it writes an agent's requests
 // as comments on its issue, takes the replies of operators as decisions, and edits the
-// comments to show these. It also explains holds. A pass calls it under the project lock.
+// comments to show these. It also keeps one comment on each issue that is held, which says why.
+// A pass calls it under the project lock.
 //
 // A comment is stored before it is made, and contains a marker, so that a pass that was killed
 // in between makes no second comment. A reply is stored in the transaction of its decision, so
@@ -17,9 +18,11 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // Exchange passes the requests of agents to operators in the tracker, and their replies back.
@@ -27,7 +30,7 @@ type Exchange struct {
 	Tracker   *reconcile.TrackerAdapter
 	DB        *state.DB
 	Operators []string // whose replies decide; without them nothing is asked
-	// ExplainHolds: holds, and deliveries that failed three times, are explained.
+	// ExplainHolds: comments say why issues are held, and why work can't be delivered.
 	ExplainHolds bool
 	Now          func() time.Time
 	At           reconcile.Instant       // now
@@ -46,8 +49,8 @@ const (
 	searched = time.Hour
 )
 
-// Pass reads the replies, edits the comments of requests that were decided or ended, and
-// comments on new requests. Without an open request it asks the tracker nothing. A step that
+// Pass reads the replies, edits the comments whose subject has changed or ended, and comments
+// on new requests and holds. Without such a subject it asks the tracker nothing. A step that
 // fails is left to the next pass.
 func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -94,7 +97,8 @@ type entry struct {
 	state.Comment
 	identifier string            // of the issue
 	request    reconcile.Request // without a number: the comment is not about a request
-	body       string            // of a comment that is not about a request
+	body       string            // of the comment on a hold
+	ended      bool              // of the hold
 	changed    bool              // someone else changed the comment
 	gone       bool              // the comment was deleted
 	// a reply must name the request, because another request of the issue was shown shortly
@@ -106,8 +110,8 @@ type entry struct {
 // ambiguous: its author may not have seen the newer request.
 const recent = 24 * time.Hour
 
-// subjects returns every subject with a comment, or due to get a comment: open requests, then
-// holds and failing deliveries.
+// subjects returns every subject that has a comment or is due to get one: open requests, then
+// the issues that are held or whose work can't be delivered.
 func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 	add := func(key, issueID string, e entry) {
 		e.Key = key
@@ -127,20 +131,13 @@ func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 		}
 	}
 	if d.ExplainHolds {
-		recorded, err := d.DB.Store.State(ctx)
+		claims, err := d.DB.Store.Stuck(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range recorded.Claims {
-			// an agent that needs help has said so there itself
-			if c.Status == reconcile.Held && c.HoldReason != reconcile.HoldNeedsHelp {
-				add(reconcile.HoldAttention(c).Key, c.IssueID, entry{
-					identifier: c.Identifier,
-					body:       holdBody(c),
-				})
-			}
-			if a, failing := reconcile.DeliveryAttention(c); failing {
-				add(a.Key, c.IssueID, entry{identifier: c.Identifier, body: deliveryBody(c, a.Key)})
+		for _, c := range claims {
+			if body := holdBody(c); body != "" {
+				add(holdKey(c), c.IssueID, entry{identifier: c.Identifier, body: body})
 			}
 		}
 	}
@@ -161,13 +158,18 @@ func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 	for _, e := range all {
 		if c, known := stored[e.Key]; known {
 			e.Comment = c
+			e.Done = c.Done && c.Number > 0 // an issue may be held again
 			delete(stored, e.Key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(stored)) { // the comments of requests that ended
+	for _, key := range slices.Sorted(maps.Keys(stored)) { // of requests and holds that ended
 		e := &entry{Comment: stored[key]}
 		if e.Number == 0 {
-			continue // of a hold that ended
+			e.identifier = e.IssueID
+			e.body = noHoldBody
+			e.ended = true
+			all = append(all, e)
+			continue
 		}
 		e.request, err = d.DB.RequestByID(ctx, e.IssueID, e.Number)
 		if errors.Is(err, state.ErrNotFound) {
@@ -241,6 +243,14 @@ func (e *entry) compare(list []reconcile.Comment) {
 
 // text is the comment on a request, as it is now.
 func (e *entry) text() string { return requestBody(e.request, e.Problem, e.needsID) }
+
+// marker is the last line of the comment, by which symphony knows it.
+func (e *entry) marker() string {
+	if e.Number == 0 {
+		return holdMarker
+	}
+	return marker(e.request)
+}
 
 func idsOf(list []reconcile.Comment) []string {
 	return text.Map(list, func(c reconcile.Comment) string { return c.ID })
@@ -396,25 +406,36 @@ func (d Exchange) decide(
 // that was killed is changed in any case, because an agent may have imitated it.
 func (d Exchange) write(ctx context.Context, e *entry) error {
 	body := e.body
-	ended := true
+	ended := e.ended
 	if e.Number > 0 {
 		body = e.text()
 		ended = verdict(e.request) != ""
 	}
-	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
+	if e.Text == hashOf(body) && !ended && !e.changed {
 		return nil
 	}
 	err := d.show(ctx, e, body, ended)
+	isHold := e.Number == 0
 	switch {
+	case errors.Is(err, reconcile.ErrGone) && isHold:
+		e.ID = "" // somebody deleted it: the next reason gets a new one
+		err = nil
 	case errors.Is(err, reconcile.ErrGone):
 		e.Done = true
-	case err != nil:
+		return d.DB.Store.SaveComment(ctx, e.Comment)
+	case err != nil && (!isHold || !isRefused(err)):
 		return err
-	default:
-		e.Text = hashOf(body)
-		e.Done = ended
 	}
-	return d.DB.Store.SaveComment(ctx, e.Comment)
+	// A tracker that refuses to explain a hold is asked again when there is another reason.
+	e.Text = hashOf(body)
+	e.Done = ended
+	return errors.Join(err, d.DB.Store.SaveComment(ctx, e.Comment))
+}
+
+// isRefused reports whether the tracker would refuse the same comment again: the key may not
+// comment, for example. Or another machine of the team has the issue.
+func isRefused(err error) bool {
+	return errors.Is(err, reconcile.ErrRejected) || transport.RefusedKey(err) || team.IsLost(err)
 }
 
 // show sets the text of the comment. It first stores that the comment will be made, so that
@@ -432,7 +453,7 @@ func (d Exchange) show(ctx context.Context, e *entry, body string, ended bool) e
 		}
 	}
 	if e.ID == "" {
-		if e.Number > 0 && ended { // there is nothing to say any more
+		if ended { // there is nothing to say any more
 			return nil
 		}
 		made, err := d.Tracker.Post(ctx, e.IssueID, body)
@@ -458,7 +479,7 @@ func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 	if err != nil {
 		return err
 	}
-	at, err := d.indexOfMade(ctx, list, e.Key, body)
+	at, err := d.indexOfMade(ctx, list, e.marker(), body)
 	if err != nil || at < 0 {
 		return err
 	}
@@ -479,12 +500,12 @@ func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 func (d Exchange) indexOfMade(
 	ctx context.Context,
 	list []reconcile.Comment,
-	key, body string,
+	marker, body string,
 ) (int, error) {
 	first, _, _ := strings.Cut(body, "\n")
 	for i, c := range list {
 		said := strings.TrimSpace(c.Body)
-		isMeant := strings.HasSuffix(said, marker(key)) || strings.HasPrefix(said, first+"\n")
+		isMeant := strings.HasSuffix(said, marker) || strings.HasPrefix(said, first+"\n")
 		if !isMeant {
 			continue
 		}

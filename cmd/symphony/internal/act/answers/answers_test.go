@@ -645,12 +645,12 @@ func TestFaults(t *testing.T) {
 			s.comments[0].Body, _, _ = strings.Cut(s.comments[0].Body, "\n<!--")
 		}, 1, "make"},
 		"another has the marker": {func(s *scene) { s.fails["post"] = broken }, func(s *scene) {
-			s.comment(eve, marker("request:run-1:1"))
+			s.comment(eve, marker(reconcile.Request{RunID: "run-1", Number: 1}))
 		}, 2, "make"},
 		"an agent has the marker": {func(s *scene) { s.fails["post"] = broken }, func(s *scene) {
 			made := []reconcile.Created{{
 				Kind: "comment",
-				ID:   s.comment(own, marker("request:run-1:1")).ID,
+				ID:   s.comment(own, marker(reconcile.Request{RunID: "run-1", Number: 1})).ID,
 			}}
 			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
 		}, 2, "make"},
@@ -817,13 +817,13 @@ func withoutCode(t *testing.T, body string) string {
 	return rest.String()
 }
 
-// A hold and a delivery that fails for the third time are explained once. That does not end
-// the hold, nor does a comment of an agent; a person's does.
-func TestHoldsAreExplained(t *testing.T) {
+// heldScene is a scene with an issue that is held, and whose holds are explained.
+func heldScene(t *testing.T) (*scene, *reconcile.Claim) {
+	t.Helper()
 	s := newScene(t)
 	s.exchange.Operators = nil
 	s.exchange.ExplainHolds = true
-	claim := reconcile.Claim{
+	claim := &reconcile.Claim{
 		IssueID:     "id-7",
 		Identifier:  "ABC-7",
 		Status:      reconcile.Held,
@@ -831,21 +831,109 @@ func TestHoldsAreExplained(t *testing.T) {
 		HoldMessage: "10 failures: `@kim`",
 		HeldAt:      epoch,
 		ClaimedAt:   epoch,
-		Delivery: reconcile.Delivery{
-			Due:      true,
-			Tries:    3,
-			Code:     "push_failed",
-			Message:  "no route",
-			FailedAt: epoch,
-		},
 	}
-	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Claim: &claim}))
+	s.commit(claim)
+	return s, claim
+}
+
+// commit stores the claim as it is now.
+func (s *scene) commit(claim *reconcile.Claim) {
+	s.t.Helper()
+	test.OK(s.t, s.db.Store.Commit(s.t.Context(), epoch, reconcile.Change{Claim: claim}))
+	claim.Version++
+}
+
+// says runs two passes. Then the issue has one comment, with these words.
+func (s *scene) says(words ...string) {
+	s.t.Helper()
 	s.passes(2)
-	if len(s.comments) != 2 || !strings.Contains(s.comments[0].Body, "10 failures: `@kim`") ||
-		!strings.Contains(s.comments[0].Body, "symphony retry ABC-7") ||
-		!strings.Contains(s.comments[1].Body, "no route") {
-		t.Fatalf("the comments are %+v", s.comments)
+	test.Equal(s.t, "how many comments there are", len(s.comments), 1)
+	test.Contains(s.t, "the comment", s.comments[0].Body, append(words, "\n"+holdMarker)...)
+}
+
+// One comment says why an issue is held or not delivered. It is changed when there is another
+// reason, and when the hold ends; the same reason asks the tracker nothing.
+func TestOneCommentExplainsAHold(t *testing.T) {
+	s, claim := heldScene(t)
+	s.says("10 failures: `@kim`", "`symphony retry ABC-7`")
+	s.calling("the requests for the same reason")
+
+	claim.HoldMessage = "500 tokens used"
+	s.commit(claim)
+	s.says("500 tokens used")
+	test.Lacks(t, "the comment on the second hold", s.comments[0].Body, "10 failures")
+
+	claim.Status = reconcile.Waiting
+	claim.DueAt = epoch
+	claim.Delivery = reconcile.Delivery{Due: true, Tries: 2, Code: "push_failed", Message: "no route", FailedAt: epoch}
+	s.commit(claim)
+	s.says("The hold has ended")
+	for claim.Delivery.Tries = range 5 {
+		s.commit(claim)
+		s.pass()
 	}
+	s.says("no route", "`symphony deliver ABC-7`")
+	test.Equal(t, "the changes of the comment", slices.DeleteFunc(s.calls, func(c string) bool { return c != "edit" }),
+		[]string{"edit", "edit", "edit"})
+
+	for _, reason := range []string{reconcile.HoldOperator, reconcile.HoldNeedsHelp} {
+		claim.Status = reconcile.Held
+		claim.HoldReason = reason
+		s.commit(claim)
+		s.says("The hold has ended")
+	}
+	s.calling("the requests after the hold")
+}
+
+// Whether a pass dies before or after the comment is made or changed, there is one comment, with
+// the present reason.
+func TestHoldIsExplainedOnceAfterADeath(t *testing.T) {
+	s, claim := heldScene(t)
+	for _, message := range []string{"first", "second"} {
+		claim.HoldMessage = message
+		s.commit(claim)
+		s.lost = true // it is made, and no pass learns of it
+		test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
+		s.says(message)
+	}
+	claim.HoldMessage = "third"
+	s.commit(claim)
+	s.lost = true
+	test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
+	claim.HoldMessage = "fourth"
+	s.commit(claim)
+	s.says("fourth")
+}
+
+// Where somebody has deleted the comment, the same reason brings no other. Where the tracker refuses
+// the comment, the same reason is an error once.
+func TestHoldWhoseCommentIsNotWanted(t *testing.T) {
+	s, claim := heldScene(t)
+	s.pass()
+	s.comments = nil
+	claim.HoldMessage = "first"
+	s.commit(claim)
+	s.passes(2)
+	test.Equal(t, "how many comments there are", len(s.comments), 0)
+	claim.HoldMessage = "second"
+	s.commit(claim)
+	s.says("second")
+
+	s.comments = nil
+	claim.HoldMessage = "third"
+	s.commit(claim)
+	s.pass()
+	claim.HoldMessage = "fourth"
+	s.commit(claim)
+	s.fails["post"] = fmt.Errorf("no: %w", reconcile.ErrRejected)
+	test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
+	s.calling("the requests after a refusal")
+}
+
+// The comment that explains a hold does not end it, nor does a comment of an agent; a person's does.
+func TestWhoseCommentEndsAHold(t *testing.T) {
+	s, _ := heldScene(t)
+	s.pass()
 	newest := s.keepHolds()
 	s.now = s.now.Add(time.Hour) // no further comment gets the time of these
 	for range 2 {

@@ -16,14 +16,16 @@ const (
 	markup        = 25     // bytes around the text of a file or an option
 )
 
-// marker is the last line of the comment with this key. Trackers do not show it. It contains
-// no text of agents.
-func marker(key string) string {
-	kind, rest, _ := strings.Cut(key, ":")
-	if kind != string(reconcile.AttentionRequest) {
-		rest = rest[strings.LastIndexByte(rest, ':')+1:] // without the id of the issue
-	}
-	return reconcile.CommentMarker + kind + " " + strings.ReplaceAll(rest, ":", " ") + " -->"
+// holdMarker is the last line of the comment on a hold, of which an issue has one at most.
+const holdMarker = reconcile.CommentMarker + "hold -->"
+
+// holdKey is the key of the comment that explains why an issue is held.
+func holdKey(c reconcile.Claim) string { return "hold:" + c.IssueID }
+
+// marker is the last line of the comment on a request. Trackers do not show it. It contains no
+// text of agents.
+func marker(r reconcile.Request) string {
+	return fmt.Sprintf("%srequest %s %d -->", reconcile.CommentMarker, r.RunID, r.Number)
 }
 
 func hashOf(body string) string {
@@ -194,7 +196,7 @@ func requestBody(r reconcile.Request, problem string, needsID bool) string {
 			b.WriteString("\n" + problem + "\n")
 		}
 	}
-	return b.String() + "\n" + marker(r.Attention().Key)
+	return b.String() + "\n" + marker(r)
 }
 
 // verdict is the sentence on how a request ended and who decided it; empty if it is open.
@@ -238,37 +240,52 @@ func verdict(r reconcile.Request) string {
 	return end
 }
 
-// holdBody explains why an issue is held.
+// noHoldBody is the comment on a hold that has ended.
+var noHoldBody = "symphony held this issue. The hold has ended.\n\n" + holdMarker
+
+// holdBody explains why no agent goes on with an issue: it is held, or its work can't be
+// delivered. It is empty if that is not so, or known to those who read the issue: an operator
+// holds it, or an agent has said there that it needs help.
 func holdBody(c reconcile.Claim) string {
+	_, fails := reconcile.DeliveryAttention(c)
+	switch {
+	case c.Status == reconcile.Held && slices.Contains(explained, c.HoldReason):
+		return ""
+	case c.Status == reconcile.Held:
+		return heldBody(c)
+	case fails:
+		return deliveryBody(c)
+	}
+	return ""
+}
+
+// explained are the holds that need no comment.
+var explained = []string{reconcile.HoldOperator, reconcile.HoldNeedsHelp}
+
+// heldBody has no output of verify: the tracker may be public.
+func heldBody(c reconcile.Claim) string {
 	room := longestDetail
 	body := "symphony holds this issue: it gets no further run.\n\n"
 	if c.HoldMessage != "" {
 		body += block(c.HoldMessage, &room) + "\n"
 	}
-	if h := c.Delivery.Handover; c.HoldReason == reconcile.HoldVerifyFailed && h.Refused() {
-		body += block(h.Verification.Output, &room) + "\n"
-	}
 	switch {
 	case c.Delivery.Code != "":
-		body += "Its work is not delivered.\n\n"
+		body += "Its work is not delivered (" + span(c.Delivery.Code) + ")\n\n"
+		body += block(c.Delivery.Message, &room) + "\n"
 	case c.Delivery.Due:
 		body += "If its last run has made commits, they are not delivered.\n\n"
 	}
 	retry := "symphony retry " + c.Identifier
-	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + marker(reconcile.HoldAttention(c).Key)
+	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + holdMarker
 }
 
-// deliveryBody explains why the work on an issue is not delivered.
-func deliveryBody(c reconcile.Claim, key string) string {
-	d := c.Delivery
+// deliveryBody explains why the work on an issue is not delivered. It does not count the tries:
+// only another reason changes the comment.
+func deliveryBody(c reconcile.Claim) string {
 	room := longestDetail
-	return fmt.Sprintf(
-		"The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to "+
-			"try now, run %s.\n\n%s",
-		d.Tries,
-		span(d.Code),
-		block(d.Message, &room),
-		span("symphony deliver "+c.Identifier),
-		marker(key),
-	)
+	return "The work on this issue can't be delivered (" + span(c.Delivery.Code) + ")\n\n" +
+		block(c.Delivery.Message, &room) +
+		"\nsymphony keeps trying; to try now, run " + span("symphony deliver "+c.Identifier) + ".\n\n" +
+		holdMarker
 }

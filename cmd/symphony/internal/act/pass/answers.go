@@ -9,18 +9,15 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// wantsComments reports whether the workflow wants passes to comment on issues.
-func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
-
-// exchangeComments asks operators in comments, and reads their replies. It is left to the next
-// pass if the tracker failed just before.
+// exchangeComments asks operators in comments, reads their replies, and says in comments why issues
+// are held. It is left to the next pass if the tracker failed just before.
 func (c *current) exchangeComments(ctx context.Context, t *reconcile.TrackerAdapter) {
 	cfg := c.r.Config.Tracker
-	if t == nil || !wantsComments(cfg) || ctx.Err() != nil {
+	explains := cfg.Folder == "" // who has a folder has the views, too
+	if t == nil || !explains && len(cfg.Operators) == 0 || ctx.Err() != nil {
 		return
 	}
 	for _, e := range c.r.Errors {
@@ -29,7 +26,9 @@ func (c *current) exchangeComments(ctx context.Context, t *reconcile.TrackerAdap
 		}
 	}
 	if problem := wiring.NoComments(t); problem != nil {
-		c.r.warn(problem.Message + ": " + problem.Hint)
+		if len(cfg.Operators) > 0 {
+			c.r.warn(problem.Message + ": " + problem.Hint)
+		}
 		return
 	}
 	at, err := view.Instant()
@@ -41,7 +40,7 @@ func (c *current) exchangeComments(ctx context.Context, t *reconcile.TrackerAdap
 		Tracker:      t,
 		DB:           c.db,
 		Operators:    cfg.Operators,
-		ExplainHolds: cfg.ExplainHolds,
+		ExplainHolds: explains,
 		Now:          c.p.Env.Now,
 		At:           at,
 		Alive:        func(runID string) bool { return wiring.Alive(c.p.StateDir, runID) },

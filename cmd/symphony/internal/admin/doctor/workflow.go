@@ -258,7 +258,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	for _, text := range answer.warnings {
 		list = append(list, warn(text, "")...)
 	}
-	if answer.mute != nil && (len(t.Operators) > 0 || t.ExplainHolds) {
+	if answer.mute != nil && len(t.Operators) > 0 {
 		list = append(list, warn(answer.mute.Message, answer.mute.Hint)...)
 	}
 	return list
