@@ -32,7 +32,6 @@ const (
 	CallTurn         CallVerb = "turn"         // carry out a turn in it, after the earlier ones
 	CallSteer        CallVerb = "steer"        // add input to its running turn
 	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop its waiting turns
-	CallExec         CallVerb = "exec"         // run a command in the sandbox
 )
 
 // CallStatus is how far a call is.

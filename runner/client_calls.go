@@ -179,7 +179,7 @@ func (cc *clientCalls) resultOf(ctx context.Context, c *conversation, call *reco
 			return struct{}{}, cc.steer(ctx, c, p.Items)
 		})
 	}
-	return cc.conversationFor(c).ask(ctx, *call)
+	return nil, fmt.Errorf("unknown call %q", call.Verb)
 }
 
 // forget lets a conversation that could not be opened count no more.

@@ -197,18 +197,10 @@ func scriptCall(id, script string) reconcile.Call {
 
 func running(c reconcile.Call) bool { return c.Status == reconcile.CallRunning }
 
-// Conversations, turns and other calls. All are stored at once: a turn waits for its
+// Conversations and turns. All are stored at once: a turn waits for its
 // conversation and for the turn before it.
 func TestCallsOfAnAgent(t *testing.T) {
 	r := newFreeRig(t)
-	exec := func(id, conversation string, p ExecCall) reconcile.Call {
-		return reconcile.Call{
-			ID:           id,
-			Verb:         reconcile.CallExec,
-			Conversation: conversation,
-			Params:       test.Must(json.Marshal(p)),
-		}
-	}
 	elsewhere := t.TempDir()
 	r.Here.Env = append(r.Here.Env, "MY_TOKEN=0123456789abcdef")
 	r.add(
@@ -222,19 +214,9 @@ func TestCallsOfAnAgent(t *testing.T) {
 				`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > cwd\\nsay seen\\n```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`,
 			),
 		},
-		exec(
-			"e1",
-			"",
-			ExecCall{
-				Command: []string{"sh", "-c", "pwd; echo $SYMPHONY_RUN_ID $MY_TOKEN.; echo no >&2; exit 3"},
-			},
-		),
-		exec("e2", "c", ExecCall{Command: []string{"sleep", "9"}, TimeoutMS: 1}),
-		exec("e3", "", ExecCall{Command: []string{"/missing"}}),
-		exec("e4", "", ExecCall{}),
 		reconcile.Call{ID: "x", Verb: reconcile.CallTurn, Conversation: "nowhere"},
 		reconcile.Call{ID: "y", Verb: "dance"},
-		reconcile.Call{ID: "z", Verb: reconcile.CallExec, Params: []byte(`{"command":7}`)},
+		reconcile.Call{ID: "z", Verb: reconcile.CallTurn, Conversation: "c", Params: []byte(`{"cwd":7}`)},
 		reconcile.Call{
 			ID:           "s",
 			Verb:         reconcile.CallSteer,
@@ -252,17 +234,9 @@ func TestCallsOfAnAgent(t *testing.T) {
 	r.wants("t1", reconcile.CallCompleted, `"lastMessage":"one"`)
 	r.wants("t2", reconcile.CallCompleted, `"lastMessage":"two"`)
 	r.wants("image", reconcile.CallCompleted, `"lastMessage":"seen"`)
-	r.wants(
-		"e1",
-		reconcile.CallCompleted,
-		fmt.Sprintf(`{"exitCode":3,"stdout":"%s\n%s .\n","stderr":"no\n"}`, r.run.WorkspacePath, r.run.ID),
-	)
-	r.wants("e2", reconcile.CallCompleted, `"exitCode":124`)
-	r.wants("e3", reconcile.CallFailed, "response_error: command/exec: exec failed")
-	r.wants("e4", reconcile.CallFailed, "response_error: command/exec: command must not be empty")
 	r.wants("x", reconcile.CallFailed, `unknown_conversation: the agent has no conversation "nowhere"`)
 	r.wants("y", reconcile.CallFailed, `unknown call "dance"`)
-	r.wants("z", reconcile.CallFailed, "parameters of exec")
+	r.wants("z", reconcile.CallFailed, "parameters of turn")
 	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
 		t.Errorf("steer: %+v", s) // the turn may have begun
 	}

@@ -331,8 +331,7 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// sandbox returns the permission profile of a turn or a command, or the policy that replaces
-// it: the call's own, the conversation's, or else the profile of the agent's directory.
+// sandbox returns the permission profile of a turn, or the policy that replaces it: the call's own, the conversation's, or else the profile of the agent's directory.
 func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
 	policy = firstGiven(own, c.params.SandboxPolicy)
 	if policy == nil {
@@ -427,39 +426,6 @@ func (c *conversation) steer(ctx context.Context, items []agent.Input) error {
 		return agent.ErrNoTurn
 	}
 	return g.session.Steer(ctx, items)
-}
-
-// ask carries out a call that needs no turn.
-func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error) {
-	g, err := c.ensure(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if call.Verb != reconcile.CallExec {
-		return nil, fmt.Errorf("unknown call %q", call.Verb)
-	}
-	return decoded(call, func(p ExecCall) (any, error) { return c.exec(ctx, g, p) })
-}
-
-// execTimeout limits a command that names no limit of its own.
-const execTimeout = 30 * time.Second
-
-// exec runs a command in the sandbox.
-func (c *conversation) exec(ctx context.Context, g *liveAgent, p ExecCall) (agent.ExecResult, error) {
-	policy, profile := c.sandbox(p.SandboxPolicy)
-	limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
-	env, err := c.site.Config.ExecEnv(ctx, c.site.Machine, c.run.ID, *c.site.space, g.environ)
-	if err != nil {
-		return agent.ExecResult{}, err
-	}
-	return g.session.Exec(ctx, agent.ExecParams{
-		Command:       p.Command,
-		Cwd:           c.dir(p.Cwd),
-		Env:           env,
-		SandboxPolicy: policy,
-		Permissions:   profile,
-		Timeout:       limit,
-	})
 }
 
 // stop ends the agent.

@@ -219,16 +219,9 @@ type (
 		ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 		SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 	}
-	// ExecCall is a command to run in the sandbox.
-	ExecCall struct {
-		Command       []string        `json:"command"`
-		Cwd           string          `json:"cwd,omitempty"`
-		SandboxPolicy json.RawMessage `json:"sandboxPolicy,omitempty"`
-		TimeoutMS     int64           `json:"timeoutMs,omitempty"`
-	}
 )
 
-// The results of calls, as JSON. The result of CallExec is an agent.ExecResult.
+// The results of calls, as JSON.
 type (
 	// ConversationResult is an open conversation.
 	ConversationResult struct {

@@ -2,7 +2,6 @@ package agents_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,8 +50,7 @@ func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agent
 }
 
 // TestRealAgent checks with the real codex what an agent in a repository may do, in turns with
-// and without a policy and in one-off commands, and that it takes images, added input, and a
-// codex that was killed.
+// and without a policy, and that it takes images, added input, and a codex that was killed.
 func TestRealAgent(t *testing.T) {
 	r, model, s := newRealRig(t, "MY_TOKEN=0123456789abcdef")
 	login := filepath.Join(r.env.Home, ".codex", "auth.json")
@@ -102,20 +100,6 @@ func TestRealAgent(t *testing.T) {
 	}
 	inTurn("t1", "", "made")
 	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
-	r.call("a", reconcile.Call{
-		ID:   "e",
-		Verb: reconcile.CallExec,
-	}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
-	var out agent.ExecResult
-	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
-	test.Equal(t, "what the one-off command did", did(out.Stdout), "made")
-	r.call("a", reconcile.Call{
-		ID:   "most",
-		Verb: reconcile.CallExec,
-	}, runner.ExecCall{Command: []string{"head", "-c", "2000000", "/dev/zero"}})
-	test.OK(t, json.Unmarshal(r.await("most", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
-	test.Equal(t, "how much of its output is kept", len(out.Stdout), agent.MostOutput)
-
 	test.Equal(
 		t,
 		"a file beside the directory of the agent",
@@ -224,13 +208,6 @@ func TestRealAgentInAProject(t *testing.T) {
 			"fine"+also+fine,
 		)
 	}
-	var out agent.ExecResult
-	r.call("a", reconcile.Call{
-		ID:   "e",
-		Verb: reconcile.CallExec,
-	}, runner.ExecCall{Command: []string{"sh", "tries"}})
-	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
-	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
 	left := exists(filepath.Join(r.dir, "gone")) || exists(filepath.Join(r.dir, "HEAD"))
 	test.Equal(t, "codex has left something in place of what is missing", left, false)
 
@@ -295,12 +272,6 @@ func TestRealAgentInAProject(t *testing.T) {
 		Conversation: "new",
 	}, script("sh "+into+"\nsay went"))
 	r.await("in new", reconcile.CallCompleted, "went")
-	r.call("a", reconcile.Call{
-		ID:           "x",
-		Verb:         reconcile.CallExec,
-		Conversation: "sub",
-	}, runner.ExecCall{Command: []string{"sh", "-c", into}})
-	r.await("x", reconcile.CallCompleted, "exitCode")
 	test.Equal(t, "what is outside", exists(filepath.Join(outside, "taken")), false)
 
 	test.OK(t, r.Kill(t.Context(), "a"))
@@ -357,7 +328,7 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 // a project makes none there, and can't write the programs and settings of the account that
 // are in its directory.
 func TestRealAgentBesideProjects(t *testing.T) {
-	r, _, s := newRealRig(t)
+	r, model, s := newRealRig(t)
 	settings := filepath.Join(r.env.Home, ".config")
 	for _, dir := range []string{filepath.Join(r.dir, "bin"), filepath.Join(r.dir, "fish"), settings} {
 		test.OK(t, os.MkdirAll(dir, 0o700))
@@ -375,13 +346,16 @@ func TestRealAgentBesideProjects(t *testing.T) {
 	r.converse("a")
 	const tries = `for f in WORKFLOW.md bin/git fish/config.fish fine; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	for f in bin fish; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
-	r.call("a", reconcile.Call{
-		ID:   "e",
-		Verb: reconcile.CallExec,
-	}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
-	var out agent.ExecResult
-	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
-	test.Equal(t, "what the agent did", did(out.Stdout), "fine")
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
+	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
+	r.await("t", reconcile.CallCompleted, "tried")
+	requests := model.Requests()
+	test.Equal(
+		t,
+		"what the agent did",
+		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+		"fine",
+	)
 	test.Equal(t, "codex has left a workflow", exists(filepath.Join(r.dir, "WORKFLOW.md")), false)
 }
 
