@@ -80,9 +80,6 @@ var words = map[string][]string{
 	"pypi":   {"pypi.org", "files.pythonhosted.org"},
 }
 
-// Words returns the hosts behind each word that a list may contain, such as npm.
-func Words() map[string][]string { return words }
-
 // Parse reads the entries of a list.
 func Parse(entries []string) (List, error) {
 	var l List
@@ -157,7 +154,7 @@ func parseRule(entry string) (Rule, error) {
 	host, r.Below = strings.CutPrefix(host, "*.")
 	name, err := Name(host)
 	if err != nil {
-		return r, fmt.Errorf("%q is no host: %w%s", entry, err, didYouMean(entry))
+		return r, fmt.Errorf("%q is no host: %w", entry, err)
 	}
 	r.Host = name
 	if !strings.Contains(name, ".") && len(r.Within) == 0 && !isAddress(name) {
@@ -165,8 +162,8 @@ func parseRule(entry string) (Rule, error) {
 			return r, fmt.Errorf("%q would allow too many hosts: write the names below it", entry)
 		}
 		return r, fmt.Errorf(
-			"%q is no word for a registry (%s), and a host has a dot in its name or an address: %s=10.1.2.3%s",
-			entry, strings.Join(wordList(), ", "), entry, didYouMean(entry),
+			"a host has a dot in its name or an address, as in %s=10.1.2.3; %q is no word for a registry, %s",
+			entry, entry, suggest.Instead(entry, wordList()),
 		)
 	}
 	address, err := netip.ParseAddr(name)
@@ -178,8 +175,6 @@ func parseRule(entry string) (Rule, error) {
 	}
 	return r, nil
 }
-
-func didYouMean(entry string) string { return suggest.DidYouMean(entry, wordList(), "%s") }
 
 func wordList() []string {
 	var list []string

@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		"https://example.com:8443/x":   "is a URL: write its host, example.com:8443",
 		"npm, pypi":                    "write each as an item of its own",
 		"*.com":                        "would allow too many hosts",
-		"pypy":                         `did you mean pypi?`,
+		"pypy":                         `did you mean "pypi"?`,
 		"localhost":                    "no word for a registry",
 		"https://github.com":           "is a URL: write its host, github.com",
 		"10.0.0.0/8":                   "is a range of addresses: write each host",
@@ -134,7 +134,7 @@ func TestIsPublic(t *testing.T) {
 
 // TestWords checks that each word stands for hosts that a list may name.
 func TestWords(t *testing.T) {
-	for word, hosts := range Words() {
+	for word, hosts := range words {
 		_, err := Parse(append([]string{word}, hosts...))
 		test.OK(t, err)
 	}

@@ -91,16 +91,6 @@ func Instead(word string, known []string) string {
 	return "known are " + strings.Join(known[:last], ", ") + " and " + known[last]
 }
 
-// DidYouMean is the end of a sentence about a word: `, did you mean "name"?` for the nearest known
-// word, or an empty string. format formats the word, for example %q or --%s.
-func DidYouMean(word string, known []string, format string) string {
-	near := Nearest(word, known)
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean "+format+"?", near)
-}
-
 // Misspelt returns the known name that was probably meant with a name: the nearest one by distance
 // alone. A name that contains another one, such as To Do later, is not misspelt.
 func Misspelt(name string, known []string) string {
@@ -120,7 +110,8 @@ func Misspelt(name string, known []string) string {
 	return found
 }
 
-// DidYouMeanIssue is DidYouMean for the identifier of an issue, see Issue.
+// DidYouMeanIssue is the end of a sentence about an issue that is not known: ", did you mean TASK-1?"
+// for the one that Issue returns, or an empty string.
 func DidYouMeanIssue(ref string, known []string) string {
 	near := Issue(ref, known)
 	if near == "" {

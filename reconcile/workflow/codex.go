@@ -213,15 +213,7 @@ func (r *reader) approvalPolicy(f field) {
 // word.
 func (r *values) knownWord(f field, word string, known ...string) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
-		r.warn(
-			f,
-			fmt.Sprintf(
-				"codex may refuse %q; it knows %s%s",
-				word,
-				strings.Join(known, ", "),
-				suggest.DidYouMean(word, known, "%q"),
-			),
-		)
+		r.warn(f, fmt.Sprintf("codex may refuse %q, %s", word, suggest.Instead(word, known)))
 	}
 }
 

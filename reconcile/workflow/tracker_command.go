@@ -74,8 +74,7 @@ func (r trackerReader) trackerCommand(f field) {
 func (r trackerReader) trackerVerbs(f field) {
 	for i, verb := range r.cfg.Tracker.Verbs {
 		if verb != "" && !slices.Contains(verbs, verb) {
-			r.invalid(r.item(f, i), strconv.Quote(verb)+" is not a verb"+suggest.DidYouMean(verb, verbs, "%q"),
-				"there are "+strings.Join(verbs, ", "))
+			r.invalid(r.item(f, i), strconv.Quote(verb)+" is not a verb", suggest.Instead(verb, verbs))
 		}
 	}
 }

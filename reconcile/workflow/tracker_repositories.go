@@ -214,8 +214,8 @@ func (r trackerReader) labelStates() {
 		}
 		r.warnKey(
 			f.key,
-			"no issue has the state "+strconv.Quote(state)+suggest.DidYouMean(state, possible, "%s")+": the states are "+
-				strings.Join(possible, ", ")+"; add it to provider.state_labels if it is a label",
+			"no issue has the state "+strconv.Quote(state)+": add it to provider.state_labels if it is a label; "+
+				suggest.Instead(state, possible),
 		)
 	}
 	r.eachHandoffState(check)

@@ -559,8 +559,8 @@ func (r *reader) warnLimitedStates() {
 			continue
 		}
 		entry := field{key: f.key + "." + strings.TrimSpace(name.Value), line: r.line(name)}
-		near := suggest.DidYouMean(name.Value, policy.ActiveStates, "%s")
-		r.warn(entry, "no effect: the state is none of tracker.active_states"+near)
+		instead := suggest.Instead(name.Value, policy.ActiveStates)
+		r.warn(entry, "no effect: the state is none of tracker.active_states, "+instead)
 	}
 }
 

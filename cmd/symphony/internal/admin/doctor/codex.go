@@ -215,8 +215,8 @@ func checkModel(ctx context.Context, e *environment) []finding {
 	if model == "" || len(known) == 0 || slices.Contains(known, model) {
 		return nil
 	}
-	return warn("codex knows no model "+model+suggest.DidYouMean(model, known, "%s"),
-		"correct codex.model, or model in codex's config.toml; codex knows "+strings.Join(known, ", "))
+	return warn("codex knows no model "+model+", "+suggest.Instead(model, known),
+		"correct codex.model, or model in codex's config.toml")
 }
 
 // systemHome is where codex finds the settings of all accounts.

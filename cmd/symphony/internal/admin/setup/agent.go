@@ -63,11 +63,11 @@ func checkAgentName(name string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	near := suggest.DidYouMean(name, names, "%q")
-	if near == "" {
-		near = "; docs/agents.md says how WORKFLOW.md names others (agent.kind: acp)"
+	more := ""
+	if suggest.Nearest(name, names) == "" {
+		more = "; docs/agents.md says how WORKFLOW.md names others (agent.kind: acp)"
 	}
-	return exit.Usage("init: unknown agent %q; there are %s%s", name, strings.Join(names, ", "), near)
+	return exit.Usage("init: unknown agent %q, %s%s", name, suggest.Instead(name, names), more)
 }
 
 func (s *starter) setAgent(_ context.Context, name string) error {

@@ -185,13 +185,7 @@ func (s *starter) check(ctx context.Context) error {
 	nested := s.p.Nested()
 	switch {
 	case !slices.Contains(ExampleNames, name):
-		nearest := suggest.DidYouMean(name, ExampleNames, "%q")
-		return exit.Usage(
-			"init: unknown example %q%s; there are %s",
-			name,
-			nearest,
-			strings.Join(ExampleNames, ", "),
-		)
+		return exit.Usage("init: unknown example %q, %s", name, suggest.Instead(name, ExampleNames))
 	case nested != nil:
 		return nested
 	case dirErr != nil || !info.IsDir():

@@ -62,8 +62,7 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	}
 	for _, o := range q.Outcomes {
 		if !slices.Contains(state.ResultOutcomes, o) {
-			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
-				suggest.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
+			return q, exit.Usage("unknown outcome %q, %s", o, suggest.Instead(o, state.ResultOutcomes))
 		}
 	}
 	if q.By != "" && !slices.Contains(Groupings, q.By) {

@@ -599,8 +599,7 @@ func unknownName(kind, name string, known []string) error {
 	case len(known) == 0:
 		return badRequest(fmt.Sprintf("unknown %s %q: this request has none", kind, name))
 	}
-	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
-		kind, name, suggest.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
+	return badRequest(fmt.Sprintf("unknown %s %q, %s", kind, name, suggest.Instead(name, known)))
 }
 
 const (

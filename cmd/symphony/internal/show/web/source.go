@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -148,8 +147,8 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 		names := text.Map(all, func(p view.Named) string { return p.Name })
 		return nil, reconcile.NewError(
 			"project_not_found",
-			fmt.Sprintf("there is no project %q here%s", name, suggest.DidYouMean(name, names, "%q")),
-			projectsText(names)+s.more(),
+			fmt.Sprintf("there is no project %q here", name),
+			cmp.Or(suggest.Instead(name, names), makeProject)+s.more(),
 		)
 	}
 	return all[i : i+1], nil
@@ -164,22 +163,6 @@ func (s source) more() string {
 		return ""
 	}
 	return "; symphony serve --project all serves every project of the account"
-}
-
-// projectsText names the first of the projects.
-func projectsText(names []string) string {
-	const most = 10
-	if len(names) == 0 {
-		return makeProject
-	}
-	shown := strings.Join(names[:min(len(names), most)], ", ")
-	if len(names) > most {
-		shown += "; the page / and GET /api/v1/state list all of them"
-	}
-	if len(names) == 1 {
-		return "the only project is " + shown
-	}
-	return "the projects are " + shown
 }
 
 // projects opens the projects, each with the name by which addresses call it.
