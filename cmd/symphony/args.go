@@ -323,5 +323,8 @@ func isWord(w *term.Env, arg string) bool {
 		!wiring.Exists(w.Absolute(arg))
 }
 
+// namesIssue reports whether the first argument of a command, which may be left out, is an issue.
+func namesIssue(c *cli.Context) bool { return c.NArg() > 0 && !isWorkflowFile(c.Args().First()) }
+
 // isWorkflowFile reports whether an argument is the path of a workflow: ../api/WORKFLOW.md.
 func isWorkflowFile(arg string) bool { return filepath.Base(arg) == "WORKFLOW.md" }

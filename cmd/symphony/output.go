@@ -106,10 +106,6 @@ func (v *jsonValue) document(verb string) jsonDocument {
 	if i := slices.IndexFunc(v.documents, func(d jsonDocument) bool { return d.verb == verb }); i >= 0 {
 		return v.documents[i]
 	}
-	isOfIssue := func(d jsonDocument) bool { return d.verb == issueName && !isWorkflowFile(verb) }
-	if i := slices.IndexFunc(v.documents, isOfIssue); i >= 0 {
-		return v.documents[i]
-	}
 	return v.documents[0]
 }
 
@@ -167,7 +163,10 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 	v := jsonValueOf(c.Command)
 	verb := c.Args().First()
 	isAll := func(d jsonDocument) bool { return d.verb == allProjectsName }
+	isOfIssue := func(d jsonDocument) bool { return d.verb == issueName }
 	switch {
+	case namesIssue(c) && slices.ContainsFunc(v.documents, isOfIssue):
+		verb = issueName
 	case namesSeveral(c) && slices.ContainsFunc(v.documents, isAll):
 		verb = allProjectsName
 	case takesSeveral(w, c):

@@ -45,7 +45,7 @@ func restoreCommand(w *term.Env) *cli.Command {
 			{issueName, reflect.TypeFor[cleanup.RestoreJSON]()},
 		})...),
 		Action: func(c *cli.Context) error {
-			if c.NArg() == 0 || isWorkflowFile(c.Args().First()) {
+			if !namesIssue(c) {
 				return onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 					return listTrash(c, w, p)
 				})(c)
