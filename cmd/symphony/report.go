@@ -42,7 +42,7 @@ func reportCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:        "by",
 				Usage:       "a row for each `WHAT`: issue, project, agent or day",
-				DefaultText: byIssue,
+				DefaultText: report.ByIssue,
 			},
 			&cli.StringSliceFlag{
 				Name:  "filter",
@@ -86,20 +86,14 @@ func reportCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// byIssue is the value of --by for a row for each result of an issue.
-const byIssue = "issue"
-
 // reportQuery reads the flags, and refuses those that would have no effect.
 func reportQuery(w *term.Env, c *cli.Context) (q report.Query, err error) {
 	period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 	if err != nil {
 		return q, err
 	}
-	values := url.Values{}
-	by := cmp.Or(c.String("by"), byIssue)
-	if by != byIssue {
-		values.Set("by", by)
-	}
+	by := cmp.Or(c.String("by"), report.ByIssue)
+	values := url.Values{"by": {by}}
 	for _, filter := range c.StringSlice("filter") {
 		key, value, _ := strings.Cut(filter, "=")
 		if value == "" || !slices.Contains([]string{"outcome", "label", "text"}, key) {
@@ -111,9 +105,7 @@ func reportQuery(w *term.Env, c *cli.Context) (q report.Query, err error) {
 		values.Add(key, value)
 	}
 	switch {
-	case by != byIssue && !slices.Contains(report.Groupings, by):
-		return q, exit.Usage("report: --by must be issue, project, agent or day, not %q", by)
-	case by != byIssue && (c.IsSet("n") || c.Bool("all")):
+	case by != report.ByIssue && (c.IsSet("n") || c.Bool("all")):
 		return q, exit.Usage("report: -n and --all are for rows by issue; --by %s has every row", by)
 	case c.IsSet("n") && c.Bool("all"):
 		return q, exit.Usage("report: -n and --all cannot be combined")

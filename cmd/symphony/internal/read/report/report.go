@@ -27,6 +27,9 @@ type Query struct {
 	By      string // how sums are grouped: one of Groupings; empty for the whole sum
 }
 
+// ByIssue asks for the results alone, as an empty Query.By does.
+const ByIssue = "issue"
+
 // The values of Query.By.
 const (
 	ByProject = "project"
@@ -65,8 +68,11 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 			return q, exit.Usage("unknown outcome %q, %s", o, suggest.Instead(o, state.ResultOutcomes))
 		}
 	}
+	if q.By == ByIssue {
+		q.By = ""
+	}
 	if q.By != "" && !slices.Contains(Groupings, q.By) {
-		return q, exit.Usage("results: by must be one of %s, not %q", strings.Join(Groupings, ", "), q.By)
+		return q, exit.Usage("results: by must be issue, project, agent or day, not %q", q.By)
 	}
 	var err error
 	if since := strings.TrimSpace(values.Get("since")); since != "" {
