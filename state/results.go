@@ -117,19 +117,11 @@ type ResultUse struct {
 	Models  []reconcile.ModelUse
 }
 
-// The agent of the last run that began before a result.
-const (
-	agentOfResult = `coalesce((SELECT agent` + lastRunOfResult + `), '')`
-	homeOfResult  = `coalesce((SELECT agent_home` + lastRunOfResult + `), '')`
-
-	lastRunOfResult = ` FROM runs AS last
-		WHERE last.issue_id = result.issue_id AND kind = 'agent' AND started_at <= result.at ORDER BY last.id DESC LIMIT 1`
-)
-
-// resultsQuery finds the results without reading them. Only the last release of an issue is
-// merged: before it, the pull request brought the issue back.
-const resultsQuery = `SELECT id, issue_id, at, outcome, runtime_ms, usage, ` + agentOfResult + `,
-	` + homeOfResult + ` FROM (
+// resultsQuery finds the results without reading them, each with the agent of the last run that
+// began before it. Only the last release of an issue is merged: before it, the pull request brought
+// the issue back.
+const resultsQuery = `SELECT result.id, result.issue_id, at, result.outcome, result.runtime_ms, result.usage,
+	coalesce(last.agent, ''), coalesce(last.agent_home, '') FROM (
 	SELECT id, r.issue_id, r.identifier, released_at AS at,
 		CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
@@ -151,6 +143,8 @@ const resultsQuery = `SELECT id, issue_id, at, outcome, runtime_ms, usage, ` + a
 		coalesce(issue ->> '$.labels', '[]'), 0, '[]'
 	FROM claims AS c
 	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '') AS result
+	LEFT JOIN runs AS last ON last.id = (SELECT id FROM runs WHERE runs.issue_id = result.issue_id
+		AND kind = 'agent' AND started_at <= result.at ORDER BY id DESC LIMIT 1)
 	WHERE at >= ? AND at < ?`
 
 // foundResult is a result found by resultsQuery.
@@ -190,8 +184,8 @@ func (found *FoundResults) read(t tx, f ResultFilter) error {
 	if !f.Until.IsZero() {
 		until = f.Until.UnixMilli()
 	}
-	condition, args := f.condition("found", "labels")
-	all, err := rows(t, foundResultFields, resultsQuery+condition+` ORDER BY at DESC, identifier, id DESC`,
+	condition, args := f.condition("result.found", "result.labels")
+	all, err := rows(t, foundResultFields, resultsQuery+condition+` ORDER BY at DESC, result.identifier, result.id DESC`,
 		append([]any{f.Since.UnixMilli(), until}, args...)...)
 	if err != nil {
 		return err
