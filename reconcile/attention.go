@@ -89,11 +89,11 @@ func HoldAttention(c Claim) Attention {
 // with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 
-// HostAttention returns the notification of a block of a host: "nothing is started on near:
+// HostAttention returns the notification of a block of a host: "nothing new starts on near:
 // host_unreachable: no route to host". Runs on other hosts go on.
 func HostAttention(host string, b Block) Attention {
 	a := blocked(b.Code+" "+host, b.Since, b)
-	a.Text = fmt.Sprintf("nothing is started on %s: %s: %s", host, b.Code, strings.TrimPrefix(b.Message, host+": "))
+	a.Text = fmt.Sprintf("%s: %s: %s", NothingStartsOn(host), b.Code, strings.TrimPrefix(b.Message, host+": "))
 	return a
 }
 
@@ -161,7 +161,7 @@ func LimitAttention(l Limit, home string, now time.Time) Attention {
 }
 
 // AccountAttention returns the notification of an account that can't be used; false if it can.
-// instead names the agent that takes over, "" if none does: then nothing is started.
+// instead names the agent that takes over, "" if none does: then nothing new starts.
 func (p Policy) AccountAttention(a Account, instead string, now time.Time) (Attention, bool) {
 	var out Attention
 	var why string
@@ -187,7 +187,7 @@ func blocked(name string, at time.Time, b Block) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("blocked:%s:%d", name, at.UnixMilli()),
 		Kind: AttentionBlocked,
-		Text: fmt.Sprintf("nothing is started: %s: %s", b.Code, b.Message),
+		Text: fmt.Sprintf("%s: %s: %s", NothingStarts, b.Code, b.Message),
 		At:   b.Since,
 	}
 }

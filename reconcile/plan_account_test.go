@@ -322,7 +322,7 @@ func TestLimitAttention(t *testing.T) {
 		t,
 		"text",
 		first.Text,
-		"nothing is started: agent_quota: the primary limit of /home/ann/.codex is used up until 16:00",
+		"nothing new starts: agent_quota: the primary limit of /home/ann/.codex is used up until 16:00",
 	)
 	equal(t, "kind", first.Kind, AttentionBlocked)
 	equal(t, "time", first.At, noon)

@@ -287,7 +287,7 @@ func (s *Snapshot) obstacle() *Obstacle {
 	least := s.Policy.MinFreeBytes
 	switch {
 	case s.Paused:
-		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
+		return &Obstacle{Reason: SkipPaused, Message: "the project is paused"}
 	case s.MachineBlock != nil:
 		return &Obstacle{
 			Reason:  SkipBlocked,
@@ -296,26 +296,13 @@ func (s *Snapshot) obstacle() *Obstacle {
 	case s.Tracker != nil && s.Tracker.Low:
 		return &Obstacle{
 			Reason:  SkipRateLimited,
-			Message: "less than a tenth of the tracker's allowance is left",
+			Message: TrackerLowText,
 		}
 	case s.FreeBytes >= 0 && s.FreeBytes < least:
-		message := fmt.Sprintf(
-			"%s free for workspaces, workspace.min_free_bytes asks for %s",
-			diskSize(s.FreeBytes),
-			diskSize(least),
-		)
+		message := DiskLowText(s.Policy.WorkspaceRoot, s.FreeBytes, least)
 		return &Obstacle{Reason: SkipDiskLow, Message: message}
 	}
 	return nil
-}
-
-// diskSize formats the size of a part of a disk, such as 53.6 GiB.
-func diskSize(bytes int64) string {
-	const mebi, gibi = 1 << 20, 1 << 30
-	if bytes < gibi {
-		return fmt.Sprintf("%d MiB", bytes/mebi)
-	}
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/gibi)
 }
 
 // budget returns the obstacle of a budget that is used up, nil for none.

@@ -221,8 +221,8 @@ func TestObstacle(t *testing.T) {
 			s.Policy.DailyBudget = DailyBudget{Tokens: 1000}
 			s.Today = []ModelUse{{Tokens: Tokens{Total: 999}}}
 		},
-		"paused: symphony resume ends the pause": func(s *Snapshot) { s.Paused = true },
-		"blocked: network: x until 12:01":        block,
+		"paused: the project is paused":   func(s *Snapshot) { s.Paused = true },
+		"blocked: network: x until 12:01": block,
 		"blocked: network: x until 12:00, A-7": func(s *Snapshot) {
 			block(s)
 			s.AgentBlock.NextTry = noon
@@ -238,8 +238,8 @@ func TestObstacle(t *testing.T) {
 			s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
 			s.Today = []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
-		"rate_limited: less than a tenth of the tracker's allowance is left":             func(s *Snapshot) { s.Tracker.Low = true },
-		"disk_low: 1 MiB free for workspaces, workspace.min_free_bytes asks for 2.0 GiB": func(s *Snapshot) { s.FreeBytes = 1 << 20 },
+		"rate_limited: less than a tenth of the tracker's allowance is left":          func(s *Snapshot) { s.Tracker.Low = true },
+		"disk_low: /w has 1.0 MiB free, less than workspace.min_free_bytes (2.0 GiB)": func(s *Snapshot) { s.FreeBytes = 1 << 20 },
 	} {
 		for _, off := range []bool{false, true} {
 			s := newScene().candidates().edit(edit)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
@@ -428,6 +430,21 @@ type Obstacle struct {
 	Message string    // for people
 	Until   time.Time // when it ends, or is tested again; zero if that is not a matter of time
 	Tester  string    // the issue whose run tests whether it is over, empty for none
+}
+
+// NothingStarts is the consequence of an obstacle, in all views and notifications.
+const NothingStarts = "nothing new starts"
+
+// NothingStartsOn is the consequence of an obstacle on a machine.
+func NothingStartsOn(host string) string { return NothingStarts + " on " + host }
+
+// TrackerLowText says that too little of the tracker's allowance is left to look for new work.
+const TrackerLowText = "less than a tenth of the tracker's allowance is left"
+
+// DiskLowText says that too little space is free for workspaces.
+func DiskLowText(root string, free, least int64) string {
+	return fmt.Sprintf("%s has %s free, less than workspace.min_free_bytes (%s)",
+		root, text.BytesText(free), text.BytesText(least))
 }
 
 // Plan lists the actions of a pass, in order.

@@ -256,7 +256,7 @@ func TestAttentionOfAHost(t *testing.T) {
 		texts = append(texts, a.Text)
 	}
 	test.Equal(t, "texts", texts, []string{
-		"nothing is started on far: host_unreachable: no route",
-		"nothing is started on near: host_unreachable: no route",
+		"nothing new starts on far: host_unreachable: no route",
+		"nothing new starts on near: host_unreachable: no route",
 	})
 }

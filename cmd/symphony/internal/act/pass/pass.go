@@ -728,7 +728,7 @@ func (c *current) saveLowBudget(
 		if o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		c.r.warn("less than a tenth of the tracker's allowance is left: " +
+		c.r.warn(reconcile.TrackerLowText + ": " +
 			"until " + at + " passes check running issues only")
 	}
 	if !until.After(c.p.Env.Now()) {

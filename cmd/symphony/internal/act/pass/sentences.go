@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -348,8 +349,8 @@ func (r Result) WaitText(issueID string) string {
 // issues.
 func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
-	if obstacle := n.ObstacleText(now); obstacle != "" {
-		list = append(list, obstacle)
+	if why := n.ObstacleText(now); why != "" {
+		list = append(list, why)
 	}
 	groups := text.Filter(n.groups(), func(g waitingGroup) bool {
 		return n.Obstacle == nil || g.Reason != n.Obstacle.Reason
@@ -372,39 +373,15 @@ func (r Result) Outlook(now time.Time) (list []string) {
 // ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of
 // every issue.
 func (r Result) ObstacleText(now time.Time) string {
-	o := r.Obstacle
-	if o == nil {
+	if r.Obstacle == nil {
 		return ""
 	}
-	if o.Reason == reconcile.SkipPaused {
-		return "the project is paused: nothing new starts until symphony resume"
-	}
-	line := "nothing new starts: " + o.Message
-	if r.hasError(o.Reason) {
-		line = "nothing new starts until this error is gone: " + o.Reason
-	}
-	return line + obstacleEnd(o, now, ", in ")
+	return obstacle.OfPass(*r.Obstacle, r.hasError(r.Obstacle.Reason)).Words(now).Full()
 }
 
 // hasError reports whether the pass had an error with a code, which is printed by itself.
 func (r Result) hasError(code string) bool {
 	return slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == code })
-}
-
-// obstacleEnd is when an obstacle ends, as the end of a sentence; empty if that is not known.
-// before precedes the time that is left.
-func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
-	left := o.Until.Sub(now)
-	switch {
-	case o.Tester != "":
-		return "; the run of " + o.Tester + " tests whether it is over"
-	case o.Until.IsZero() || left <= 0:
-		return ""
-	case o.Reason == reconcile.SkipBlocked:
-		return "; next try in " + text.Duration(left) + ", or now with symphony resume"
-	default:
-		return before + text.Duration(left)
-	}
 }
 
 // counts returns how many issues run, wait and are held after the pass.
@@ -459,19 +436,8 @@ func (r Result) Summary(now time.Time) string {
 			sum += ", one is due"
 		}
 	}
-	return sum + text.Visible(r.whyNothing(now))
-}
-
-// whyNothing is the end of the summary: why the pass started nothing, and until when; empty if
-// nothing was in the way.
-func (r Result) whyNothing(now time.Time) string {
-	o := r.Obstacle
-	if o == nil {
-		return ""
+	if why := r.ObstacleText(now); why != "" {
+		sum += "; " + text.Visible(why)
 	}
-	line := "; nothing starts: " + o.Reason
-	if !r.hasError(o.Reason) {
-		line += ": " + o.Message
-	}
-	return line + obstacleEnd(o, now, "; for another ")
+	return sum
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -64,8 +64,8 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	}
 	least := e.config.Policy.MinFreeBytes
 	if free < least {
-		low := reconcile.SkipDiskLow + ": " + words.DiskLow(root, free, least)
-		list = append(list, fail(low, "free space there; until then no run starts")...)
+		low := obstacle.NewDiskLow(reconcile.DiskLowText(root, free, least)).Words(e.p.Env.Now())
+		list = append(list, fail(low.Text, low.PlainStep())...)
 	}
 	temporary := wiring.TemporaryAbove(root, e.p.Env)
 	if temporary != "" {

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -80,17 +82,20 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	}
 	block := wiring.BlockedBy(rec)
 	if block != nil {
-		list = append(list, warn(
-			"blocked by "+block.Reason+": "+block.Message,
-			"symphony ps shows when it is tried again",
-		)...)
+		list = append(list, blocked(*block, e.p.Env.Now())...)
 	} else if e.config != nil {
 		list = append(list, e.accountBlock()...)
 	}
 	if rec.Paused {
-		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
+		list = append(list, warn(obstacle.NewPaused().Words(e.p.Env.Now()).Text, "")...)
 	}
 	return list
+}
+
+// blocked reports a fault under which no run starts.
+func blocked(b wiring.BlockedRow, now time.Time) []finding {
+	w := obstacle.NewBlocked(b).Words(now)
+	return warn(w.Full(), w.PlainStep())
 }
 
 // accountBlock reports the fault of the agents' account with which the last runs ended, such as a
@@ -100,10 +105,10 @@ func (e *environment) accountBlock() []finding {
 	if block == nil {
 		return nil
 	}
-	message := "blocked by " + block.Reason + ": " + block.Message
 	if block.Reason != reconcile.CodeAgentAuth {
-		return warn(message, "symphony ps shows when it is tried again")
+		return blocked(*block, e.p.Env.Now())
 	}
+	message := obstacle.NewBlocked(*block).Words(e.p.Env.Now()).Text
 	logIn := e.loginHint()
 	kind, err := wiring.AgentOf(e.config.Chosen.Kind)
 	if err == nil && kind.Name != workflow.DefaultAgent {

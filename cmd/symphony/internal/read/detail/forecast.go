@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/team"
@@ -55,7 +54,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
 		if skip.IssueID == r.id {
 			f.reason = skip.Reason
-			f.message = words.Skip(skip)
+			f.message = skip.Message
 			f.next = skip.Mend
 			f.stuck = skip.Stuck()
 			return f, nil

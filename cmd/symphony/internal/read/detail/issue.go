@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -171,6 +172,7 @@ type issueReader struct {
 	skip           state.StoredSkip // of the last pass, if it was skipped
 	skipped        bool
 	releases       []state.Release // the newest first
+	obstacles      []obstacle.Obstacle
 	runs           []reconcile.Run // the newest first
 	blocks         []string        // the issues that it blocks
 	uses           []reconcile.ModelUse
@@ -246,6 +248,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 		return v, err
 	}
 	plan, err := r.forecast(ctx)
+	r.obstacles = r.Obstacles()
 	r.explain(ctx, &v, plan)
 	r.addNameFaults(ctx, &v, plan)
 	v.Review = r.review(ctx, v)

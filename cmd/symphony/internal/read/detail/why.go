@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -75,14 +75,15 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 	v.Why = r.whyNotRunning(f)
 	v.Next = r.nextRun(v.Why, f)
 	v.Why.Message += r.movedBack()
-	stopped := r.Obstacle() != ""
+	stop := r.stop()
+	stopped := obstacle.FirstStop(r.obstacles) != nil
 	switch {
 	case r.claim != nil:
 		v.Status = r.claim.IssueStatus(false, stopped)
 		if v.Status == reconcile.StatusUndelivered {
 			v.Since = text.OrNull(r.claim.Delivery.FailedAt)
 		}
-	case f.action == reconcile.ActDispatch && r.Conflict == nil && r.Failed() == nil:
+	case f.action == reconcile.ActDispatch && stop == nil:
 		v.Status = StatusReady
 	case v.Why.Code == whyUnclaimed:
 		v.Status = StatusUnknown
@@ -91,7 +92,7 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 		if f.stuck || f.reason == "" && r.skip.Stuck() {
 			v.Status = view.StatusStuck
 		}
-		if r.ConfigErr != nil || r.Conflict != nil || r.Failed() != nil {
+		if stop != nil {
 			v.Status = reconcile.StatusWaiting
 		}
 		if r.skipped && r.skip.Reason == v.Why.Code {
@@ -302,6 +303,18 @@ func heldText(c reconcile.Claim) string {
 	return message
 }
 
+// stop is the obstacle that keeps the issue from starting, nil for none. The planner knows the
+// others, such as a pause.
+func (r *issueReader) stop() *obstacle.Obstacle {
+	stops := func(o obstacle.Obstacle) bool {
+		if o.Code == obstacle.Blocked {
+			return r.Conflict != nil || r.claim != nil && r.trackerFault() != nil
+		}
+		return o.Code == obstacle.Workflow || o.Code == obstacle.PassFailed && o.Stops
+	}
+	return obstacle.FirstStop(text.Filter(r.obstacles, stops))
+}
+
 // whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue
 // without a claim, by the planner.
 func (r *issueReader) whyNotRunning(f forecast) Why {
@@ -310,20 +323,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if wait := r.deliveryWait(); wait.Reason != "" {
 		return Why{wait.Reason, wait.Message}
 	}
+	stop := r.stop()
 	switch {
-	case now && r.ConfigErr != nil:
-		fault := exit.From(r.ConfigErr)
-		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
-	case now && r.Conflict != nil:
-		return Why{r.Conflict.Code, "passes refuse this project: " + r.Conflict.Message}
-	case now && c != nil && r.trackerFault() != nil:
-		fault := r.trackerFault()
-		return Why{fault.Code, "no run starts until the tracker answers: " + fault.Message}
-	case now && r.Failed() != nil:
-		fault := r.Failed()
-		return Why{fault.Code, "the last pass failed: " + fault.Code + ": " + fault.Message}
-	case now && f.reason == reconcile.SkipDiskLow && r.Disk != nil:
-		return Why{f.reason, r.Disk.Message}
+	case now && stop != nil:
+		return Why{stop.Args.Fault, stop.Words(r.Now).Text}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:
@@ -333,7 +336,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		}
 		return Why{"eligible", message}
 	case c == nil && r.skipped:
-		return Why{r.skip.Reason, words.Skip(r.skip.Skip) + " (at the last pass)"}
+		return Why{r.skip.Reason, r.skip.Message + " (at the last pass)"}
 	case c == nil:
 		return Why{
 			whyUnclaimed,
@@ -422,21 +425,18 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		pass = "a pass"
 	}
 	wait := r.deliveryWait()
+	stop := text.OrEmpty(r.stop())
 	switch {
 	case r.ConfigErr == nil && wait.Reason != "":
 		return Next{Message: wait.Ends, At: text.OrNull(wait.Until.UTC())}
-	case r.ConfigErr != nil:
-		return Next{Message: "correct the workflow: " + exit.From(r.ConfigErr).Message}
+	case stop.Code == obstacle.Workflow:
+		return Next{Message: "correct the workflow: " + stop.Args.Message}
 	case r.Conflict != nil:
 		return Next{Message: r.Conflict.Hint}
-	case r.trackerFault() != nil && r.source != SourceTracker:
-		b := r.trackerFault()
-		return Next{
-			Message: "no run starts until the tracker answers: " + b.Code,
-			At:      new(b.NextTry.UTC()),
-		}
-	case r.Failed() != nil && !r.due().After(r.Now):
-		hint := cmp.Or(r.Failed().Hint, "symphony doctor looks for the cause")
+	case stop.Code == obstacle.Blocked && r.source != SourceTracker:
+		return r.startOnce(reconcile.SkipBlocked, f)
+	case stop.Code == obstacle.PassFailed && !r.due().After(r.Now):
+		hint := cmp.Or(stop.Args.Hint, "symphony doctor looks for the cause")
 		return r.atPass(hint + "; the next pass tries again")
 	case f.action == reconcile.ActDispatch && r.claim != nil && r.claim.Issue.Unreadable != "":
 		return r.startOnce(reconcile.SkipMalformed, f)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -189,8 +190,8 @@ func (s samples) addIssues(v view.Overview) {
 func (s samples) addProject(v view.Overview) {
 	s.set("symphony_needs_operator", oneIf(v.Verdict().Level != view.LevelOK))
 	s.set("symphony_requests", float64(len(v.Requests)))
-	s.set("symphony_paused", oneIf(v.Paused))
-	s.set("symphony_blocked", oneIf(v.ProjectBlock != nil))
+	s.set("symphony_paused", oneIf(v.Has(obstacle.Paused)))
+	s.set("symphony_blocked", oneIf(v.Has(obstacle.Blocked)))
 }
 
 // addHosts adds the agents of each host, and whether the host can be used.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -101,11 +100,13 @@ func unreadable(p Named, err error) Overview {
 	if p.SourceErr == nil {
 		row.WorkflowPath = p.Path
 	}
-	return Overview{
+	v := Overview{
 		GeneratedAt: p.Env.Now().UTC(),
 		Project:     row,
 		Error:       exit.From(err),
 	}.confine(nil)
+	v.SetObstacles(nil)
+	return v
 }
 
 // Judge joins the verdicts of several projects: the worst level, and the reasons with the names of
@@ -126,7 +127,7 @@ func Judge(all []Overview) Verdict {
 		sums.add(v.Project.Name, own.counts)
 		reasons.add(v.Project.Name, own.sentences(own.Reasons))
 		brief.add(v.Project.Name, own.sentences(own.Brief))
-		short.add(v.Project.Name, text.Map(own.sentences(own.Brief), firstClause))
+		short.add(v.Project.Name, own.short)
 	}
 	out.Reasons = append(reasons.lines(), sums.lines()...)
 	if len(short.reasons) < len(brief.reasons) {
@@ -173,12 +174,6 @@ func (s *sums) lines() (list []string) {
 		list = append(list, fmt.Sprintf("%s (%s)", c, firstOf(s.names[c.of])))
 	}
 	return list
-}
-
-// firstClause is a reason without what differs between projects, such as when the last pass was.
-func firstClause(reason string) string {
-	first, _, _ := strings.Cut(reason, "; ")
-	return first
 }
 
 // namedReasons are reasons with the names of the projects that have them.

@@ -133,7 +133,7 @@ func (v *Overview) count() {
 	for _, r := range v.Running {
 		asking[r.RunID] = len(r.WaitsFor) > 0
 	}
-	v.Counts = reconcile.Count(v.claims, asking, v.skips, v.obstacle != "")
+	v.Counts = reconcile.Count(v.claims, asking, v.skips, v.stop != "")
 	v.Counts.HandedOver = len(v.Reviews)
 }
 

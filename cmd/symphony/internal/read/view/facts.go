@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -177,36 +177,34 @@ func (f *Facts) readBlock() *wiring.BlockedRow {
 	return cmp.Or(wiring.AgentsBlock(f.Project, f.Config, f.Now), recorded)
 }
 
-// Obstacle is the reason why no issue can start at present, as a clause; empty if no reason is
-// known. A pass may find more.
-func (f *Facts) Obstacle() string {
-	switch {
-	case f.ConfigErr != nil:
-		return "the workflow is invalid"
-	case f.Recorded.Paused:
-		return words.Skip(reconcile.Skip{Reason: reconcile.SkipPaused})
-	case f.Block != nil:
-		return f.Block.Reason + ": " + f.Block.Message
-	case f.Failed() != nil:
-		e := f.Failed()
-		return "the last pass failed: " + e.Code + ": " + e.Message
-	case f.Low.After(f.Now):
-		return "less than a tenth of the tracker's allowance is left"
-	case f.Disk != nil:
-		return reconcile.SkipDiskLow + ": " + f.Disk.Message
-	case f.Budget != nil && f.Budget.Reached:
-		return *f.Budget.Message
-	}
-	return ""
-}
+// Obstacles lists what stops the project. A pass may find more.
+func (f *Facts) Obstacles() []obstacle.Obstacle { return Obstacles(f.project(), f.ConfigErr) }
 
-// Failed is the error for which the last pass started nothing, such as a workspace root on a
-// disk that cannot be written; nil for none. The next pass may find that it is gone.
-func (f *Facts) Failed() *reconcile.Error {
-	if f.LastPass == nil {
-		return nil
+// project is the overview of the project alone, without its issues.
+func (f *Facts) project() Overview {
+	v := Overview{
+		GeneratedAt:  f.Now,
+		Paused:       f.Recorded.Paused,
+		ProjectBlock: f.Block,
+		Accounts:     f.accounts(),
+		Budget:       f.Budget,
+		Disk:         f.Disk,
+		Schedule:     f.Schedule,
+		LastPass:     f.LastPass,
+		NextPass:     f.NextPass,
+		Project:      f.ProjectRow(),
+		Hosts:        []HostRow{},
+		Demo:         f.demo,
+		scheduledAt:  f.rhythm.Last.StartedAt,
 	}
-	return f.LastPass.Obstacle()
+	if f.Config != nil {
+		v.slots = f.Config.Policy.MaxConcurrent
+		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
+	}
+	if f.Low.After(f.Now) {
+		v.LowUntil = &f.Low
+	}
+	return v
 }
 
 // DiskRow is a lack of space for workspaces: no run starts.
@@ -228,7 +226,7 @@ func (f *Facts) readDisk(ctx context.Context) *DiskRow {
 	if err != nil || free >= least {
 		return nil
 	}
-	return &DiskRow{Root: root, Free: free, Least: least, Message: words.DiskLow(root, free, least)}
+	return &DiskRow{Root: root, Free: free, Least: least, Message: reconcile.DiskLowText(root, free, least)}
 }
 
 // noSlot says that all slots of the project are taken, if agents that wait for a person's answer

@@ -67,6 +67,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Rows = append(j.Rows, v.Rows...)
 	j.Hosts = append(j.Hosts, v.Hosts...)
 	j.Accounts = append(j.Accounts, v.Accounts...)
+	j.Obstacles = append(j.Obstacles, v.Obstacles...)
 	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it
 		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)

@@ -57,6 +57,8 @@ type Overview struct {
 	Project  ProjectRow `json:"project"`
 	// Error is the reason why a project of several can't be read; left out otherwise.
 	Error *reconcile.Error `json:"error,omitzero"`
+	// Obstacles are what stops the project or a part of it, the worst first.
+	Obstacles []ObstacleRow `json:"obstacles"`
 	// Rows are the issues of all the lists above and below, a row for each.
 	Rows []Row `json:"issues"`
 	// Skipped and Ended are read on request only (see Options), otherwise nil and left out.
@@ -90,8 +92,8 @@ type Overview struct {
 	stuck  []SkippedRow
 	places map[string]int // of claims in the queue for a slot
 	skips  []reconcile.Skip
-	// obstacle keeps every issue from starting: see Facts.Obstacle.
-	obstacle string
+	// stop is why no issue starts at present, as a clause; empty if no reason is known.
+	stop string
 	// noSlot is why no slot is free, if agents that wait for a person are the cause.
 	noSlot string
 	slots  int // of the project

@@ -59,35 +59,13 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
-	v := Overview{
-		GeneratedAt:  f.Now,
-		Claims:       f.Claims(),
-		Kept:         kept,
-		Requests:     f.requestRows(),
-		Issues:       o.Issues,
-		Paused:       f.Recorded.Paused,
-		ProjectBlock: f.Block,
-		Accounts:     f.accounts(),
-		Budget:       f.Budget,
-		Disk:         f.Disk,
-		Schedule:     f.Schedule,
-		LastPass:     f.LastPass,
-		NextPass:     f.NextPass,
-		Project:      f.ProjectRow(),
-		Hosts:        []HostRow{},
-		Demo:         f.demo,
-		scheduledAt:  f.rhythm.Last.StartedAt,
-		obstacle:     f.Obstacle(),
-		noSlot:       f.noSlot(),
-	}
-	if f.Config != nil {
-		v.slots = f.Config.Policy.MaxConcurrent
-		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
-	}
+	v := f.project()
+	v.Claims = f.Claims()
+	v.Kept = kept
+	v.Requests = f.requestRows()
+	v.Issues = o.Issues
+	v.noSlot = f.noSlot()
 	v.claims = text.Filter(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
-	if f.Low.After(f.Now) {
-		v.LowUntil = &f.Low
-	}
 	v.Totals = f.totals()
 	v.nameRequests()
 	v.Blocked = v.blockedSessions()
@@ -106,6 +84,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 			return v, err
 		}
 	}
+	v.SetObstacles(f.ConfigErr)
 	v.listsReviews = o.All || len(o.Issues) > 0
 	v.count()
 	v.Rows = v.rows()
@@ -148,16 +127,10 @@ func (f *Facts) alerts(ctx context.Context) (Overview, error) {
 	if err := f.readAlerts(ctx); err != nil {
 		return Overview{}, err
 	}
-	return Overview{
-		GeneratedAt:  f.Now,
-		Requests:     text.Map(f.Requests, f.RequestRow),
-		ProjectBlock: f.Block,
-		Disk:         f.Disk,
-		Schedule:     f.Schedule,
-		Project:      f.ProjectRow(),
-		Demo:         f.demo,
-		scheduledAt:  f.rhythm.Last.StartedAt,
-	}, nil
+	v := f.project()
+	v.Requests = text.Map(f.Requests, f.RequestRow)
+	v.SetObstacles(f.ConfigErr)
+	return v, nil
 }
 
 // confine confines the rows to issues, given by identifiers or ids.

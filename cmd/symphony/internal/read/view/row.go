@@ -285,7 +285,7 @@ func (r RetryingRow) LastError() string {
 
 func (v Overview) retryingRow(r RetryingRow) Row {
 	why := cmp.Or(r.LastError(), words.Waits[r.Kind].Short)
-	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
+	row := r.row(r.Claim.IssueStatus(false, v.stop != ""), &r.DueAt, why, r)
 	row.Claimed = true
 	switch {
 	case r.wait.Reason != "":
@@ -315,13 +315,13 @@ func (v Overview) Stuck() []Row {
 
 func (v Overview) skippedRow(r SkippedRow) Row {
 	row := Row{
-		Status:     r.status(v.obstacle != ""),
+		Status:     r.status(v.stop != ""),
 		IssueID:    r.IssueID,
 		Identifier: r.Identifier,
 		Title:      r.Title,
 		URL:        text.OrNull(r.URL),
 		At:         &r.Since,
-		Text:       words.Skip(r.Skip),
+		Text:       r.Message,
 		Labels:     r.Labels,
 		Entry:      r,
 	}
@@ -336,8 +336,8 @@ func (v Overview) skippedRow(r SkippedRow) Row {
 func (v Overview) addQueue(row *Row, place int) {
 	row.Text = cmp.Or(v.noSlot, row.Text)
 	switch {
-	case v.obstacle != "":
-		row.Text = v.obstacle
+	case v.stop != "":
+		row.Text = v.stop
 	case place > 0:
 		row.place = place
 		row.Brief = fmt.Sprintf("place %d in the queue", place)

@@ -116,7 +116,7 @@ func TestRows(t *testing.T) {
 		"web-shop | ended | WEB-7 | canceled: stopped: the tracker no longer returns it | ",
 	}
 	test.Equal(t, "the rows", got, want)
-	v.obstacle = "the project is paused"
+	v.stop = "the project is paused"
 	for _, r := range v.rows() {
 		if r.Identifier == "WEB-3" {
 			test.Equal(
@@ -129,6 +129,7 @@ func TestRows(t *testing.T) {
 	}
 	v.Rows = rows
 	v.Schedule = true
+	v.SetObstacles(nil)
 	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
 	test.Equal(
 		t,
@@ -137,18 +138,19 @@ func TestRows(t *testing.T) {
 		[]string{"1 request to answer", "1 held", "1 undelivered"},
 	)
 	v.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
+	v.SetObstacles(nil)
 	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
 	v.Schedule = false
+	v.SetObstacles(nil)
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
 	for block, want := range map[wiring.BlockedRow]Level{
 		{Reason: "agent_quota"}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 503: (empty)", Status: 503}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}:         LevelNeedsPerson,
 	} {
-		test.Equal(t, block.Reason+" "+block.Message, (Overview{
-			Schedule:     true,
-			ProjectBlock: &block,
-		}).Verdict().Level, want)
+		v := Overview{Schedule: true, ProjectBlock: &block}
+		v.SetObstacles(nil)
+		test.Equal(t, block.Reason+" "+block.Message, v.Verdict().Level, want)
 	}
 }
 
@@ -242,8 +244,10 @@ func TestSelection(t *testing.T) {
 		Schedule: true,
 		Error:    &reconcile.Error{Code: "state_corrupt", Message: "damaged"},
 	})
+	all[len(all)-1].SetObstacles(nil)
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
-	want := "old-1: state_corrupt: damaged; 2 requests to answer (web 1, api 1); 3 held (web 2, api 1)"
+	want := "old-1: the project can't be read: state_corrupt: damaged; " +
+		"2 requests to answer (web 1, api 1); 3 held (web 2, api 1)"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }
 
@@ -258,6 +262,9 @@ func TestJudgeSharedReason(t *testing.T) {
 			LastPass:    &wiring.LastPassRow{},
 			scheduledAt: now.Add(-time.Duration(i+1) * time.Hour),
 		})
+	}
+	for i := range all {
+		all[i].SetObstacles(nil)
 	}
 	test.Equal(t, "the reasons", Judge(all).Brief, []string{"web, api: no schedule is active"})
 }

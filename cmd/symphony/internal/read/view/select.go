@@ -186,6 +186,7 @@ func (v Overview) confine(rows []Row) Overview {
 	v.Rows = append([]Row{}, rows...)
 	v.Hosts = append([]HostRow{}, v.Hosts...)
 	v.Accounts = append([]AccountRow{}, v.Accounts...)
+	v.Obstacles = append([]ObstacleRow{}, v.Obstacles...)
 	undelivered := v.Undelivered
 	v.Claims = Claims{
 		Running:   []RunningRow{},

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -20,6 +22,9 @@ type Verdict struct {
 	// Brief are the reasons for a page that shows the messages of blocks, errors and budgets
 	// elsewhere.
 	Brief []string `json:"-"`
+	// short are the obstacles without what differs between projects, such as when the last pass
+	// was.
+	short []string
 
 	// counts are the reasons that are numbers, and numbers the texts of these.
 	counts  []count
@@ -96,32 +101,29 @@ func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
 		if err := f.readAlerts(ctx); err != nil {
 			return Overview{}, err
 		}
-		return Overview{
+		v := Overview{
 			GeneratedAt:  f.Now,
 			Project:      newProjectRow(p.Path, p.StateDir),
 			ProjectBlock: f.Block,
-		}.confine(nil), nil
+		}.confine(nil)
+		v.SetObstacles(nil)
+		return v, nil
 	}
 	return v, err
 }
 
-// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no
-// person; a project that can't be read does.
+// Verdict judges the overview. An obstacle that ends by itself, such as a used-up limit, needs no
+// person.
 func (v Overview) Verdict() Verdict {
-	if e := v.Error; e != nil {
-		return Verdict{
-			Level:   LevelNeedsPerson,
-			Reasons: []string{e.Code + ": " + e.Message},
-			Brief:   []string{e.Code},
+	out := Verdict{Level: LevelOK, Reasons: []string{}}
+	isWorst := func(o ObstacleRow) bool { return o.Level == obstacle.Error }
+	for _, o := range v.Obstacles {
+		if isWorst(o) {
+			out.addObstacle(o.Obstacle, v.GeneratedAt)
 		}
 	}
-	out := Verdict{Level: LevelOK, Reasons: []string{}}
-	if reason := v.notTicking(); reason != "" {
-		out.add(LevelNotTicking, reason, "")
-	}
-	v.addStops(&out, LevelNeedsPerson)
-	if v.Disk != nil {
-		out.add(LevelNeedsPerson, nothingStarts, ": "+reconcile.SkipDiskLow+": "+v.Disk.Message)
+	if v.Error != nil {
+		return out
 	}
 	out.addCount(count{ofRequests, len(v.Requests)}, "")
 	counts := map[Status]int{}
@@ -136,22 +138,43 @@ func (v Overview) Verdict() Verdict {
 	for _, s := range StuckStatuses {
 		out.addCount(count{s, counts[s]}, "")
 	}
-	v.addStops(&out, LevelOK)
-	if b := v.Budget; b != nil && b.Reached {
-		out.add(LevelOK, nothingStarts, ": "+*b.Message)
-	}
-	if v.Paused {
-		out.add(LevelNeedsPerson, "paused", "")
+	for _, o := range v.Obstacles {
+		if !isWorst(o) {
+			out.addObstacle(o.Obstacle, v.GeneratedAt)
+		}
 	}
 	return out
 }
 
+// addObstacle adds an obstacle, unless it is one of a part of the project.
+func (v *Verdict) addObstacle(o obstacle.Obstacle, now time.Time) {
+	if o.OfPart() {
+		return
+	}
+	level := LevelNeedsPerson
+	switch {
+	case o.Code == obstacle.NoSchedule:
+		level = LevelNotTicking
+	case o.Level == obstacle.Note:
+		level = LevelOK
+	}
+	w := o.Words(now)
+	brief := w.Brief
+	if level == LevelNotTicking { // no page shows it elsewhere
+		brief = w.Text
+	}
+	v.add(level, brief, w.Text)
+	if !slices.Contains(v.short, w.Brief) {
+		v.short = append(v.short, w.Brief)
+	}
+}
+
 // add adds a reason. The first level that is not ok stays, unless nothing runs passes.
-func (v *Verdict) add(level Level, brief, more string) {
+func (v *Verdict) add(level Level, brief, reason string) {
 	if level == LevelNotTicking || v.Level == LevelOK {
 		v.Level = level
 	}
-	v.Reasons = append(v.Reasons, brief+more)
+	v.Reasons = append(v.Reasons, reason)
 	if !slices.Contains(v.Brief, brief) {
 		v.Brief = append(v.Brief, brief)
 	}
@@ -162,7 +185,7 @@ func (v *Verdict) addCount(c count, more string) {
 	if c.n == 0 {
 		return
 	}
-	v.add(LevelNeedsPerson, c.String(), more)
+	v.add(LevelNeedsPerson, c.String(), c.String()+more)
 	v.counts = append(v.counts, c)
 	v.numbers = append(v.numbers, c.String(), c.String()+more)
 }
@@ -175,43 +198,4 @@ func firstOf(names []string) string {
 		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return list
-}
-
-// notTicking is why nothing runs passes; empty if something does.
-func (v Overview) notTicking() string {
-	switch {
-	case v.Schedule, v.Demo:
-		return ""
-	case v.LastPass == nil:
-		return "no pass has run yet"
-	case v.scheduledAt.IsZero(): // passes of workers and operators have run
-		return "no schedule is active; no scheduled pass has run yet"
-	}
-	return "no schedule is active; its last pass was " + text.Age(v.GeneratedAt, v.scheduledAt) + " ago"
-}
-
-const nothingStarts = "nothing new starts"
-
-// addStops adds the block and the error that stop the project, if they have that level.
-func (v Overview) addStops(out *Verdict, level Level) {
-	block := v.ProjectBlock
-	if block != nil && levelOf(block.Reason, block.Status) == level {
-		out.add(level, nothingStarts, ": "+block.Reason+": "+block.Message)
-	}
-	if v.LastPass == nil || len(v.LastPass.Errors) == 0 {
-		return
-	}
-	e := v.LastPass.Errors[0]
-	isBlock := block != nil && block.Reason == e.Code
-	if !isBlock && levelOf(e.Code, e.Status) == level {
-		out.add(level, "the last pass failed", ": "+e.Code+": "+e.Message)
-	}
-}
-
-// levelOf is the level of a fault that stops a project.
-func levelOf(code string, status int) Level {
-	if reconcile.EndsByItself(code, status) {
-		return LevelOK
-	}
-	return LevelNeedsPerson
 }

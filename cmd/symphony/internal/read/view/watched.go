@@ -85,10 +85,3 @@ func (v Overview) PullWords() reconcile.PullWords {
 	}
 	return reconcile.PullWordsOf(addresses...)
 }
-
-// PassFailedSo reports whether the last pass had this error, so that it is shown already.
-func (v Overview) PassFailedSo(code, message string) bool {
-	return v.LastPass != nil && slices.ContainsFunc(v.LastPass.Errors, func(e reconcile.Error) bool {
-		return e.Code == code && e.Message == message
-	})
-}

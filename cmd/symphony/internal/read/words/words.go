@@ -93,21 +93,7 @@ var Once = map[string]string{
 	reconcile.SkipDiskLow:    "once there is space; symphony prune empties the trash",
 }
 
-// Skip is why an issue is not started, as a clause about it.
-func Skip(s reconcile.Skip) string {
-	if s.Reason == reconcile.SkipPaused {
-		return "the project is paused"
-	}
-	return s.Message
-}
-
-// DiskLow says that too little space is free for workspaces.
-func DiskLow(root string, free, least int64) string {
-	return fmt.Sprintf("%s has %s free, less than workspace.min_free_bytes (%s)",
-		root, text.BytesText(free), text.BytesText(least))
-}
-
-// DiskLowHint is the next step after DiskLow, with commands and keys between backquotes.
+// DiskLowHint is the next step while too little space is free for workspaces, with commands and keys between backquotes.
 const DiskLowHint = "free space there, for instance with `symphony prune`, which empties the trash; or lower " +
 	"`workspace.min_free_bytes`"
 

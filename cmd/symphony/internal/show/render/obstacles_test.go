@@ -22,14 +22,18 @@ func TestBlockIsWrapped(t *testing.T) {
 		GeneratedAt: now,
 		ProjectBlock: &wiring.BlockedRow{
 			Reason:  "agent_quota",
+			Message: "used up until 04:07",
 			Since:   now,
 			NextTry: until,
 			Until:   &until,
 		},
 	}
 	v.Project.Name = "web-shop"
+	v.Schedule = true
+	v.SetObstacles(nil)
 	printObstacles(w, v, true)
 	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{
-		"BLOCKED  web-shop: account limit used up\n", "         until 04:07, in 59m\n", "         (agent_quota)\n",
+		"BLOCKED  web-shop: agent_quota: used up\n", "         until 04:07 (ends in 59m)\n",
+		"         nothing to do: the account's\n",
 	})
 }

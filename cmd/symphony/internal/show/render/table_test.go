@@ -84,6 +84,7 @@ func TestManyProjects(t *testing.T) {
 			v.Requests = make([]view.RequestRow, 2)
 			v.Paused = true
 		}
+		v.SetObstacles(nil)
 		all = append(all, v)
 	}
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 60}

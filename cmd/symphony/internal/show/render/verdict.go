@@ -133,15 +133,14 @@ func idleReason(all []view.Overview) string {
 	}
 	v := all[0]
 	p := v.LastPass
+	stops := func(o view.ObstacleRow) bool { return o.Stops }
 	atWork := v.Counts
 	atWork.HandedOver = 0
 	switch {
 	case len(v.Issues) > 0:
 		return "symphony show " + v.Issues[0] + " shows why"
-	case v.ProjectBlock != nil, v.Paused, v.Disk != nil, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
+	case p == nil, len(p.Errors) > 0, slices.ContainsFunc(v.Obstacles, stops):
 		return ""
-	case v.LowUntil != nil:
-		return "the tracker's allowance is low"
 	case atWork != reconcile.Counts{}, len(v.Stuck()) > 0:
 		return ""
 	case p.Trigger != wiring.TriggerWorker && p.Trigger != wiring.TriggerCommand:

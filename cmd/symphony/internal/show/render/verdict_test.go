@@ -20,6 +20,8 @@ func TestDeadScheduleIsRed(t *testing.T) {
 		LastPass:    &wiring.LastPassRow{StartedAt: now.Add(-time.Hour)},
 		Project:     view.ProjectRow{Name: "web-shop"},
 	}
+	live.SetObstacles(nil)
+	dead.SetObstacles(nil)
 	w := &term.Env{
 		Env:     environ.Env{Now: func() time.Time { return now }},
 		Width:   120,

@@ -68,7 +68,7 @@ type overview struct {
 	Overview
 	Shown     []view.Overview // the chosen projects with the chosen issues
 	Verdict   verdict
-	Obstacles []obstacle
+	Obstacles []notice
 	Requests  []view.RequestRow
 	Stuck     []view.Row // issues that need a person and have no request, the first of them
 	MoreStuck []tab      // the lists with the others
@@ -121,7 +121,7 @@ func (o Overview) data() overview {
 	d.Shown = shown
 	for _, v := range d.Shown {
 		if !o.Lists() {
-			d.Obstacles = append(d.Obstacles, obstaclesOf(v, o.Forms(v.Project.Name), len(o.Projects) > 1)...)
+			d.Obstacles = append(d.Obstacles, noticesOf(v, o.Forms(v.Project.Name), len(o.Projects) > 1)...)
 		}
 		if o.Status == "" || o.Status == reconcile.StatusNeedsAnswer {
 			d.Requests = append(d.Requests, v.Requests...)
@@ -257,7 +257,7 @@ func (d *overview) Needs() int { return len(d.Requests) + d.StuckCount }
 // ProjectForm returns the commands about a project that no notice of the page offers.
 func (d *overview) ProjectForm(v view.Overview) ProjectForm {
 	f := ProjectForm{Forms: d.Forms(v.Project.Name), Pauses: !v.Paused, Refreshes: true}
-	for _, o := range obstaclesOf(v, f.Forms, false) {
+	for _, o := range noticesOf(v, f.Forms, false) {
 		if o.Verb == "refresh" {
 			f.Refreshes = false
 		}
@@ -324,8 +324,8 @@ type verdict struct {
 	Reasons  []reason
 	Activity string // such as "2 running, 1 queued"
 	Next     *view.NextPass
-	Overdue  bool      // Next was more than a minute ago
-	Dead     *obstacle // the only project is without a schedule; nil otherwise
+	Overdue  bool    // Next was more than a minute ago
+	Dead     *notice // the only project is without a schedule; nil otherwise
 }
 
 // reason is a part of a verdict, and the address of the list that it counts; empty if there is

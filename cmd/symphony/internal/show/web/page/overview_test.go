@@ -278,6 +278,7 @@ func TestOneButton(t *testing.T) {
 	v.Paused = true
 	v.Schedule = false
 	v.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "log in"}
+	v.SetObstacles(nil)
 	for _, project := range []string{"", "web"} {
 		p := Overview{Projects: []view.Overview{v}, Choice: Choice{Project: project}, MayAct: true}.Page()
 		page := string(p.Strip()) + string(p.Main)
@@ -297,6 +298,8 @@ func TestAlarms(t *testing.T) {
 	blocked := shop("api")
 	dead.Schedule = false
 	blocked.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "log in"}
+	dead.SetObstacles(nil)
+	blocked.SetObstacles(nil)
 	all := []view.Overview{dead, blocked}
 	p := Page{Title: "ABC-1", Alerts: NewAlerts(all, nil, "/issues/web/ABC-1", true)}
 	contains(
@@ -336,6 +339,8 @@ func TestAlarms(t *testing.T) {
 	calm.ProjectBlock = &wiring.BlockedRow{Reason: "agent_quota", Until: &moment}
 	down := shop("app")
 	down.ProjectBlock = &wiring.BlockedRow{Reason: "linear_api_status", Status: 503}
+	calm.SetObstacles(nil)
+	down.SetObstacles(nil)
 	test.Equal(
 		t,
 		"the alarms of what ends by itself",
@@ -350,6 +355,7 @@ func TestDeadSchedule(t *testing.T) {
 	v := shop("web")
 	v.Schedule = false
 	v.LastPass.Trigger = "manual"
+	v.SetObstacles(nil)
 	main := string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main)
 	contains(
 		t,
@@ -393,8 +399,8 @@ func TestObstacles(t *testing.T) {
 			[]string{"a pass is overdue", ", due <time"},
 		},
 		"limit": {
-			blocked(wiring.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
-			[]string{"notice warn", "the limit of the agents&#39; account is used up", "ends <time", "/api/v1/resume?"},
+			blocked(wiring.BlockedRow{Reason: "agent_quota", Message: "used up", Since: moment, Until: &moment}),
+			[]string{"notice warn", "Nothing new starts", "ends <time", "used up", "/api/v1/resume?"},
 		},
 		"tracker": {
 			blocked(wiring.BlockedRow{
@@ -404,7 +410,7 @@ func TestObstacles(t *testing.T) {
 			}),
 			[]string{
 				"notice warn",
-				"Nothing new starts: the tracker can",
+				"Nothing new starts",
 				"next try <time",
 				"HTTP 503",
 				"tracker_unavailable",
@@ -424,11 +430,11 @@ func TestObstacles(t *testing.T) {
 		"budget": {func(v *view.Overview) {
 			v.Budget.Reached = true
 			v.Budget.Message = new("used up")
-		}, []string{"the budget of today is used up", "agent.budget_per_day"}},
+		}, []string{"Nothing new starts", "used up", "agent.budget_per_day"}},
 		"low": {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
 		"paused": {
 			func(v *view.Overview) { v.Paused = true },
-			[]string{"Paused", "before you resume it", "/api/v1/resume?project=web", `id="needs"`},
+			[]string{"Paused", "Nothing new starts until", "/api/v1/resume?project=web", `id="needs"`},
 		},
 		"unreadable": {
 			unread(reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}),
@@ -442,6 +448,7 @@ func TestObstacles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := shop("web")
 			c.change(&v)
+			v.SetObstacles(nil)
 			contains(t, string(Overview{
 				Projects: []view.Overview{v},
 				MayAct:   true,
@@ -457,6 +464,7 @@ func TestUnreadable(t *testing.T) {
 		Project: shop("web").Project,
 		Error:   &reconcile.Error{Code: "state_outdated", Message: "older"},
 	}
+	v.SetObstacles(nil)
 	test.Lacks(
 		t,
 		"the page",
@@ -496,6 +504,7 @@ func TestSeveralProjects(t *testing.T) {
 	o.Projects[1].Health.Limits[0].Used = 7
 	contains(t, string(o.Page().Main), "Codex, 5 hours", "(web)", "42 % used", "(api)", "7 % used")
 	o.Projects[1].Schedule = false
+	o.Projects[1].SetObstacles(nil)
 	contains(
 		t,
 		string(o.Page().Main),

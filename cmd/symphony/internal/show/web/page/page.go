@@ -106,8 +106,8 @@ func (p Page) Strip() template.HTML {
 	if !p.alarmed() {
 		return ""
 	}
-	alarms := text.Filter(p.Alerts.Alarms, func(o obstacle) bool {
-		return !slices.Contains(p.Alerts.Shown, o.Forms.Project)
+	alarms := text.Filter(p.Alerts.Alarms, func(n notice) bool {
+		return !slices.Contains(p.Alerts.Shown, n.Forms.Project)
 	})
 	return markup(fragments(), "strip", alarms)
 }

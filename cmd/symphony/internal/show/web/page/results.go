@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -102,13 +102,12 @@ func (r Results) GroupAddress(g report.ResultGroup) string {
 }
 
 // Unreadable are notices about the projects that can't be read.
-func (r Results) Unreadable() []obstacle {
-	var list []obstacle
-	for _, p := range r.Found.Unreadable {
-		v := view.Overview{Project: view.ProjectRow{Name: p.Project}, Error: p.Error}
-		list = append(list, obstaclesOf(v, Forms{Project: p.Project}, true)...)
-	}
-	return list
+func (r Results) Unreadable() []notice {
+	return text.Map(r.Found.Unreadable, func(p report.UnreadableProject) notice {
+		n := newNotice(obstacle.NewUnreadable(*p.Error), time.Time{})
+		n.Project = p.Project
+		return n
+	})
 }
 
 // Tabs choose an outcome.
