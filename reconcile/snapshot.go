@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
@@ -444,7 +442,21 @@ const TrackerLowText = "less than a tenth of the tracker's allowance is left"
 // DiskLowText says that too little space is free for workspaces.
 func DiskLowText(root string, free, least int64) string {
 	return fmt.Sprintf("%s has %s free, less than workspace.min_free_bytes (%s)",
-		root, text.BytesText(free), text.BytesText(least))
+		root, diskSize(free), diskSize(least))
+}
+
+// diskSize formats the size of a part of a disk, such as 53.6 GiB.
+func diskSize(bytes int64) string {
+	size := float64(bytes) / (1 << 20)
+	unit := "MiB"
+	for _, larger := range []string{"GiB", "TiB"} {
+		if size < 1023.95 { // what is printed as 1024.0 is 1.0 of the next unit
+			break
+		}
+		size /= 1024
+		unit = larger
+	}
+	return fmt.Sprintf("%.1f %s", size, unit)
 }
 
 // Plan lists the actions of a pass, in order.

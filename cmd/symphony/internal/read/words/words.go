@@ -93,7 +93,8 @@ var Once = map[string]string{
 	reconcile.SkipDiskLow:    "once there is space; symphony prune empties the trash",
 }
 
-// DiskLowHint is the next step while too little space is free for workspaces, with commands and keys between backquotes.
+// DiskLowHint is the next step while too little space is free for workspaces, with commands and
+// keys between backquotes.
 const DiskLowHint = "free space there, for instance with `symphony prune`, which empties the trash; or lower " +
 	"`workspace.min_free_bytes`"
 
