@@ -109,7 +109,7 @@ func KeptAttention(w Workspace) Attention {
 func DeliveryAttention(c Claim) (Attention, bool) {
 	d := c.Delivery
 	text := fmt.Sprintf(
-		"the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
+		"the work on %s was not delivered after %d tries: %s: %s; symphony retry %s tries again now",
 		c.Identifier,
 		d.Tries,
 		d.Code,

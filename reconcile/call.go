@@ -66,26 +66,37 @@ type Words struct {
 	Text string `json:"text"`
 }
 
-// SendBack is an operator's order to send an issue back to an agent: a pass comments on the
-// issue, and moves it. Each step is stored, so that a pass that was killed is continued by the
-// next one.
-type SendBack struct {
+// MoveOrder is an operator's order to move an issue: back to an agent, with a text for it, or to
+// the state of issues that are done. A pass comments on the issue, and moves it. Each step is
+// stored, so that a pass that was killed is continued by the next one.
+type MoveOrder struct {
 	ID         string    `json:"-"`
 	IssueID    string    `json:"-"`
 	Identifier string    `json:"identifier"`
 	At         time.Time `json:"-"`
-	Words
-	From string `json:"from"` // the state in which an agent handed it over
-	To   string `json:"to"`   // the state to which it goes
+	Words                // the text is empty if the issue is done
+	From       string    `json:"from"` // its state as the operator saw it
+	To         string    `json:"to"`   // the same if a hold keeps agents from it, and not its state
+	// Hold is the reason for which it was held then; empty if it was not. Since is when that hold
+	// began, or when its agent handed it over.
+	Hold  string    `json:"hold,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 	// NoComment: the tracker takes no comments, and the text is a message to the next agent.
 	NoComment bool `json:"no_comment,omitempty"`
 	// Tried: a pass has begun to comment. Commented: the comment is known to be there. Moved:
-	// the issue is in an active state again.
+	// all is done.
 	Tried     bool      `json:"tried,omitempty"`
 	Commented bool      `json:"commented,omitempty"`
 	Moved     bool      `json:"moved,omitempty"`
 	EndedAt   time.Time `json:"-"` // zero while a pass has to carry it out
 }
+
+// GoesBack reports whether an agent is to go on with the issue.
+func (m MoveOrder) GoesBack() bool { return m.Text != "" }
+
+// Comment is the text as a comment: with the name of its author, because the account of the
+// tracker is that of symphony.
+func (m MoveOrder) Comment() string { return "From " + m.By + ":\n\n" + m.Text }
 
 // The limits of messages.
 const (

@@ -55,6 +55,8 @@ type Watch struct {
 	History []Round `json:"history,omitempty"` // all rounds, the oldest first
 	// the events of the pull request, the oldest first
 	Seen []Observation `json:"seen,omitempty"`
+	// who took the result by symphony done; nil if nobody did
+	Taken *Taken `json:"taken,omitempty"`
 	// what symphony did last to merge it; nil for nothing
 	Merge      *MergeTry  `json:"merge,omitempty"`
 	TriedMerge TriedMerge `json:"tried_merge,omitzero"`
@@ -63,6 +65,12 @@ type Watch struct {
 	Held string `json:"held,omitempty"`
 	// nothing more is expected of the pull request
 	Ended bool `json:"ended,omitempty"`
+}
+
+// Taken says that an operator has taken the result of an agent, which approves its pull request.
+type Taken struct {
+	By     string `json:"by"`     // the operator's account
+	Commit string `json:"commit"` // the newest commit of the pull request then
 }
 
 // Pushed is the newest commit of the pull request if it is not symphony's delivery: someone else

@@ -168,12 +168,6 @@ func (h *Handover) AsksHelp() bool { return h != nil && h.Blocked != "" }
 // verify did not fail for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
-// verifiesAlone reports whether verify is still to be run for an operator, although no agent
-// asked for a handover.
-func (h *Handover) verifiesAlone() bool {
-	return h != nil && !h.Asked() && h.Verifies && !h.Refused() && !h.Verification.Passed()
-}
-
 // About returns the handover of a commit, which a later delivery may have to find; nil for no
 // handover.
 func (h *Handover) About(commit string) *Handover {
@@ -190,16 +184,6 @@ func (h *Handover) About(commit string) *Handover {
 func (h *Handover) Refused() bool {
 	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() &&
 		h.UnverifiedBy == ""
-}
-
-// Failed reports whether verify did not pass for the handover, and no user decided to hand over
-// nevertheless. Where an operator asked for nothing but verify, that includes a command that
-// can't be run; otherwise that is an error of the delivery.
-func (h *Handover) Failed() bool {
-	if h == nil || h.Asked() || h.UnverifiedBy != "" {
-		return h.Refused()
-	}
-	return h.Verification != nil && !h.Verification.Passed()
 }
 
 // NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for

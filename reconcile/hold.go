@@ -72,15 +72,14 @@ var holdRules = map[string]holdRule{
 		uncounted: true,
 	},
 	HoldVerifyFailed: {
-		afterRun: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify " +
-			"ISSUE`, let an agent go on " +
-			"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`",
+		afterRun: "read the output in `symphony show ISSUE`; correct the cause and `symphony retry " +
+			"ISSUE`, which runs it again, tell an agent what to do with `symphony tell ISSUE TEXT`, or hand the issue " +
+			"over as it is: `symphony retry --unverified ISSUE`",
 	},
 	HoldRefused: {
 		afterRun: "correct what the message names, for example settings, hooks or ignore rules of git that let no " +
 			"commit succeed; then " +
-			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits " +
-			"yourself: `symphony deliver ISSUE`",
+			"`symphony retry ISSUE`, which lets an agent go on",
 	},
 	CodeWorkspaceForeign: {
 		afterRun: "give each project its own `workspace.root`: the directory belongs to another issue or " +
@@ -93,7 +92,7 @@ var holdRules = map[string]holdRule{
 			"with `symphony retry --fresh ISSUE`, or do the work yourself",
 	},
 	HoldNeedsHelp: {
-		ends: "symphony send-back ISSUE TEXT answers its agent; so does a comment on it, " +
+		ends: "symphony tell ISSUE TEXT answers its agent; so does a comment on it, " +
 			"or moving it to an active state",
 		staysInactive: true,
 		staysThere:    true,
@@ -172,6 +171,24 @@ func (p Policy) BackState(f Feedback) string {
 		return ""
 	}
 	return p.ActiveStates[0]
+}
+
+// DoneState is the state to which issues are moved whose result was taken: feedback.merged_state;
+// without it Done, if that is a terminal state, or else the first of these. It is empty if there is
+// none.
+func (p Policy) DoneState(f Feedback) string {
+	if f.MergedState != "" {
+		return f.MergedState
+	}
+	for _, state := range p.TerminalStates {
+		if SameState(state, "Done") {
+			return state
+		}
+	}
+	if len(p.TerminalStates) == 0 {
+		return ""
+	}
+	return p.TerminalStates[0]
 }
 
 // HoldText returns why a claim is held and how the hold ends.

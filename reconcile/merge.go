@@ -189,6 +189,8 @@ func (w *Watch) green() bool {
 func (w *Watch) approval(f Feedback) (by, missing string) {
 	who := w.approvers(f)
 	switch {
+	case w.Taken != nil && w.sees(w.Taken.Commit):
+		return "taken by " + w.Taken.By, ""
 	case w.Delivered.Workflow != "" && !w.approvedByPerson(f):
 		return "", "an approval by a person, because it changes what symphony runs outside the sandbox: " +
 			w.Delivered.Workflow
@@ -206,10 +208,13 @@ func (w *Watch) approvers(f Feedback) []string {
 	return w.lastVerdicts(func(r Review) bool { return w.approves(r) && f.listensTo(r) })
 }
 
-// approves reports whether a review approves exactly the newest commit, or the commit into which
-// symphony has merged the base since, without a conflict and without an agent.
-func (w *Watch) approves(r Review) bool {
-	return r.State == reviewApproved && (r.Commit == w.Pull.Head || w.isOwn(r.Commit) && w.isOwn(w.Pull.Head))
+// approves reports whether a review approves the newest commit.
+func (w *Watch) approves(r Review) bool { return r.State == reviewApproved && w.sees(r.Commit) }
+
+// sees reports whether a person who approved a commit has seen the newest one: it is the same, or
+// symphony has merged the base into it since, without a conflict and without an agent.
+func (w *Watch) sees(commit string) bool {
+	return commit == w.Pull.Head || w.isOwn(commit) && w.isOwn(w.Pull.Head)
 }
 
 // approvedByPerson reports whether one of the approvers is a person.
@@ -284,6 +289,18 @@ func (w *Watch) PlanMerge(f Feedback, rules MergeRules) MergePlan {
 		p.Do = MergeArm
 	}
 	return p
+}
+
+// IsOpen reports whether the pull request was open when it was read last.
+func (w *Watch) IsOpen() bool { return !w.Ended && w.Pull.State == pullOpen }
+
+// Take notes that an operator has taken the result, as its newest commit is. What was refused or
+// ended is tried again.
+func (w *Watch) Take(by string) {
+	w.Taken = &Taken{By: by, Commit: w.Pull.Head}
+	if w.Merge != nil && (w.Merge.State == mergeRefused || w.Merge.State == mergeEnded) {
+		w.Merge = nil
+	}
 }
 
 // MergeDue reports whether something has to be done about the merge: it is to be made, or what

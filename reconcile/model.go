@@ -277,8 +277,8 @@ const (
 	VerbPause   Verb = "pause"
 	VerbResume  Verb = "resume"
 	VerbUnblock Verb = "unblock" // by a pass that found a changed workflow; resume does it, too
+	// VerbDeliver: repeat what failed after an agent's work: its proof, its delivery, its handover.
 	VerbDeliver Verb = "deliver"
-	VerbVerify  Verb = "verify" // run verify again, and then deliver
 	// VerbHostGone: the host of the run is gone for good.
 	VerbHostGone Verb = "host_gone"
 )

@@ -182,7 +182,7 @@ func (p *planner) commands() {
 			if p.s.concerns(cmd.IssueID) {
 				p.hostIsGone(cmd)
 			}
-		case VerbDeliver, VerbVerify:
+		case VerbDeliver:
 			// else it waits for a pass that starts runs
 			if p.s.concerns(cmd.IssueID) && !p.s.DispatchOff {
 				p.issueCommand(cmd)
@@ -228,7 +228,7 @@ func (p *planner) unblock(cmd Command) {
 	p.update(change)
 }
 
-// issueCommand carries out a command about an issue: stop, hold, retry, deliver or verify.
+// issueCommand carries out a command about an issue: stop, hold, retry or deliver.
 func (p *planner) issueCommand(cmd Command) {
 	claimed := p.claims[cmd.IssueID]
 	var next Claim
@@ -236,7 +236,7 @@ func (p *planner) issueCommand(cmd Command) {
 	message := ""
 	possible := true
 	switch cmd.Verb {
-	case VerbDeliver, VerbVerify:
+	case VerbDeliver:
 		next, possible = p.deliverNow(claimed, cmd)
 	case VerbRetry:
 		next, message, possible = p.s.retryNow(claimed)

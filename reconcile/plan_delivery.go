@@ -66,9 +66,8 @@ func (p *planner) deliver(c Claim) {
 	p.act(ActDeliver, c, reason, "", change)
 }
 
-// deliverNow carries out the commands deliver and verify. It returns the claim due for
-// delivery; false if it cannot be delivered now. A held claim stays held until its delivery
-// run starts.
+// deliverNow carries out the command deliver. It returns the claim due for delivery; false if
+// it cannot be delivered now. A held claim stays held until its delivery run starts.
 func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	if c == nil || c.Status == Running {
 		return Claim{}, false
@@ -86,24 +85,18 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	return next, true
 }
 
-// forCommand returns the handover for the delivery run of the command deliver or verify; nil
-// if nothing is to be handed over or verified.
+// forCommand returns the handover for the delivery run of the command deliver; nil if nothing
+// is to be handed over.
 func (h *Handover) forCommand(cmd Command) *Handover {
-	switch {
-	case h == nil && cmd.Verb != VerbVerify:
+	if h == nil {
 		return nil
-	case h == nil:
-		return &Handover{At: cmd.CreatedAt, Verifies: true}
 	}
 	next := *h
 	next.UnverifiedBy = cmd.UnverifiedBy
 	if h.At.After(cmd.CreatedAt) {
 		next.UnverifiedBy = "" // the command was about an earlier handover
 	}
-	if cmd.Verb == VerbVerify {
-		next.Verifies = true
-	}
-	if cmd.Verb == VerbVerify || h.Refused() {
+	if h.Refused() {
 		next.Verification = nil
 	}
 	return &next

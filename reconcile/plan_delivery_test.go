@@ -548,28 +548,6 @@ func TestDeliveryFromHost(t *testing.T) {
 	)
 }
 
-// TestVerifyWithoutRepository checks that the command verify runs verify where nothing is
-// pushed and no agent asked for a handover, and that the issue is free after that.
-func TestVerifyWithoutRepository(t *testing.T) {
-	one := issueNo(1)
-	p := compute(newScene().held(one, HoldMaxRuns).command(VerbVerify, one).Snapshot)
-	equal(t, "plan", story(p.plan), "retry A-1 operator; deliver A-1 delivering")
-	begun := p.claims[one.ID]
-	for name, verification := range map[string]*Verification{
-		"passed":  {Command: "make test"},
-		"refused": {Command: "make test", Exit: 1},
-	} {
-		s := newScene().running(one, func(c *Claim, r *Run) {
-			c.Kind = Delivering
-			c.Delivery = begun.Delivery
-			r.Kind = DeliveryRun
-			r.Outcome = Succeeded
-			r.Delivery.Handover = &Handover{At: noon, Verifies: true, Verification: verification}
-		})
-		equal(t, name, compute(s.Snapshot).claims[one.ID].Delivery.Due, false)
-	}
-}
-
 // What verify has refused waits for an agent, which is told, or for an operator.
 func TestVerifyRefuses(t *testing.T) {
 	one := issueNo(1)
@@ -613,18 +591,16 @@ func TestVerifyRefuses(t *testing.T) {
 		state(compute(newScene().running(one, failed).Snapshot), one),
 		"held verify_failed runs=1",
 	)
-	for verb, want := range map[Verb]Handover{
-		VerbVerify:  {Summary: "done", Verifies: true},
-		VerbDeliver: {Summary: "done", Verifies: true, UnverifiedBy: "me"},
+	for _, want := range []Handover{
+		{Summary: "done", Verifies: true},
+		{Summary: "done", Verifies: true, UnverifiedBy: "me"},
 	} {
-		held := newScene().held(one, HoldVerifyFailed).command(verb, one).edit(func(s *Snapshot) {
+		held := newScene().held(one, HoldVerifyFailed).command(VerbDeliver, one).edit(func(s *Snapshot) {
 			s.Claims[0].Delivery.Handover = refused
-			if verb == VerbDeliver {
-				s.Commands[0].UnverifiedBy = "me"
-			}
+			s.Commands[0].UnverifiedBy = want.UnverifiedBy
 		})
 		plan := Compute(held.Snapshot)
-		equal(t, "held, "+string(verb), story(plan), "retry A-1 operator; deliver A-1 delivering")
+		equal(t, "held", story(plan), "retry A-1 operator; deliver A-1 delivering")
 		equal(t, "what is delivered", *plan.Actions[1].Change.Insert.Delivery.Handover, want)
 	}
 	again := newScene().running(one, func(c *Claim, r *Run) {

@@ -145,7 +145,7 @@ func (s *State) deliveryWait(c Claim, unverified string, now time.Time) Delivery
 			b.Message,
 			host+": ",
 		),
-		Ends: "a pass tries the host again; symphony deliver " + c.Identifier + " tries now",
+		Ends: "a pass tries the host again; symphony retry " + c.Identifier + " tries now",
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Snapshot) undelivered(c Claim) bool {
 	if !c.Delivery.Due || c.Delivery.WaitsForAgent {
 		return false
 	}
-	return s.Policy.Deliver || c.Delivery.Handover.Waits() || c.Delivery.Handover.verifiesAlone()
+	return s.Policy.Deliver || c.Delivery.Handover.Waits()
 }
 
 // State is the stored half of a Snapshot.

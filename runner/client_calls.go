@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +32,6 @@ type clientCalls struct {
 
 	mu            sync.Mutex
 	conversations map[string]*conversation // by the call that opened it
-	spare         *conversation            // for calls that need no thread; nil before the first
 	begun         map[string]bool          // calls that were handed to a goroutine
 	open          int                      // how many of these have not ended
 	idle          time.Duration            // since when, on the monotonic clock, none is open
@@ -359,17 +357,6 @@ var errNoTurn = reconcile.NewError(
 	"no turn is running in the conversation",
 	"send the input as a turn",
 )
-
-// conversationFor returns the conversation of a call that needs no thread: c, or a
-// conversation whose agent is only started for such calls.
-func (cc *clientCalls) conversationFor(c *conversation) *conversation {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	if c == nil && cc.spare == nil {
-		cc.spare = cc.maker.add()
-	}
-	return cmp.Or(c, cc.spare)
-}
 
 // end waits for the calls and ends the processes of all conversations.
 func (cc *clientCalls) end(ctx context.Context) {

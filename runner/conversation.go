@@ -331,7 +331,8 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// sandbox returns the permission profile of a turn, or the policy that replaces it: the call's own, the conversation's, or else the profile of the agent's directory.
+// sandbox returns the permission profile of a turn, or the policy that replaces it: the call's own,
+// the conversation's, or else the profile of the agent's directory.
 func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
 	policy = firstGiven(own, c.params.SandboxPolicy)
 	if policy == nil {

@@ -85,6 +85,18 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	})
 }
 
+// TakeResult records that an operator has taken the result of an issue as its pull request is now.
+func (o Operator) TakeResult(ctx context.Context, issueID, by string) error {
+	return o.update(ctx, "record that a result was taken", full, func(t tx) error {
+		w, err := row(t, watchFields, oneWatch, issueID)
+		if err != nil {
+			return err
+		}
+		w.Take(by)
+		return saveWatch(t, w)
+	})
+}
+
 // BeginDisarm records that symphony takes back what it has asked the forge for.
 func (j Journal) BeginDisarm(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that auto-merge is being ended", full, func(t tx) error {

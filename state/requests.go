@@ -250,12 +250,16 @@ func commandFields(c *reconcile.Command) []any {
 // of cmd is ignored.
 func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int64, err error) {
 	err = o.update(ctx, "add the command "+string(cmd.Verb), full, func(t tx) error {
-		id, err = row(t, itself[int64],
-			`INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
-			RETURNING id`, commandFields(&cmd)[1:]...)
+		id, err = addCommand(t, cmd)
 		return err
 	})
 	return id, err
+}
+
+func addCommand(t tx, cmd reconcile.Command) (id int64, err error) {
+	return row(t, itself[int64],
+		`INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
+		RETURNING id`, commandFields(&cmd)[1:]...)
 }
 
 // CommandDone reports whether a pass consumed the command with that id.

@@ -84,13 +84,6 @@ func (r Runs) Count(ctx context.Context, issueID string) (int, error) {
 	return n, err
 }
 
-// Worked reports whether an agent has begun a turn in a stored run of an issue.
-func (r Runs) Worked(ctx context.Context, issueID string) (bool, error) {
-	is, _, err := readOne(ctx, r.conn, "look for a turn", itself[bool],
-		`SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND turns > 0)`, issueID)
-	return is, err
-}
-
 // CountOfAgents returns the number of stored runs of the agent for an issue that started at a
 // time or later.
 func (r Runs) CountOfAgents(ctx context.Context, issueID string, since time.Time) (int, error) {

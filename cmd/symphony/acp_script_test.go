@@ -69,7 +69,7 @@ var onACP = []string{
 	"script/send_back", "script/reviews", "script/hand_over_file", "script/guard_restored",
 	"all/guard_hooks", "all/answers", "all/delivery", "all/delivery_first_look",
 	"all/pull_request_checks", "all/feedback_checks", "all/hand_over_faults",
-	"all/hand_over_refused", "all/verify", "all/verify_alone", "all/outage", "all/pause",
+	"all/hand_over_refused", "all/verify", "all/outage", "all/pause",
 	"all/stop_wait", "all/second_machine", "all/repository_changed", "all/workspace_adopted",
 	"all/workspace_unsaved",
 }

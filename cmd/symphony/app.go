@@ -42,15 +42,14 @@ func commandGroups() []commandGroup {
 			{"logs", logsCommand},
 			{"diff", diffCommand},
 			{"tell", tellCommand},
-			{"send-back", sendBackCommand},
 			{"stop", stopCommand},
 			{"retry", retryCommand},
+			{"done", doneCommand},
 			{"takeover", takeoverCommand},
 		}},
 		{"Answer what agents ask", []commandRow{
 			{"approve", approveCommand},
 			{"deny", denyCommand},
-			{"answer", answerCommand},
 		}},
 		{"Look", []commandRow{
 			{"top", topCommand},
@@ -70,8 +69,6 @@ func commandGroups() []commandGroup {
 		{"For scripts and repairs", []commandRow{
 			{"status", statusCommand},
 			{"wait", waitCommand},
-			{"deliver", deliverCommand},
-			{"verify", verifyCommand},
 			{"prune", pruneCommand},
 			{"restore", restoreCommand},
 			{"backup", backupCommand},
@@ -225,7 +222,7 @@ func isPath(f cli.Flag) bool {
 func pathArguments(c *cli.Context) []string {
 	args := c.Args().Slice()
 	switch {
-	case c.Command.Name == "answer":
+	case c.Command.Name == "tell":
 		return nil
 	case strings.Contains(c.Command.UsageText, " TEXT "), c.Command.Name == "issues" && c.Args().First() == "new":
 		return args[min(len(args), 2):]

@@ -149,7 +149,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be
 	// empty.
-	if at := slices.Index(plain, ""); at == 0 || at > 0 && command.Name != "answer" {
+	if at := slices.Index(plain, ""); at == 0 || at > 0 && command.Name != "tell" {
 		return nil, exit.Usage(
 			"%s: argument %d is empty; check the variables of your script",
 			command.Name,

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -22,7 +21,7 @@ import (
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
-		Usage:     "allow what a running agent asks for (to accept a result, merge it)",
+		Usage:     orderUsage("approve"),
 		UsageText: usageText("approve", "REQUEST..."),
 		Description: requestHelpText(
 			"requests",
@@ -43,7 +42,7 @@ func approveCommand(w *term.Env) *cli.Command {
 func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "deny",
-		Usage:     "refuse what a running agent asks for; it goes on without that",
+		Usage:     orderUsage("deny"),
 		UsageText: usageText("deny", "REQUEST..."),
 		Description: requestHelpText(
 			"requests",
@@ -58,80 +57,6 @@ func denyCommand(w *term.Env) *cli.Command {
 			return requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")}
 		}),
 	}
-}
-
-func answerCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:      "answer",
-		Usage:     "answer the question of a running agent",
-		UsageText: usageText("answer", `REQUEST "TEXT"...`),
-		Description: requestHelpText(
-			"answer",
-			"symphony answer ABC-7.4 'the second one'",
-			"symphony answer ABC-7.4 --choice 2",
-			"symphony answer ABC-7.5 --stdin < answer.txt",
-		),
-		Flags: workflowFlags(jsonFlags[requests.JSON](
-			projectFlag(),
-			&cli.IntSliceFlag{
-				Name:  "choice",
-				Usage: "the `N`th option instead of a text; repeat it for each question",
-			},
-			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},
-		)...),
-		Action: func(c *cli.Context) error { return answerAction(c, w) },
-	}
-}
-
-func answerAction(c *cli.Context, w *term.Env) error {
-	if c.NArg() == 0 {
-		return requestMissing(w, c)
-	}
-	d, err := answerOf(c, w)
-	if err != nil {
-		return err
-	}
-	projects, err := chosenProjects(w, c, "")
-	if err != nil {
-		return err
-	}
-	at := 0
-	if namesSeveral(c) {
-		at, err = projectOf(c, w, projects, c.Args().First())
-		if err != nil {
-			return err
-		}
-	}
-	return decide(c, w, projects[at].Project, c.Args().First(), d)
-}
-
-// answerOf returns the answer on the command line, or on stdin with --stdin.
-func answerOf(c *cli.Context, w *term.Env) (requests.Decision, error) {
-	d := requests.Decision{
-		How:     reconcile.DecideAnswer,
-		Choices: c.IntSlice("choice"),
-		Texts:   c.Args().Tail(),
-	}
-	if c.Bool("stdin") {
-		input, err := io.ReadAll(w.Stdin)
-		if err != nil {
-			return d, exit.Usage("answer: stdin: %v", err)
-		}
-		texts := strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")
-		d.Texts = append(d.Texts, texts...)
-	} else {
-		for _, words := range d.Texts {
-			if err := refuseFile(c, w, words); err != nil {
-				return d, err
-			}
-		}
-	}
-	if len(d.Texts) > 0 && len(d.Choices) > 0 {
-		return d, exit.Usage(
-			"answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option",
-		)
-	}
-	return d, nil
 }
 
 // requestMissing is the error of a command without a REQUEST. It names the open requests, if
@@ -218,8 +143,13 @@ func decide(c *cli.Context, w *term.Env, p *wiring.Project, ref string, d reques
 
 // printDecided prints the decision, but never the answer to a secret question.
 func printDecided(w *term.Env, r reconcile.Request) {
-	if w.JSON {
-		w.PrintJSON(requests.NewJSON(r))
+	decided := requests.NewJSON(r)
+	switch {
+	case w.JSON && r.Decision == reconcile.DecideAnswer:
+		w.PrintJSON(operate.ToldJSON{Answered: &decided.Request})
+		return
+	case w.JSON:
+		w.PrintJSON(decided)
 		return
 	}
 	done, note := requests.Describe(r)

@@ -31,7 +31,10 @@ func withPlace(
 	hint := ""
 	switch {
 	case failed.Code == "issue_not_found":
-		hint = ownerHint(ctx, w, args, words, "is an issue of", knows)
+		if takesRequest(c) {
+			hint = ownerHint(ctx, w, args, words[:min(len(words), 1)], "is open in", asks)
+		}
+		hint = cmp.Or(hint, ownerHint(ctx, w, args, words, "is an issue of", knows))
 	case failed.Code == "request_not_found":
 		hint = ownerHint(ctx, w, args, words, "is open in", asks)
 	case failed.Code == "missing_workflow_file" && errors.Is(err, fs.ErrNotExist) && !namesWorkflow(w, args):

@@ -25,7 +25,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"agent_policy", "symphony retry --fresh", "script/agent_policy", ""},
 	{"approval_required, turn_input_required", "agent.on_approval", "all/hints", ""},
 	{"approval_required, turn_input_required", "agent.on_question", "all/hints", ""},
-	{"branch_checked_out", "symphony deliver", "all/repository_local", ""},
+	{"branch_checked_out", "symphony retry", "all/repository_local", ""},
 	{"branch_in_the_way", "repository.branch", "all/hints", ""},
 	{"branch_in_the_way", "symphony resume", "all/hints", ""},
 	{"claims_not_atomic", "repository.claims", "all/claims_refused", ""},
@@ -41,17 +41,16 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"codex_not_found", "codex.command", "all/unblock", ""},
 	{"delivery_conflict", "repository.claims", "all/team_commands", ""},
 	{"delivery_conflict", "symphony stop --after-run", "all/team_commands", ""},
-	{"delivery_conflict", "symphony deliver", "all/delivery_conflict", ""},
+	{"delivery_conflict", "symphony retry", "all/delivery_conflict", ""},
 	{"delivery_conflict", "symphony takeover", "all/delivery_conflict", ""},
-	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},
-	{"delivery_incomplete", "symphony deliver", "all/delivery_complete", ""},
+	{"delivery_failed", "symphony retry", "all/repository_sign_gpg", ""},
+	{"delivery_incomplete", "symphony retry", "all/delivery_complete", ""},
 	{"delivery_incomplete", "symphony takeover", "all/delivery_complete", ""},
-	{"file_write", "symphony deliver", "script/hand_over_file", ""},
+	{"file_write", "symphony retry", "script/hand_over_file", ""},
 	{"git_identity_missing", "repository.git_email", "all/hints", ""},
 	{"git_identity_missing", "repository.git_name", "all/hints", ""},
 	{"git_identity_missing", "symphony resume", "all/hints", ""},
 	{"git_limit", "symphony retry", "", "takes commits with millions of files"},
-	{"hand_over_refused", "symphony deliver", "all/delivery_complete", ""},
 	{"hand_over_refused", "symphony retry", "all/hand_over_refused", ""},
 	{"hook_failed", "symphony logs --hooks", "script/hooks_fail", ""},
 	{"hook_timeout", "hooks.timeout_ms", "script/hooks_fail", ""},
@@ -90,16 +89,15 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"turn_timeout, stalled", "codex.turn_timeout_ms", "all/hints", ""},
 	{"turn_timeout, stalled", "symphony logs", "codex/stalled", ""},
 	{"sandbox_unavailable", "symphony doctor", "all/doctor_mistakes", ""},
-	{"verify_failed", "symphony deliver --unverified", "all/verify", ""},
-	{"verify_failed", "symphony retry", "all/verify", ""},
+	{"verify_failed", "symphony retry --unverified", "all/verify", ""},
 	{"verify_failed", "symphony show", "all/verify_checkout", ""},
-	{"verify_failed", "symphony verify", "all/verify", ""},
-	{"verify_unusable", "symphony verify", "all/verify", ""},
+	{"verify_failed", "symphony tell", "all/verify", ""},
+	{"verify_failed", "symphony retry", "all/verify", ""},
+	{"verify_unusable", "symphony retry", "all/verify", ""},
 	{"verify_unusable", "verify.command", "all/verify", ""},
 	{"worker_lost, worker_frozen, spawn_failed", "symphony logs --worker", "script/killed", ""},
 	{"workspace_foreign", "symphony retry", "all/hints_workspace", ""},
 	{"workspace_foreign", "workspace.root", "all/hints_workspace", ""},
-	{"workspace_gone", "symphony deliver", "all/hints_workspace", ""},
 	{
 		"workspace_gone",
 		"symphony restore",
@@ -142,13 +140,13 @@ func TestHintsAreTried(t *testing.T) {
 	}
 }
 
-// namesInHint returns the commands of symphony, without the issue, and the keys that a hint
+// namesInHint returns the commands of symphony, without the issue and the text, and the keys that a hint
 // names between backquotes.
 func namesInHint(hint string) (names []string) {
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(hint, -1) {
 		name := strings.Join(slices.DeleteFunc(
 			strings.Fields(m[1]),
-			func(word string) bool { return word == "ISSUE" },
+			func(word string) bool { return word == "ISSUE" || word == "TEXT" },
 		), " ")
 		key, _, _ := strings.Cut(name, ":")
 		isKey := slices.ContainsFunc(workflow.Keys(), func(k workflow.Key) bool { return k.Name == key })

@@ -23,24 +23,93 @@ import (
 )
 
 func retryCommand(w *term.Env) *cli.Command {
-	retry := func(c *cli.Context) (operate.Retry, error) {
-		return operate.Retry{Fresh: c.Bool("fresh"), HostGone: c.Bool("host-is-gone")}, nil
+	return &cli.Command{
+		Name:      "retry",
+		Usage:     orderUsage("retry"),
+		UsageText: usageText("retry", "ISSUE... [WORKFLOW]"),
+		Description: severalHelpText("retry",
+			"symphony retry ABC-7",
+			"symphony retry --filter status=held",
+		),
+		Flags: severalFlags[pass.ResultJSON](
+			fieldsFlag(),
+			&cli.BoolFlag{
+				Name:  "fresh",
+				Usage: "its next run begins a new conversation with the agent, in the same workspace",
+			},
+			&cli.BoolFlag{
+				Name:  "host-is-gone",
+				Usage: "the host of its last run is gone for good: start it on another one, without the work there",
+			},
+			&cli.StringFlag{
+				Name:  "model",
+				Usage: "use the model `NAME` in the run that starts now",
+			},
+			&cli.BoolFlag{
+				Name:  "unverified",
+				Usage: "hand the issue over although verify.command has not passed; the comment says so, with your name",
+			},
+			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of a delivery"},
+		),
+		Action: onIssues(w, retryOrder, func(c *cli.Context, p *wiring.Project, issue string, command operate.Retry) error {
+			command.Issue = issue
+			return retryIssue(c, w, p, command)
+		}),
 	}
-	return issueCommand(
-		w,
-		"retry",
-		retry,
-		"let an issue run again now: end its hold or its wait, and forget its failures",
-		"symphony retry --filter status=held",
-		&cli.BoolFlag{
-			Name:  "fresh",
-			Usage: "its next run begins a new conversation with the agent, in the same workspace",
-		},
-		&cli.BoolFlag{
-			Name:  "host-is-gone",
-			Usage: "the host of its last run is gone for good: start it on another one, without the work there",
-		},
-	)
+}
+
+// orderUsage is what an order does, as the line of its command in symphony help.
+func orderUsage(name string) string {
+	o, _ := operate.OrderOf(name)
+	return o.Does
+}
+
+// retryOrder reads the flags of retry.
+func retryOrder(c *cli.Context) (operate.Retry, error) {
+	command := operate.Retry{
+		Fresh:    c.Bool("fresh"),
+		HostGone: c.Bool("host-is-gone"),
+		NoWait:   c.Bool("no-wait"),
+	}
+	var err error
+	command.Model, err = modelFlag(c)
+	if c.Bool("unverified") {
+		command.UnverifiedBy = operate.Account()
+	}
+	return command, err
+}
+
+// modelFlag reads the flag --model.
+func modelFlag(c *cli.Context) (string, error) {
+	model := c.String("model")
+	if c.IsSet("model") && !workflow.IsWord(model) {
+		return "", exit.Usage("%s: --model: %q is not the name of a model", c.Command.Name, model)
+	}
+	return model, nil
+}
+
+// retryIssue lets an issue go on. If its agent needs words, a terminal asks for them.
+func retryIssue(c *cli.Context, w *term.Env, p *wiring.Project, command operate.Retry) error {
+	calls := operate.DeliveryCalls{
+		Started: func(r operate.Result) { printPass(w, r.Pass) },
+		Ended:   func(run reconcile.Run) { render.RunEnd(w, p, run) },
+	}
+	if w.JSON {
+		calls = operate.DeliveryCalls{
+			Started: func(r operate.Result) { w.PrintJSON(r.JSON()) },
+		}
+	}
+	r, err := operate.RetryIssue(c.Context, p, command, calls)
+	switch {
+	case operate.NeedsWords(err) && w.OnTerminal() && !w.JSON:
+		fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(exit.From(err).Message))
+		return tellIssue(c, w, p, operate.Tell{Issue: command.Issue})
+	case r.Run != nil && r.Undelivered() != nil: // the end of the run says why
+		return exit.Only(exit.Failed)
+	case r.Run != nil || err == nil && r.IsDelivery:
+		return err
+	}
+	return render.Applied(w, operate.Done{Result: r.Result, Document: r.JSON()}, err)
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
@@ -78,27 +147,6 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string) *cli.Command {
 	}
 }
 
-// issueCommand is verbCommand for a command about issues.
-func issueCommand[C operate.Command](
-	w *term.Env,
-	name string,
-	order func(*cli.Context) (C, error),
-	usage, example string,
-	more ...cli.Flag,
-) *cli.Command {
-	one := func(c *cli.Context, p *wiring.Project, issue string, command C) error {
-		return render.Apply(c.Context, w, p, command.About(issue))
-	}
-	return &cli.Command{
-		Name:        name,
-		Usage:       usage,
-		UsageText:   usageText(name, "ISSUE... [WORKFLOW]"),
-		Description: severalHelpText(name, "symphony "+name+" ABC-7", example),
-		Flags:       severalFlags[pass.ResultJSON](append([]cli.Flag{fieldsFlag()}, more...)...),
-		Action:      onIssues(w, order, one),
-	}
-}
-
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "run",
@@ -113,11 +161,8 @@ func runCommand(w *term.Env) *cli.Command {
 			Usage: "use the model `NAME` in this run",
 		}),
 		Action: onIssues(w, func(c *cli.Context) (operate.Start, error) {
-			model := c.String("model")
-			if c.IsSet("model") && !workflow.IsWord(model) {
-				return operate.Start{}, exit.Usage("run: --model: %q is not the name of a model", model)
-			}
-			return operate.Start{Model: model}, nil
+			model, err := modelFlag(c)
+			return operate.Start{Model: model}, err
 		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Start) error {
 			command.Issue = issue
 			return runIssue(c.Context, w, p, command)
@@ -172,7 +217,7 @@ func showResult(
 	if h := run.Delivery.Handover; h.AsksHelp() {
 		render.Sentences(w, []string{
 			run.Identifier + " needs help: " + text.OneLine(h.Blocked),
-			"symphony send-back " + run.Identifier + " TEXT answers its agent",
+			"symphony tell " + run.Identifier + " TEXT answers its agent",
 		})
 		return exit.Only(exit.NeedsHelp)
 	}
@@ -199,83 +244,10 @@ func printPass(w *term.Env, r pass.Result) {
 	}
 }
 
-func deliverCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:        "deliver",
-		Usage:       "push the commits of an issue now, and finish its hand-over; rarely needed",
-		UsageText:   usageText("deliver", "ISSUE... [WORKFLOW]"),
-		Description: severalHelpText("deliver", "symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
-		Flags: severalFlags[pass.ResultJSON](
-			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of the delivery"},
-			&cli.BoolFlag{
-				Name:  "unverified",
-				Usage: "hand the issue over although verify.command has not passed; the comment says so, with your name",
-			},
-			fieldsFlag(),
-		),
-		Action: onIssues(w, func(c *cli.Context) (command operate.Delivery, err error) {
-			command = operate.Delivery{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
-			if c.Bool("unverified") {
-				command.UnverifiedBy = operate.Account()
-			}
-			return command, err
-		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Delivery) error {
-			command.Issue = issue
-			return deliver(c.Context, w, p, command)
-		}),
-	}
-}
-
-func verifyCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:        "verify",
-		Usage:       "run verify.command for an issue now, and hand it over if it passes",
-		UsageText:   usageText("verify", "ISSUE [WORKFLOW]"),
-		Description: helpText("verify", "symphony verify ABC-7"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{
-			Name:  "no-wait",
-			Usage: "do not wait for the end of the command",
-		}, fieldsFlag())...),
-		Action: onProject(
-			w,
-			[]string{"ISSUE"},
-			func(c *cli.Context, p *wiring.Project, args []string) error {
-				return deliver(c.Context, w, p, operate.Delivery{
-					Verb:   reconcile.VerbVerify,
-					Issue:  args[0],
-					NoWait: c.Bool("no-wait"),
-				})
-			},
-		),
-	}
-}
-
-// deliver delivers the commits of an issue, or verifies them first, and waits for the end of
-// that unless the command says otherwise.
-func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Delivery) error {
-	calls := operate.DeliveryCalls{
-		Passed: func(r operate.Result) { printPass(w, r.Pass) },
-		Ended:  func(run reconcile.Run) { render.RunEnd(w, p, run) },
-	}
-	if w.JSON {
-		calls = operate.DeliveryCalls{
-			Started: func(r operate.Result) { w.PrintJSON(r.JSON()) },
-		}
-	}
-	r, err := operate.Deliver(ctx, p, command, calls)
-	if err != nil {
-		return err
-	}
-	if r.Undelivered() != nil { // the end of the run says why
-		return exit.Only(exit.Failed)
-	}
-	return nil
-}
-
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "stop",
-		Usage:     "end the run of an issue, now or later, and hold it; or pause the project and end every run",
+		Usage:     orderUsage("stop"),
 		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
 		Description: severalHelpText("stop",
 			"symphony stop ABC-7",
@@ -316,7 +288,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing; symphony ps lists what runs")
 	case c.Bool("after-run"):
-		return onIssues(w, holdAfterRun, func(c *cli.Context, p *wiring.Project, name string, command operate.Hold) error {
+		return onIssues(w, stopAfterRun, func(c *cli.Context, p *wiring.Project, name string, command operate.Stop) error {
 			_, isAgent := agents.ProjectOf(c.Context, p, name)
 			if isAgent {
 				return exit.Usage("stop: %s is an agent: --after-run is only for issues", name)
@@ -341,59 +313,24 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	return onIssues(w, order, one)(c)
 }
 
-// holdAfterRun is the order of stop --after-run, without its issue.
-func holdAfterRun(*cli.Context) (operate.Hold, error) { return operate.Hold{}, nil }
+// stopAfterRun is the order of stop --after-run, without its issue.
+func stopAfterRun(*cli.Context) (operate.Stop, error) { return operate.Stop{AfterRun: true}, nil }
 
-func tellCommand(w *term.Env) *cli.Command {
+func doneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "tell",
-		Usage:     "tell the agent of an issue something",
-		UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
-		Description: fmt.Sprintf(helpText("tell",
-			"symphony tell ABC-7 'Use port 8080, not 80.'",
-			`symphony tell ABC-7 "$(cat review.md)"`,
-		), reconcile.MaxMessage),
-		Flags: workflowFlags(jsonFlags[operate.ToldJSON]()...),
-		Action: onProject(
-			w,
-			[]string{"ISSUE", "TEXT"},
-			func(c *cli.Context, p *wiring.Project, args []string) error {
-				if err := refuseFile(c, w, args[1]); err != nil {
-					return err
-				}
-				told, err := operate.Do(c.Context, p, operate.Message{Issue: args[0], Text: args[1]})
-				if err != nil {
-					return err
-				}
-				if w.JSON {
-					w.PrintJSON(told.Document)
-				} else {
-					render.Sentences(w, told.Effect)
-				}
-				return nil
-			},
+		Name:      "done",
+		Usage:     orderUsage("done"),
+		UsageText: usageText("done", "ISSUE... [WORKFLOW]"),
+		Description: severalHelpText("done",
+			"symphony done ABC-7",
+			"symphony done ABC-7 ABC-9",
 		),
-	}
-}
-
-func sendBackCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name:      "send-back",
-		Usage:     "send an issue that was handed over back to an agent, with your words",
-		UsageText: usageText("send-back", "ISSUE TEXT [WORKFLOW]"),
-		Description: fmt.Sprintf(helpText("send-back",
-			"symphony send-back ABC-7 'The total is still wrong for an empty cart.'",
-			`symphony send-back ABC-7 "$(cat review.md)"`,
-		), reconcile.MaxMessage),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
-		Action: onProject(
+		Flags: severalFlags[pass.ResultJSON](fieldsFlag()),
+		Action: onIssues(
 			w,
-			[]string{"ISSUE", "TEXT"},
-			func(c *cli.Context, p *wiring.Project, args []string) error {
-				if err := refuseFile(c, w, args[1]); err != nil {
-					return err
-				}
-				return render.Apply(c.Context, w, p, operate.SendBack{Issue: args[0], Text: args[1]})
+			func(*cli.Context) (operate.Finish, error) { return operate.Finish{}, nil },
+			func(c *cli.Context, p *wiring.Project, issue string, command operate.Finish) error {
+				return render.Apply(c.Context, w, p, command.About(issue))
 			},
 		),
 	}

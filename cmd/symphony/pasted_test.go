@@ -38,7 +38,7 @@ var shellBlocks = map[string]string{
 	// docs/tutorial.md
 	"cp -r examples/greeter ~/greeter":                       "all/tutorial",
 	"symphony issues new 'Greet in French' --body - <<'END'": "all/tutorial",
-	"git add -A":      "all/tutorial",
+	"symphony done 2": "all/tutorial",
 	"symphony doctor": "all/tutorial",
 	"symphony run 2":  "all/tutorial",
 	"symphony show 2": "all/tutorial",
@@ -50,8 +50,8 @@ var shellBlocks = map[string]string{
 	"git worktree add --detach ../look symphony/ABC-7": "all/tutorial",
 	"git worktree remove --force ../look":              "all/tutorial",
 	"git switch main\ngit pull":                        "needs a server: the block above it is all/tutorial",
-	"symphony send-back ABC-7 ":                        "all/tutorial",
-	"symphony send-back 2 ":                            "all/tutorial",
+	"symphony tell ABC-7 ":                             "all/tutorial",
+	"symphony tell 2 ":                                 "all/tutorial",
 	"git switch main":                                  "all/tutorial",
 
 	// docs/api.md: its lines that begin with curl

@@ -202,12 +202,20 @@ func inProjects(c *cli.Context, w *term.Env, projects []view.Named, refs []strin
 func projectOf(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
 	if takesRequest(c.Command) {
 		asks := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasAsked(c.Context, p, ref) })
+		if len(asks) == 0 && takesIssue(c.Command) {
+			return projectOfIssue(c, w, projects, ref)
+		}
 		return onlyProject(c, projects, asks, ref, reconcile.NewError(
 			"request_not_found",
 			"none of these projects has an open request "+ref,
 			"symphony ps --project all shows the open requests",
 		))
 	}
+	return projectOfIssue(c, w, projects, ref)
+}
+
+// projectOfIssue is projectOf for an issue.
+func projectOfIssue(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
 	has := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return wiring.KnowsIssue(c.Context, p, ref) })
 	if len(has) == 0 {
 		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return isTracked(c.Context, p, ref) })
@@ -251,8 +259,10 @@ func projectsWith(
 	return indexes
 }
 
-// takesRequest reports whether a command is about requests, as approve is, and not about issues.
+// takesRequest reports whether a command is about requests, as approve is; tell is about issues, too.
 func takesRequest(c *cli.Command) bool { return strings.Contains(c.UsageText, "REQUEST") }
+
+func takesIssue(c *cli.Command) bool { return strings.Contains(c.UsageText, "ISSUE") }
 
 // hasAsked reports whether a running agent of a project waits for an answer to a request, such as
 // ABC-7.3, or to any request of an issue, such as ABC-7.

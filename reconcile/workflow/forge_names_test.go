@@ -43,8 +43,7 @@ var namesGitHub = []string{
 	"runner/config.go",
 	"runner/host/local/git/guard_config.go",
 	"runner/host/local/git/ignore.go",
-	"runner/host/local/repository/complaint.go",
-	"runner/host/repository.go",
+	"runner/host/git_error.go",
 }
 
 // namesOthers are the files that name each of the other forges, besides its packages.

@@ -335,7 +335,7 @@ func TestReplies(t *testing.T) {
 		},
 		"text with a verb":   {text, "deny lists are bad", reconcile.DecideAnswer, "map[q:[deny lists are bad]]", ""},
 		"a question denied":  {text, "deny: ask later", reconcile.DecideDeny, "ask later", ""},
-		"answer by id":       {text, "answer ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
+		"tell by id":         {text, "tell ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
 		"two questions":      {two, "1\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
 		"a blank between":    {two, "1\n \t\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
 		"one of two answers": {two, "1", "", "", "it has 1 line, and there are 2 questions"},
@@ -872,7 +872,7 @@ func TestOneCommentExplainsAHold(t *testing.T) {
 		s.commit(claim)
 		s.pass()
 	}
-	s.says("no route", "`symphony deliver ABC-7`")
+	s.says("no route", "`symphony retry ABC-7`")
 	test.Equal(t, "the changes of the comment", slices.DeleteFunc(s.calls, func(c string) bool { return c != "edit" }),
 		[]string{"edit", "edit", "edit"})
 

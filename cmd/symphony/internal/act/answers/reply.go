@@ -32,12 +32,12 @@ func readReply(body, identifier string) reply {
 	if number, rest := cutID(said, identifier); number > 0 {
 		return reply{number, strings.TrimLeft(rest, " :,-")}
 	}
-	for _, verb := range []string{"approve", "deny", "answer"} {
+	for _, verb := range []string{"approve", "deny", "tell"} {
 		rest, is := cutWord(said, verb)
 		number, rest := cutID(rest, identifier)
 		switch {
 		case !is || number == 0:
-		case verb == "answer":
+		case verb == "tell":
 			return reply{number, strings.TrimLeft(rest, " :,-")}
 		default:
 			return reply{number, strings.TrimSpace(verb + " " + strings.TrimLeft(rest, " "))}

@@ -147,7 +147,7 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 	case r.Secret():
 		lines = append(
 			lines,
-			"The answer is a secret. Do not write it here: on the machine of symphony, run `symphony answer` for "+span(
+			"The answer is a secret. Do not write it here: on the machine of symphony, run `symphony tell` for "+span(
 				r.ID(),
 			),
 		)
@@ -155,7 +155,7 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 		lines = append(
 			lines,
 			"The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
-				"`symphony approve` or `symphony answer` for "+span(r.ID()),
+				"`symphony approve` or `symphony tell` for "+span(r.ID()),
 		)
 	case r.Kind == reconcile.QuestionRequest && several:
 		lines = append(lines, "the answers, one line for each question")
@@ -286,6 +286,6 @@ func deliveryBody(c reconcile.Claim) string {
 	room := longestDetail
 	return "The work on this issue can't be delivered (" + span(c.Delivery.Code) + ")\n\n" +
 		block(c.Delivery.Message, &room) +
-		"\nsymphony keeps trying; to try now, run " + span("symphony deliver "+c.Identifier) + ".\n\n" +
+		"\nsymphony keeps trying; to try now, run " + span("symphony retry "+c.Identifier) + ".\n\n" +
 		holdMarker
 }

@@ -123,7 +123,7 @@ func (d Watcher) bringUpToDate(
 	const demand = "the base demands an up-to-date branch, "
 	if w.UpdatesLeft() <= 0 {
 		const tooLate = "%sand symphony has merged %s into it %d times since it was delivered, each time too late: " +
-			"merge it yourself, or let an agent deliver it anew with symphony send-back %s 'Merge the base.'"
+			"merge it yourself, or let an agent deliver it anew with symphony tell %s 'Merge the base.'"
 		w.RefuseMerge(fmt.Sprintf(tooLate, demand, w.Pull.Base, reconcile.MostUpdates, w.Identifier), d.Now())
 		return nil
 	}

@@ -48,104 +48,6 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 	return Done{o.result, o.result.JSON()}, err
 }
 
-// Hold gives an issue no further run.
-type Hold struct {
-	Issue string
-}
-
-// Name implements Command.
-func (Hold) Name() reconcile.Verb { return reconcile.VerbHold }
-
-// About implements Command.
-func (c Hold) About(name string) Command {
-	c.Issue = name
-	return c
-}
-
-func (Hold) atOnce(int) int { return mostAtOnce }
-func (Hold) waits() bool    { return false }
-
-func (c Hold) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
-	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
-	err := o.carryOut(ctx, c.Issue, func() error { return o.change(ctx) })
-	return Done{o.result, o.result.JSON()}, err
-}
-
-// Retry makes an issue due now, without its hold, counters and backoff.
-type Retry struct {
-	Issue    string
-	Fresh    bool // the agent starts a new thread
-	HostGone bool // the host of the last run is gone for good: another host starts anew
-}
-
-// Name implements Command.
-func (c Retry) Name() reconcile.Verb {
-	if c.HostGone {
-		return reconcile.VerbHostGone
-	}
-	return reconcile.VerbRetry
-}
-
-// About implements Command.
-func (c Retry) About(name string) Command {
-	c.Issue = name
-	return c
-}
-
-func (Retry) atOnce(int) int { return mostAtOnce }
-func (Retry) waits() bool    { return false }
-
-func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
-	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
-	o.fresh = c.Fresh
-	err := o.carryOut(ctx, c.Issue, func() error {
-		if err := o.refuseWithoutAnswer(ctx); err != nil {
-			return err
-		}
-		if c.Fresh {
-			if err := o.db.Operator.EndThreads(ctx, o.command.IssueID); err != nil {
-				return err
-			}
-		}
-		return o.change(ctx)
-	})
-	return Done{o.result, o.result.JSON()}, err
-}
-
-// refuseWithoutAnswer refuses to retry an issue whose agent needs help, or handed it over. No agent
-// works in the state in which it is.
-func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
-	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
-	if err != nil {
-		return err
-	}
-	if claimed && c.NeedsHelp() {
-		return needsHelp(&c)
-	}
-	if claimed || o.fresh {
-		return nil
-	}
-	inReview, err := isInReview(ctx, o.db, o.command.IssueID)
-	if err != nil || !inReview {
-		return err
-	}
-	name := o.command.Identifier
-	return reconcile.NewError("not_started", name+" was handed over and waits for your review", "").
-		WithHint("%s lets an agent go on with it; if it is active again, the next pass starts it: %s",
-			sendBackWith(name), reconcile.CommandFor("tick", ""))
-}
-
-// isInReview reports whether an issue was handed over and waits for a person's review.
-func isInReview(ctx context.Context, db *state.DB, issueID string) (bool, error) {
-	last, err := db.Views.Releases(ctx, issueID, 1)
-	return len(last) > 0 && last[0].InReview, err
-}
-
-// sendBackWith is the command that sends a handed-over issue back to an agent.
-func sendBackWith(name string) reconcile.CommandLine {
-	return reconcile.CommandLine{Verb: "send-back", Name: name, Rest: "TEXT"}
-}
-
 // isBlocked reports whether anything waits that resume makes due: the project, an account, the
 // tracker or an issue. What can't be read counts as blocked.
 func (o *operation) isBlocked(ctx context.Context, before reconcile.State) bool {
@@ -188,6 +90,7 @@ func (o *operation) change(ctx context.Context) error {
 		return err
 	}
 	unchanged := false
+	o.findStarted()
 	if o.result.Applied {
 		var err error
 		o.result.Effect, unchanged, err = o.effect(ctx)
@@ -206,7 +109,8 @@ func (o *operation) change(ctx context.Context) error {
 	}
 	obstacle := o.result.Pass.Obstacle
 	isPaused := obstacle != nil && obstacle.Reason == reconcile.SkipPaused
-	startsLater := slices.Contains(starts, o.command.Verb) && !isPaused && !o.result.Pass.Released(o.command.IssueID)
+	startsLater := slices.Contains(starts, o.command.Verb) && !isPaused && !o.result.Pass.Released(o.command.IssueID) &&
+		o.result.RunID == ""
 	needsPass := !o.result.Applied || startsLater
 	o.result.Unscheduled = needsPass && !unchanged && !alive && !wiring.Looping(o.p.StateDir)
 	return nil

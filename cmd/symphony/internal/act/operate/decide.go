@@ -21,7 +21,7 @@ func (c Decision) Name() reconcile.Verb {
 	case reconcile.DecideDeny:
 		return VerbDeny
 	case reconcile.DecideAnswer:
-		return VerbAnswer
+		return VerbTell
 	default:
 		return VerbApprove
 	}

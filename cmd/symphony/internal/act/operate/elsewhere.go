@@ -11,7 +11,7 @@ import (
 // refuseElsewhere returns an error if another machine of the team has the issue, as this one saw it
 // last, and the command would have no effect there. It makes no request.
 func (o *operation) refuseElsewhere(ctx context.Context) error {
-	verbs := []reconcile.Verb{reconcile.VerbStop, VerbTell, VerbSendBack}
+	verbs := []reconcile.Verb{reconcile.VerbStop, reconcile.VerbRetry, VerbTell, VerbDone}
 	if o.command.IssueID == "" || !slices.Contains(verbs, o.command.Verb) {
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Package operate carries out an operator's commands: hold, retry, stop, deliver or run an
-// issue; decide a request; pause and resume the project. Most are stored in the database, and
-// a pass that is confined to them applies them.
+// Package operate carries out an operator's commands: tell the agent of an issue something, let the
+// issue go on, stop it, take its result; decide a request; pause and resume the project. Most are
+// stored in the database, and a pass that is confined to them applies them.
 package operate
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Command is a command of an operator: a Change, a Hold, a Retry, a Start, a Stop, a Delivery,
-// a Decision or a Message.
+// Command is a command of an operator: a Change, a Tell, a Retry, a Start, a Stop, a Finish or a
+// Decision.
 type Command interface {
 	// Name is the verb, such as reconcile.VerbHold.
 	Name() reconcile.Verb
@@ -40,8 +40,8 @@ const (
 	VerbRun     reconcile.Verb = "run"
 	VerbApprove reconcile.Verb = "approve"
 	VerbDeny    reconcile.Verb = "deny"
-	VerbAnswer  reconcile.Verb = "answer"
 	VerbTell    reconcile.Verb = "tell"
+	VerbDone    reconcile.Verb = "done"
 )
 
 // single is part of the commands that share no pass and wait for no run.
@@ -60,8 +60,8 @@ type Done struct {
 	Document any
 }
 
-// Do carries out a command about an issue, a request or the project. Stop and Delivery wait
-// for their runs unless NoWait is set. An error may come with a result, for instance if the
+// Do carries out a command about an issue, a request or the project. Stop and Retry wait for
+// their runs unless NoWait is set. An error may come with a result, for instance if the
 // command is stored for the next pass.
 func Do(ctx context.Context, p *wiring.Project, c Command) (Done, error) {
 	return c.do(ctx, p, pass.Run)
@@ -141,9 +141,14 @@ type operation struct {
 	db      *state.DB         // which the command and its pass share
 	command reconcile.Command // as it is stored
 	only    []string          // the pass's Options.Only
-	// delivers: the operator asks for a delivery, which the pass starts even without a schedule
-	delivers bool
-	fresh    bool // the next run begins a new conversation
+	// starts: the operator asks for a run, which the pass starts even without a schedule
+	starts bool
+	fresh  bool   // the next run begins a new conversation
+	model  string // of the run that starts now; empty for the workflow's
+	// takenBy is the account that takes the result of the issue; empty if none does.
+	takenBy  string
+	isPaused bool           // the project is paused
+	skip     reconcile.Skip // why the last pass started no run of the issue; empty if it was not asked
 	// wasPaused: the project was paused before the command
 	wasPaused bool
 	// wasBlocked: something waited that resume makes due
@@ -288,24 +293,28 @@ func (o *operation) apply(ctx context.Context) error {
 	return err
 }
 
-// runPassFor runs a pass for a command that is stored.
+// runPassFor runs a pass for a command.
 func (o *operation) runPassFor(ctx context.Context) error {
 	did, err := o.runPass(ctx, o.p, pass.Options{
 		Trigger:     wiring.TriggerCommand,
 		Only:        o.only,
 		LockTimeout: wiring.CommandPatience,
 		DB:          o.db,
-		Delivers:    o.delivers,
+		Starts:      o.starts,
+		Model:       o.model,
+		Taken:       pass.Taken{IssueID: o.command.IssueID, By: o.takenBy},
 	})
-	if err != nil {
+	if err != nil && o.result.stored {
 		return withHint(err, "the command is stored: the next pass applies it")
 	}
 	o.result.Pass = did
-	if did.Holder == nil {
-		return nil
+	if err != nil || did.Holder == nil {
+		return err
 	}
 	locked := wiring.LockedError(did.Holder)
-	locked.Hint = "the command is stored; the next pass applies it"
+	if o.result.stored {
+		locked.Hint = "the command is stored; the next pass applies it"
+	}
 	return locked
 }
 

@@ -56,6 +56,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 				Status:        reconcile.Waiting,
 				WorkspaceRoot: dir,
 				ClaimedAt:     now,
+				Delivery:      reconcile.Delivery{Due: true},
 			}
 			before := reconcile.Run{
 				ID:         "before",
@@ -83,8 +84,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 				}
 				return pass.Result{}, nil
 			}
-			command := Delivery{Verb: reconcile.VerbDeliver, Issue: "A-1", NoWait: true}
-			r, err := deliver(t.Context(), p, command, DeliveryCalls{}, runPass)
+			r, err := retry(t.Context(), p, Retry{Issue: "A-1", NoWait: true}, DeliveryCalls{}, runPass)
 			test.Equal(t, "the run", r.RunID, c.want)
 			test.Equal(t, "it has not started", err != nil, c.want == "")
 			test.OK(t, db.Close())

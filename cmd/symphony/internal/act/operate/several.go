@@ -118,6 +118,7 @@ type sharedPass struct {
 	missing sync.WaitGroup // commands that have neither asked for it nor ended
 	mu      sync.Mutex
 	only    []string // the issues of the commands that asked for it
+	starts  bool     // one of them asks for a run
 	once    sync.Once
 	result  pass.Result
 	err     error
@@ -132,12 +133,14 @@ func (s *sharedPass) join() (runPass passRunner, stopWaiting func()) {
 	runPass = func(ctx context.Context, p *wiring.Project, o pass.Options) (pass.Result, error) {
 		s.mu.Lock()
 		s.only = append(s.only, o.Only...)
+		s.starts = s.starts || o.Starts
 		s.mu.Unlock()
 		stopWaiting()
 		s.missing.Wait()
 		s.once.Do(func() {
 			all := o
 			all.Only = s.only
+			all.Starts = s.starts
 			s.result, s.err = pass.Run(ctx, p, all)
 		})
 		if len(o.Only) == 0 { // it is about all issues

@@ -35,7 +35,7 @@ func TestSignalEndsSeveral(t *testing.T) {
 	results := Each(
 		ctx,
 		[]Target{{Project: p, Name: "A"}, {Project: p, Name: "B"}},
-		Hold{},
+		Stop{AfterRun: true},
 		func(TargetResult) {},
 	)
 	for i, name := range []string{"A", "B"} {

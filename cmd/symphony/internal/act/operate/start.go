@@ -98,13 +98,15 @@ func runInstead(
 		return "", e
 	}
 	if c.Model != "" {
-		return "", reconcile.NewError(
-			"not_started",
-			issue.Identifier+" is already running, and a run keeps its model",
-			"",
-		).WithHint("%s first", reconcile.CommandFor("stop", issue.Identifier))
+		return "", keepsModel(issue.Identifier)
 	}
 	return claim.RunID, nil
+}
+
+// keepsModel is the error for an issue that runs already, with another model perhaps.
+func keepsModel(name string) error {
+	return reconcile.NewError("not_started", name+" is already running, and a run keeps its model", "").
+		WithHint("%s first", reconcile.CommandFor("stop", name))
 }
 
 // hintReview says how an agent goes on with an issue, which was not started, if it waits for a
@@ -121,7 +123,7 @@ func hintReview(ctx context.Context, p *wiring.Project, issue *reconcile.Issue, 
 	defer db.Close()
 	inReview, err := isInReview(ctx, db, issue.ID)
 	if err == nil && inReview {
-		failed = failed.WithHint("%s lets an agent go on with it", sendBackWith(issue.Identifier))
+		failed = failed.WithHint("%s lets an agent go on with it", tellWith(issue.Identifier))
 	}
 	return failed
 }
@@ -221,7 +223,7 @@ func claimedError(name string, c *reconcile.Claim) error {
 				c.Delivery.Code + ": " + c.Delivery.Message
 		}
 		return reconcile.NewError("not_started", message, "").
-			WithHint("%s delivers them now", reconcile.CommandFor("deliver", name))
+			WithHint("%s delivers them now", reconcile.CommandFor("retry", name))
 	}
 	if c.Kind == reconcile.Blocked {
 		return reconcile.NewError(

@@ -24,15 +24,19 @@ import (
 
 // Stop holds an issue and ends its run, or pauses the project and ends every run.
 type Stop struct {
-	Issue  string
-	All    bool // every run, and not only the run of an issue
-	NoWait bool // do not wait until the runs have ended
+	Issue    string
+	All      bool // every run, and not only the run of an issue
+	AfterRun bool // let the run of the issue end by itself
+	NoWait   bool // do not wait until the runs have ended
 }
 
 // Name implements Command.
 func (c Stop) Name() reconcile.Verb {
-	if c.All {
+	switch {
+	case c.All:
 		return reconcile.VerbStopAll
+	case c.AfterRun:
+		return reconcile.VerbHold
 	}
 	return reconcile.VerbStop
 }
@@ -45,15 +49,20 @@ func (c Stop) About(name string) Command {
 
 // Stops that wait are carried out all at once, because each run may take its time to end.
 func (c Stop) atOnce(targets int) int {
-	if c.NoWait {
+	if c.NoWait || c.AfterRun {
 		return mostAtOnce
 	}
 	return max(targets, 1)
 }
 
-func (c Stop) waits() bool { return !c.NoWait }
+func (c Stop) waits() bool { return !c.NoWait && !c.AfterRun }
 
 func (c Stop) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	if c.AfterRun {
+		o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
+		err := o.carryOut(ctx, c.Issue, func() error { return o.change(ctx) })
+		return Done{o.result, o.result.JSON()}, err
+	}
 	var ended []string
 	calls := StopCalls{Ended: func(line string) { ended = append(ended, line) }}
 	r, err := stop(ctx, p, c, calls, runPass)

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,10 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 const (
@@ -22,88 +27,263 @@ const (
 	tellStep     = 100 * time.Millisecond
 )
 
-// ToldJSON is a message to an agent, as tell prints it with --json. While the message waits,
-// told_at is left out.
-type ToldJSON struct {
-	Message reconcile.Message `json:"message"`
-}
-
-// Message tells the agent of an issue something.
-type Message struct {
+// Tell says something to the agent of an issue. The status of the issue decides how: it answers
+// its question, becomes a message to the present or next agent, or a comment with which the issue
+// goes back to an agent.
+type Tell struct {
 	single
-	Issue string
-	Text  string
+	Issue string // or a request, such as ABC-7.3
+	// Texts or Choices answer the questions of a request in their order. Otherwise there is one text.
+	Texts   []string
+	Choices []int
+	// NoAnswers refuses to answer a question: the caller is not a person.
+	NoAnswers bool
 }
 
 // Name implements Command.
-func (Message) Name() reconcile.Verb { return VerbTell }
+func (Tell) Name() reconcile.Verb { return VerbTell }
 
 // About implements Command.
-func (c Message) About(name string) Command {
+func (c Tell) About(name string) Command {
 	c.Issue = name
 	return c
 }
 
-func (c Message) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
-	var told reconcile.Message
-	o := newOperation(p, reconcile.Command{Verb: VerbTell}, runPass)
-	err := o.carryOut(ctx, c.Issue, func() (err error) {
-		told, err = o.tell(ctx, c.Text)
-		return err
-	})
-	return Done{o.result, ToldJSON{told}}, err
+// ToldJSON is what tell has done, as it prints it with --json. One of the fields is there.
+type ToldJSON struct {
+	// Answered is the request that was answered, without the answer.
+	Answered *requests.Decided `json:"answered,omitempty"`
+	// Message is for the present or the next agent. While it waits, told_at is left out.
+	Message *reconcile.Message `json:"message,omitempty"`
+	// Moved is the order with which the issue goes back to an agent.
+	Moved *reconcile.MoveOrder `json:"moved,omitempty"`
 }
 
-// tell stores a message for the agent of an issue. A running agent gets it in its turn,
-// otherwise the next run does.
-func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, error) {
-	name := o.command.Identifier
-	said, err := messageText(said)
+func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	nothing := Done{Result: Result{Verb: VerbTell}}
+	question, asked, err := Question(ctx, p, c.Issue)
 	if err != nil {
-		return reconcile.Message{}, exit.Usage(
-			"tell: %v; the description of the issue reaches the agent, too", err)
+		return nothing, err
+	}
+	if asked {
+		return c.answer(ctx, p, question)
+	}
+	if len(c.Choices) > 0 {
+		return nothing, exit.Usage("tell: %s asks no question, so --choice has no options", c.Issue)
+	}
+	issue := cmp.Or(question.Identifier, c.Issue)
+	var told ToldJSON
+	o := newOperation(p, reconcile.Command{Verb: VerbTell}, runPass)
+	err = o.carryOut(ctx, issue, func() (err error) {
+		told, err = o.tell(ctx, strings.Join(c.Texts, "\n\n"))
+		return err
+	})
+	return Done{o.result, told}, err
+}
+
+// answer answers a question.
+func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.Request) (Done, error) {
+	isNamed := strings.EqualFold(c.Issue, question.ID())
+	if question.Secret() && len(c.Texts) > 0 && !isNamed {
+		return Done{Result: Result{Verb: VerbTell}}, secretUnnamed(question)
+	}
+	if c.NoAnswers {
+		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
+			question.ID()+" is an open question: decide_request answers it, if you may", "")
+	}
+	d := Decision{
+		Request:  question.ID(),
+		Decision: requests.Decision{How: reconcile.DecideAnswer, Texts: c.Texts, Choices: c.Choices},
+	}
+	done, err := d.do(ctx, p, nil)
+	done.Verb = VerbTell
+	if decided, ok := done.Document.(requests.JSON); ok {
+		done.Document = ToldJSON{Answered: &decided.Request}
+	}
+	return done, err
+}
+
+// secretUnnamed is the error for a secret without the name of its request. By the name of an issue it
+// could become a comment, if the question ends in between.
+func secretUnnamed(r reconcile.Request) error {
+	return exit.Usage("tell: the answer to %s is secret: name that request, so that the text can become nothing else", r.ID())
+}
+
+// Question returns the question that a reference to a request or to an issue means. asked is false
+// if it means none; then r is the request for an approval that it names, if it names one. Error:
+// usage if an issue has several open questions, which it lists.
+func Question(ctx context.Context, p *wiring.Project, ref string) (r reconcile.Request, asked bool, err error) {
+	if !p.HasState() {
+		return r, false, nil
+	}
+	db, err := requests.Open(ctx, p)
+	if err != nil {
+		return r, false, err
+	}
+	defer db.Close()
+	_, name, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return r, false, err
+	}
+	identifier, number := reconcile.RequestRef(ref)
+	if !known && number > 0 {
+		r, err = db.Views.FindRequest(ctx, identifier, number)
+		if err == nil || !errors.Is(err, state.ErrNotFound) {
+			return r, r.Kind == reconcile.QuestionRequest, err
+		}
+	}
+	open, err := view.OpenRequests(ctx, p, db)
+	if err != nil {
+		return r, false, err
+	}
+	open = text.Filter(open, func(r reconcile.Request) bool {
+		return known && r.Identifier == name && r.Kind == reconcile.QuestionRequest
+	})
+	switch len(open) {
+	case 0:
+		return reconcile.Request{}, false, nil
+	case 1:
+		return open[0], true, nil
+	}
+	names := text.Map(open, func(r reconcile.Request) string { return r.ID() + " (" + text.OneLine(r.Summary) + ")" })
+	return r, false, exit.Usage("tell: %s asks several questions; name one: %s", name, strings.Join(names, ", "))
+}
+
+// tell says something to the agent of an issue that asks nothing.
+func (o *operation) tell(ctx context.Context, said string) (told ToldJSON, err error) {
+	said, err = messageText(said)
+	if err != nil {
+		return told, exit.Usage("tell: %v; the description of the issue reaches the agent, too", err)
 	}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
-		return reconcile.Message{}, err
+		return told, err
 	}
-	if !claimed {
+	inReview, err := isInReview(ctx, o.db, o.command.IssueID)
+	if err != nil {
+		return told, err
+	}
+	switch {
+	case claimed && goesBack(c), !claimed && inReview:
+		return o.sendBack(ctx, c, said)
+	case !claimed:
 		if err := o.mayRun(ctx); err != nil {
-			return reconcile.Message{}, err
+			return told, err
 		}
 	}
-	m, err := o.addMessage(ctx, name, said)
+	if err := o.readWait(ctx); err != nil {
+		return told, err
+	}
+	m, err := o.addMessage(ctx, o.command.Identifier, said)
 	if err != nil {
-		return m, err
+		return told, err
 	}
 	o.result.Applied = true
 	if c.Status == reconcile.Running {
 		m, err = o.waitUntilTold(ctx, m, c.RunID)
 		if err != nil {
-			return m, err
+			return told, err
 		}
 	}
+	o.result.Effect = []string{o.kept(c, m)}
+	return ToldJSON{Message: &m}, nil
+}
+
+// TellBecomes says what a text for the agent of an issue becomes: "becomes a comment on ABC-7, which
+// goes back to its agent", or that an agent gets it.
+func TellBecomes(ctx context.Context, p *wiring.Project, ref string) (string, error) {
+	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
+	if err != nil {
+		return "", err
+	}
+	return RowOfIssue(v).TellBecomes(v.Issue.Identifier), nil
+}
+
+// goesBack reports whether a text for the agent of a claim becomes a comment, with which the issue
+// goes back to it: the issue is held, and not by an operator, who knows why.
+func goesBack(c reconcile.Claim) bool {
+	return c.Status == reconcile.Held && c.HoldReason != reconcile.HoldOperator
+}
+
+// readWait reads why the next run of the issue may have to wait.
+func (o *operation) readWait(ctx context.Context) error {
+	now, err := o.db.Views.StateOf(ctx, o.command.IssueID)
+	if err != nil {
+		return err
+	}
+	o.isPaused = now.Paused
+	skip, _, err := o.db.Views.SkipOf(ctx, o.command.IssueID)
+	o.skip = skip.Skip
+	return err
+}
+
+// kept says who gets a message, and when.
+func (o *operation) kept(c reconcile.Claim, m reconcile.Message) string {
+	name := m.Identifier
+	next := "kept: the next run of " + name + " gets it"
 	switch {
 	case !m.ToldAt.IsZero():
-		o.result.Effect = []string{"told the agent of " + name}
+		return "told the agent of " + name
 	case c.Status == reconcile.Running:
-		o.result.Effect = []string{
-			"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn",
-		}
-	case c.NeedsHelp():
-		o.result.Effect = []string{
-			"stored: the next run of " + name + " gets it",
-			name + " needs help: symphony send-back " + name + " TEXT, or a move to an active state, starts that run",
-		}
+		return "kept: the agent of " + name + " gets it as soon as it takes input, or with its next turn"
 	case c.Status == reconcile.Held:
-		o.result.Effect = []string{
-			"stored: the next run of " + name + " gets it",
-			name + " is held: " + c.HoldEnds(),
-		}
-	default:
-		o.result.Effect = []string{"stored: the next run of " + name + " gets it"}
+		return next + "; " + c.HoldText()
 	}
-	return m, nil
+	if o.isPaused {
+		return next + "; the project is paused: symphony resume ends that"
+	}
+	if c.ErrorCode != "" || c.Delivery.Code != "" {
+		code, message := c.Fault()
+		return next + "; it waits because of " + code + ": " + text.OneLine(message)
+	}
+	if o.skip.Message != "" {
+		return next + "; it waits: " + o.skip.Message
+	}
+	return next
+}
+
+// sendBack sends an issue back to an agent, with a text that becomes a comment on it. The claim is
+// empty if there is none.
+func (o *operation) sendBack(ctx context.Context, c reconcile.Claim, said string) (told ToldJSON, err error) {
+	t, err := o.askTracker(ctx)
+	if err != nil {
+		return told, err
+	}
+	if c.IssueID == "" && t.policy.Active(t.issue.State) { // someone has moved it back already
+		m, err := o.addMessage(ctx, o.command.Identifier, said)
+		o.result.Applied = err == nil
+		o.result.Effect = []string{o.kept(c, m)}
+		return ToldJSON{Message: &m}, err
+	}
+	if t.policy.Terminal(t.issue.State) {
+		return told, t.inactive()
+	}
+	back := t.issue.State
+	if !t.policy.Active(back) {
+		back = t.policy.BackState(t.cfg.Feedback)
+		if err := t.mustMove(back, "no_agent"); err != nil {
+			return told, err
+		}
+	}
+	there := t.issue
+	there.State = back
+	if reason, _ := t.policy.StopReason(there, true); reason != "" {
+		return told, reconcile.NewError("no_agent",
+			fmt.Sprintf("no agent would work on %s in the state %q (%s)", t.issue.Identifier, back, reason), "").
+			WithHint("%s explains it", reconcile.CommandFor("show", t.issue.Identifier))
+	}
+	order, err := o.newMove(ctx, t.issue, back, said)
+	if err != nil {
+		return told, err
+	}
+	order.NoComment = t.tracker.Post == nil
+	if err := o.move(ctx, order); err != nil {
+		return told, err
+	}
+	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
+	o.result.Unscheduled = !alive && !wiring.Looping(o.p.StateDir)
+	order.Moved = o.result.Applied
+	return ToldJSON{Moved: &order}, err
 }
 
 // messageText returns a text for an agent without the blanks around it, and with the line ends
@@ -142,30 +322,14 @@ func Account() string {
 
 // mayRun returns an error if no run of an unclaimed issue can start.
 func (o *operation) mayRun(ctx context.Context) error {
-	cfg, err := o.p.ConfigWithoutKey()
+	t, err := o.askTracker(ctx)
 	if err != nil {
 		return err
 	}
-	issue, err := wiring.FetchIssue(ctx, o.p, o.command.IssueID)
-	if err != nil {
-		return err
-	}
-	if cfg.Policy.Active(issue.State) {
+	if t.policy.Active(t.issue.State) {
 		return nil
 	}
-	inReview, err := isInReview(ctx, o.db, issue.ID)
-	if err != nil {
-		return err
-	}
-	refused := reconcile.NewError(
-		"no_agent",
-		fmt.Sprintf("no agent works on %s in the state %q", o.command.Identifier, issue.State),
-		"write it in the tracker, or move the issue to "+strings.Join(cfg.Policy.ActiveStates, " or ")+" first",
-	)
-	if inReview {
-		return refused.WithHint("%s lets an agent go on with it", sendBackWith(o.command.Identifier))
-	}
-	return refused
+	return t.inactive()
 }
 
 // waitUntilTold waits a little until the agent of a run gets a message.

@@ -41,6 +41,8 @@ type Options struct {
 	// Model is the model of the runs that this pass starts, such as "opus"; empty for the
 	// workflow's.
 	Model string
+	// Taken is the result that an operator takes, which lets the pass merge its pull request.
+	Taken Taken
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
 	// Name is the name of the project in the output; empty for the name of its folder.
@@ -49,14 +51,17 @@ type Options struct {
 	Stays bool
 	// Unlisted keeps the project out of symphony projects, as wiring.KeepUnlisted does.
 	Unlisted bool
-	// Delivers is set if the operator asks for a delivery, which needs no schedule.
-	Delivers bool
+	// Starts is set if the operator asks for a run, which needs no schedule.
+	Starts bool
 	// Kept is the database that a loop keeps open; nil for other passes.
 	Kept *KeptDB
 	// Reported is when a loop last reported a success to monitor.ping_url, zero after a
 	// failure; nil for other passes.
 	Reported *time.Time
 }
+
+// Taken names the operator who takes the result of an issue; By is empty for nobody.
+type Taken struct{ IssueID, By string }
 
 // recorded is the trigger under which the pass is recorded. A pass for some issues, such as that of
 // symphony run, does not read the others, and what was run by hand says something about all.
@@ -400,7 +405,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	waits := c.waitsForSchedule(ctx)
 	c.takeOver(interruptible, deps.Tracker)
 	guarded := c.team.Guarded(deps.Tracker)
-	c.sendBackOrdered(interruptible, guarded)
+	c.moveOrdered(interruptible, guarded)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
 		Only:        c.o.Only,
@@ -408,6 +413,9 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		TrackerLow:  low.After(c.p.Env.Now()),
 	}))
 	c.exchangeComments(interruptible, guarded)
+	if taken := c.o.Taken; taken.By != "" {
+		r.addError(c.db.Operator.TakeResult(ctx, taken.IssueID, taken.By))
+	}
 	c.watchPulls(interruptible, deps.Tracker)
 	c.sendBackAnswered(interruptible, guarded)
 	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
@@ -417,7 +425,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 // of workers and commands start runs only then, so that stopping the timer stops the system.
 func (c *current) waitsForSchedule(ctx context.Context) bool {
 	byItself := c.o.Trigger == wiring.TriggerWorker || c.o.Trigger == wiring.TriggerCommand
-	if !byItself || c.o.Delivers {
+	if !byItself || c.o.Starts {
 		return false
 	}
 	alive, err := wiring.ScheduleAlive(ctx, c.db, c.p.Env.Now())

@@ -43,12 +43,13 @@ func Approval(forSession bool) Decision {
 	return Decision{How: reconcile.DecideApprove}
 }
 
-// JSON is a decided request, as approve, deny and answer print it with --json.
+// JSON is a decided request, as approve and deny print it with --json.
 type JSON struct {
-	Request decided `json:"request"`
+	Request Decided `json:"request"`
 }
 
-type decided struct {
+// Decided is a decided request, without an answer, which may be secret.
+type Decided struct {
 	ID         string                    `json:"id"`
 	Identifier string                    `json:"issue_identifier"`
 	RunID      string                    `json:"run_id"`
@@ -61,7 +62,7 @@ type decided struct {
 
 // NewJSON returns the JSON of a decided request, which never contains an answer.
 func NewJSON(r reconcile.Request) JSON {
-	return JSON{Request: decided{
+	return JSON{Request: Decided{
 		ID:         r.ID(),
 		Identifier: r.Identifier,
 		RunID:      r.RunID,
@@ -150,7 +151,7 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 			WithHint("name the request, such as %s; %s shows them all", r.ID(), reconcile.CommandFor("ps", ""))
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		asked := text.Plural(len(r.Detail.Questions), "question")
-		return decideBy(r, "answer: %s asks %s, and the answer is missing", r.ID(), asked)
+		return decideBy(r, "tell: %s asks %s, and the answer is missing", r.ID(), asked)
 	}
 	return nil
 }
@@ -226,9 +227,9 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 			identifier+" asks for nothing: it was handed over, and its result waits for your review",
 			"",
 		).WithHint(
-			"%s has the commands that take the result; %s sends it back",
-			reconcile.CommandFor("show", identifier),
-			reconcile.CommandLine{Verb: "send-back", Name: identifier, Rest: "TEXT"},
+			"%s takes it; %s sends it back",
+			reconcile.CommandFor("done", identifier),
+			reconcile.CommandLine{Verb: "tell", Name: identifier, Rest: "TEXT"},
 		)
 	}
 	if isIssue {
@@ -294,7 +295,7 @@ func Find(
 	}
 	other := candidates[len(candidates)-1]
 	if how == reconcile.DecideAnswer {
-		return r, named, decideBy(other, "answer: %s asks for approval, not for an answer", other.ID())
+		return r, named, decideBy(other, "tell: %s asks for approval, not for an answer", other.ID())
 	}
 	return r, named, decideBy(other, "approve: %s is a question and needs an answer", other.ID())
 }
@@ -363,7 +364,7 @@ func AnswersTo(
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
 		asked := text.Plural(len(questions), "question")
-		return answer, decideBy(r, "answer: %s asks %s, not %d", r.ID(), asked, given)
+		return answer, decideBy(r, "tell: %s asks %s, not %d", r.ID(), asked, given)
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
@@ -406,9 +407,9 @@ func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string)
 func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
 	switch {
 	case len(q.Options) == 0:
-		return "", decideBy(r, "answer: %s has no options to choose from", r.ID())
+		return "", decideBy(r, "tell: %s has no options to choose from", r.ID())
 	case n < 1 || n > len(q.Options):
-		return "", exit.Usage("answer: --choice %d is not an option of %s:%s", n, r.ID(), numbered(q))
+		return "", exit.Usage("tell: --choice %d is not an option of %s:%s", n, r.ID(), numbered(q))
 	}
 	return q.Options[n-1].Label, nil
 }
@@ -447,17 +448,17 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, said string) (st
 		return "", emptyAnswer(r)
 	}
 	if len(q.Options) > 0 && !q.Other {
-		return "", exit.Usage("answer: %s accepts only its options:%s", r.ID(), numbered(q))
+		return "", exit.Usage("tell: %s accepts only its options:%s", r.ID(), numbered(q))
 	}
 	switch q.Type {
 	case "integer":
 		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
-			return "", exit.Usage("answer: %q of %s needs a whole number", q.Text, r.ID())
+			return "", exit.Usage("tell: %q of %s needs a whole number", q.Text, r.ID())
 		}
 	case "number":
 		_, err := strconv.ParseFloat(plain, 64)
 		if err != nil || !json.Valid([]byte(plain)) {
-			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
+			return "", exit.Usage("tell: %q of %s needs a number such as 0.5", q.Text, r.ID())
 		}
 	}
 	return said, nil
@@ -473,7 +474,7 @@ func numbered(q reconcile.RequestQuestion) string {
 }
 
 func emptyAnswer(r reconcile.Request) error {
-	return reconcile.NewError("usage", "answer: the answer is empty", "").
+	return reconcile.NewError("usage", "tell: the answer is empty", "").
 		WithHint("%s refuses to answer", reconcile.CommandFor("deny", r.ID()))
 }
 

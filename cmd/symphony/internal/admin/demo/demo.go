@@ -92,7 +92,7 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
 	}
-	// The user's own account may run the passes from now on, as after send-back.
+	// The user's own account may run the passes from now on, as after tell.
 	if err := wiring.UnclaimFolder(d.w.Environment(), "file "+d.folder()); err != nil {
 		return err
 	}
@@ -431,7 +431,7 @@ func (d *playground) lookAround() {
 		}
 		fmt.Fprintf(
 			d.w.Stdout,
-			"\nOr send a result back, and let its agent go on:\n\n  %s send-back DEMO-3 %s %s\n  %[1]s run DEMO-3 %[3]s\n",
+			"\nOr send a result back, and let its agent go on:\n\n  %s tell DEMO-3 %s %s\n  %[1]s run DEMO-3 %[3]s\n",
 			command,
 			text.ShellQuote(remark),
 			d.flags(),

@@ -331,18 +331,22 @@ func (r *issueReader) addOpen(v *Issue) {
 	}
 }
 
-// addOrders adds the orders to send the issue back that wait for a pass.
+// addOrders adds the orders to move the issue that wait for a pass.
 func (r *issueReader) addOrders(ctx context.Context, v *Issue) error {
 	if r.DB == nil {
 		return nil
 	}
-	orders, err := r.DB.Views.SendBacks(ctx)
+	orders, err := r.DB.Views.Moves(ctx)
 	if err != nil {
 		return err
 	}
 	for _, order := range orders {
-		if order.IssueID == r.id {
-			v.Commands = append(v.Commands, "send-back")
+		switch {
+		case order.IssueID != r.id:
+		case order.GoesBack():
+			v.Commands = append(v.Commands, "tell")
+		default:
+			v.Commands = append(v.Commands, "done")
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (r *issueReader) review(ctx context.Context, v Issue) *Review {
 	}
 	out := &Review{
 		Look:     []string{},
-		SendBack: "symphony send-back " + r.identifier + ` "what is to be changed"`,
+		SendBack: "symphony tell " + r.identifier + ` "what is to be changed"`,
 	}
 	workspace := text.First(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
 	pull := v.PullRequestAddress()
@@ -86,10 +86,7 @@ func (r *issueReader) addFate(ctx context.Context, out *Review, d reconcile.Deli
 	if fate.Gone {
 		out.Result += ", which was deleted"
 		out.Look = []string{"git show " + text.ShellQuote(d.Commit)}
-		out.Take = []string{
-			"symphony deliver " + r.identifier + " (it makes the branch again, if it was not merged)",
-			"git merge " + text.ShellQuote(d.Branch),
-		}
+		out.Take = []string{"git merge " + text.ShellQuote(d.Commit) + ", if it was not merged"}
 	}
 	if fate.In != "" {
 		out.Result += "; its commits are in " + fate.In
@@ -123,10 +120,7 @@ func (r *issueReader) closing(v Issue, hasPull bool) []string {
 	if hasPull && v.WaitsFor != nil && r.Config.Feedback.MergedState != "" {
 		return []string{"a pass then moves the issue to " + r.Config.Feedback.MergedState}
 	}
-	if v.Issue.File != nil {
-		return []string{"write status: " + terminal[0] + " into " + *v.Issue.File}
-	}
-	return []string{"move the issue to " + terminal[0]}
+	return []string{"symphony done " + r.identifier}
 }
 
 // Steps are the steps of taking the result, in a sentence.

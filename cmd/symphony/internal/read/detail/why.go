@@ -451,9 +451,9 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		if r.claim != nil && r.claim.Kind == reconcile.DeliveryFailed {
 			what = " tries again, without an agent; "
 		}
-		return r.atPass(pass + what + "symphony deliver " + r.identifier + " tries now")
+		return r.atPass(pass + what + "symphony retry " + r.identifier + " tries now")
 	case r.Recorded.Paused && r.undelivered():
-		now := "symphony deliver " + r.identifier + " does it now"
+		now := "symphony retry " + r.identifier + " does it now"
 		return Next{Message: "a pass delivers its commits after symphony resume; " + now}
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)

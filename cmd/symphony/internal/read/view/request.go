@@ -175,13 +175,16 @@ func DecidedBy(r reconcile.Request) []reconcile.CommandLine {
 			reconcile.CommandFor("deny", r.ID()),
 		}
 	}
+	if r.Secret() { // it is typed at a terminal, and not on the command line
+		return []reconcile.CommandLine{{Verb: "tell", Name: r.ID()}}
+	}
 	answer := " --choice N"
 	isFree := func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }
 	if slices.ContainsFunc(r.Detail.Questions, isFree) {
 		answer = ` "TEXT"`
 	}
 	return []reconcile.CommandLine{{
-		Verb: "answer",
+		Verb: "tell",
 		Name: r.ID(),
 		Rest: strings.TrimSpace(strings.Repeat(answer, len(r.Detail.Questions))),
 	}}

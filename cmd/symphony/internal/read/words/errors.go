@@ -156,7 +156,7 @@ var runErrors = []RunError{
 	{
 		"delivery_failed",
 		"correct the fault that git, the remote or the forge reports; unless the issue is held, passes " +
-			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",
+			"deliver again without an agent, and `symphony retry ISSUE` delivers now",
 	},
 	{
 		"file_read",
@@ -164,12 +164,12 @@ var runErrors = []RunError{
 	},
 	{
 		"file_write",
-		"do what the message says; passes try again without an agent, and `symphony deliver ISSUE` tries now",
+		"do what the message says; passes try again without an agent, and `symphony retry ISSUE` tries now",
 	},
 	{
 		"delivery_incomplete",
 		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the " +
-			"files that the message names; then `symphony deliver ISSUE`",
+			"files that the message names; then `symphony retry ISSUE`",
 	},
 	{
 		"repository_changed",
@@ -184,12 +184,12 @@ var runErrors = []RunError{
 		"delivery_conflict",
 		"if another symphony works on this project: `symphony stop ISSUE --after-run`, and `repository.claims: true` on each " +
 			"machine; if a person made or moved the branch: rename it, or merge it in the workspace " +
-			"(`symphony takeover ISSUE`, `git fetch`); then `symphony deliver ISSUE`",
+			"(`symphony takeover ISSUE`, `git fetch`); then `symphony retry ISSUE`",
 	},
 	{
 		"verify_unusable",
 		"correct `verify.command`, or install what it needs where the agent works; passes try again " +
-			"without an agent, and `symphony verify ISSUE` tries now",
+			"without an agent, and `symphony retry ISSUE` tries now",
 	},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
 	{
@@ -199,8 +199,8 @@ var runErrors = []RunError{
 	},
 	{
 		"workspace_gone",
-		"if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
-			"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits",
+		"if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash); then " +
+			"`symphony retry ISSUE`, with `--fresh` to give up its commits and begin anew",
 	},
 	{
 		"invalid_branch",
@@ -215,7 +215,7 @@ var runErrors = []RunError{
 	{
 		"branch_checked_out",
 		"switch to another branch in the directory that the message names; it is tried again, and " +
-			"`symphony deliver ISSUE` delivers at once what is committed",
+			"`symphony retry ISSUE` delivers at once what is committed",
 	},
 	{"template_render_error", "correct the prompt; `symphony show --prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},

@@ -29,9 +29,10 @@ type (
 	IssueIn struct {
 		Issue string `json:"issue" jsonschema:"such as ABC-7"`
 	}
-	sendBackIn struct {
+	// TellIn is a text for the agent of an issue.
+	TellIn struct {
 		Issue string `json:"issue" jsonschema:"such as ABC-7"`
-		Text  string `json:"text" jsonschema:"what is to be changed, or the answer to the agent"`
+		Text  string `json:"text" jsonschema:"what is to be changed, or other words for the agent"`
 	}
 	operateOut struct {
 		Issue   string `json:"issue"`
@@ -66,26 +67,32 @@ func (i issueTools) addTo(t *calls.Tools) {
 			"and return immediately. Use it if the issue is urgent; show_issue shows its progress. " +
 			"Do not use it for a held issue: retry_issue does that.",
 	}, i.start)
-	calls.Add(t, calls.Tool{
-		Name:   "retry_issue",
-		Effect: calls.Works,
-		Description: "Clear the hold, counters and backoff of an issue. " +
-			"Use it after the cause of a hold is gone. " +
-			"Do not use it to start an issue that waits for a slot: run_issue does.",
-	}, i.retry)
-	calls.Add(t, calls.Tool{
-		Name:   "hold_issue",
-		Effect: calls.Sets,
-		Description: "Start no further run of an issue. Use it to postpone an issue. " +
-			"Do not use it to end the current run, which continues.",
-	}, i.hold)
-	calls.Add(t, calls.Tool{
-		Name:   "send_back_issue",
-		Effect: calls.Works,
-		Description: "Send an issue that was handed over back to its agent: comment on it with a text and make it active. " +
-			"Use it if the result is not right, or to answer an agent that needs help. " +
-			"Do not use it while an agent works on it.",
-	}, i.sendBack)
+	for _, o := range operate.Orders {
+		if o.Tool != "" {
+			i.addOrder(t, o)
+		}
+	}
+}
+
+// addOrder adds the tool of an order.
+func (i issueTools) addOrder(t *calls.Tools, o operate.Order) {
+	tool := calls.Tool{
+		Name:        o.Name + "_issue",
+		Effect:      calls.Works,
+		Description: o.Tool,
+	}
+	if o.Name == "hold" {
+		tool.Effect = calls.Sets
+	}
+	if o.TakesText {
+		calls.Add(t, tool, func(ctx context.Context, in TellIn) (operateOut, error) {
+			return i.operate(ctx, in.Issue, operate.Tell{Texts: []string{in.Text}, NoAnswers: true})
+		})
+		return
+	}
+	calls.Add(t, tool, func(ctx context.Context, in IssueIn) (operateOut, error) {
+		return i.operate(ctx, in.Issue, o.Command(operate.Arguments{}))
+	})
 }
 
 // list returns the overview, which is empty before the first pass.
@@ -135,18 +142,6 @@ func limitIssue(v *detail.Issue) {
 
 func (i issueTools) start(ctx context.Context, in IssueIn) (operateOut, error) {
 	return i.operate(ctx, in.Issue, operate.Start{})
-}
-
-func (i issueTools) retry(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.operate(ctx, in.Issue, operate.Retry{})
-}
-
-func (i issueTools) hold(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.operate(ctx, in.Issue, operate.Hold{})
-}
-
-func (i issueTools) sendBack(ctx context.Context, in sendBackIn) (operateOut, error) {
-	return i.operate(ctx, in.Issue, operate.SendBack{Text: in.Text})
 }
 
 // reopen returns the project as it is now.

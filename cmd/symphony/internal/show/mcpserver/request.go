@@ -42,7 +42,7 @@ type requestQuestion struct {
 	Other    bool     `json:"other,omitempty" jsonschema:"a text other than the options is accepted"`
 	Optional bool     `json:"optional,omitempty"`
 
-	Secret bool `json:"secret,omitempty" jsonschema:"a person answers it by symphony answer, unseen by models"`
+	Secret bool `json:"secret,omitempty" jsonschema:"a person answers it by symphony tell, unseen by models"`
 }
 
 // methods are the names of requests in the former protocol of agents.

@@ -14,6 +14,11 @@ import (
 // Apply applies a command and prints its result: in sentences, with -v as fields, or as JSON.
 func Apply(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
 	done, err := operate.Do(ctx, p, command)
+	return Applied(w, done, err)
+}
+
+// Applied prints the outcome of a command, unless it failed.
+func Applied(w *term.Env, done operate.Done, err error) error {
 	if err != nil {
 		return err
 	}

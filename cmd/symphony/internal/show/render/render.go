@@ -126,7 +126,7 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 // notHandedOver reports whether a run itself has succeeded, but verify did not pass, so that the
 // issue stays where it was.
 func notHandedOver(run reconcile.Run) bool {
-	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Failed()
+	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Refused()
 }
 
 // EndLine is the line about the end of a run.

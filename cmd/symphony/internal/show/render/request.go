@@ -51,7 +51,7 @@ func printNeedsHelp(w *term.Env, s selected) {
 			eachLine("agent", words, func(label, line string) {
 				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), line))
 			})
-			answer := reconcile.CommandLine{Verb: "send-back", Name: r.Identifier, Rest: "TEXT"}
+			answer := reconcile.CommandLine{Verb: "tell", Name: r.Identifier, Rest: "TEXT"}
 			if s.projects {
 				answer.Flags = "-w " + text.ShellQuote(v.Project.WorkflowPath)
 			}

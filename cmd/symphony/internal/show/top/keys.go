@@ -25,30 +25,32 @@ type key struct {
 
 // keys are all keys, in the order of the help.
 func keys() []key {
-	return []key{
+	list := []key{
 		{"enter", "show", "everything about the issue: symphony show", true},
 		{"l", "logs", "the log of its agent: symphony logs; follows a run until Ctrl-C", true},
 		{"d", "diff", "what its agent has changed: symphony diff", true},
 		{"a", "answer", "what its agent asks, in full: approve it, deny it, or answer it", true},
-		{"b", "back", "send its result back to its agent, with your words: symphony send-back", true},
-		{"s", "stop", "end its run and hold it: symphony stop", true},
-		{"r", "retry", "start it again: symphony retry", true},
+	}
+	for _, o := range operate.Orders {
+		if o.Key != "" {
+			list = append(list, key{o.Key, o.Name, o.Does + ": symphony " + o.Words, true})
+		}
+	}
+	return append(list, []key{
 		{"o", "open", "its page in the browser: symphony show --web", true},
 		{
 			"space",
 			"mark",
-			"mark it: a, s, r, h and v are then about all marked issues; escape unmarks them",
+			"mark it: a, c, h, r and s are then about all marked issues; escape unmarks them",
 			true,
 		},
-		{"h", "hold", "start no further run of it: symphony stop --after-run", true},
-		{"v", "deliver", "push its commits: symphony deliver", true},
 		{"/", "filter", "show only issues and recorded runs with these words; escape ends the filter", false},
 		{"t", "", "sort by status, issue, title, time or tokens", false},
 		{"p", "", "pause or resume the project of the selected issue", false},
 		{"?", "help", "this help", false},
 		{"q", "quit", "quit; so does Ctrl-C", false},
 		{"up, down", "", "move; so do k, j, PgUp, PgDn, Home and End", false},
-	}
+	}...)
 }
 
 // Keys explains the keys, a line for each.
@@ -172,17 +174,10 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 	return m, nil
 }
 
-// verbOf returns the command of a key that is about all marked issues.
-func verbOf(key string) string {
-	switch key {
-	case "s":
-		return "stop"
-	case "r":
-		return "retry"
-	case "h":
-		return "hold"
-	}
-	return "deliver"
+// orderOf returns the order of a key.
+func orderOf(key string) (operate.Order, bool) {
+	o := text.First(operate.Orders, func(o operate.Order) bool { return o.Key == key })
+	return o, o.Key != ""
 }
 
 // act reacts to a key about the selected issue.
@@ -200,18 +195,6 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		return m, m.effects.show(m.command(r, "diff"))
 	case "a":
 		return m.answer(r)
-	case "b":
-		m.mode = writing
-		m.letter = letter{to: m.command(r, string(operate.VerbSendBack))}
-	case "s", "r", "h", "v":
-		verb := verbOf(name)
-		commands := m.commands(verb)
-		asked := m.marked()
-		if name != "s" && len(asked) < 2 {
-			return m.start(commands...)
-		}
-		m.mode = asking
-		m.question = question{text: askText(verb, asked), commands: commands}
 	case "o":
 		return m.start(m.command(r, "open"))
 	case "space":
@@ -228,9 +211,40 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		}
 		r.Identifier = ""
 		return m.start(m.command(r, verb))
+	default:
+		if o, is := orderOf(name); is {
+			return m.give(o, r)
+		}
 	}
 	return m, nil
 }
+
+// give gives an order about the selected issue, or about all marked ones. It asks before what ends
+// something, and before an order about several.
+func (m model) give(o operate.Order, r row) (model, tea.Cmd) {
+	asks := slices.ContainsFunc(r.overview.Requests, func(q view.RequestRow) bool {
+		return q.Request.IssueID == r.IssueID && q.Kind == reconcile.QuestionRequest
+	})
+	switch {
+	case o.TakesText && asks: // the answer may be secret
+		return m.answer(r)
+	case o.TakesText:
+		m.mode = writing
+		m.letter = letter{to: m.command(r, o.Name), becomes: operate.RowOf(r.Row).TellBecomes(r.Identifier)}
+		return m, nil
+	}
+	commands := m.commands(o.Name)
+	asked := m.marked()
+	if !ends(o) && len(asked) < 2 {
+		return m.start(commands...)
+	}
+	m.mode = asking
+	m.question = question{text: askText(o.Name, asked), commands: commands}
+	return m, nil
+}
+
+// ends reports whether an order ends a run, or the work on an issue.
+func ends(o operate.Order) bool { return o.Name == "stop" || o.Name == "done" }
 
 // askText is the question before a command about rows.
 func askText(verb string, rows []row) string {
@@ -268,7 +282,7 @@ func (m model) answer(r row) (model, tea.Cmd) {
 	}
 	verb := "approve"
 	if requests[i].Kind == reconcile.QuestionRequest {
-		verb = "answer"
+		verb = "tell"
 	}
 	return m, m.effects.show(m.command(r, verb))
 }

@@ -93,8 +93,9 @@ type question struct {
 
 // letter is a command about an issue whose text for the agent is being written.
 type letter struct {
-	to   command
-	text string
+	to      command
+	text    string
+	becomes string // what the text becomes
 }
 
 // command is the command with the text.

@@ -285,7 +285,6 @@ func TestCommands(t *testing.T) {
 		"d":     "symphony diff WEB-1",
 		"r":     "symphony retry WEB-1",
 		"h":     "symphony stop WEB-1 --after-run",
-		"v":     "symphony deliver WEB-1",
 		"p":     "symphony pause",
 		"o":     "symphony show WEB-1 --web",
 		"y":     "",
@@ -313,24 +312,24 @@ func TestCommands(t *testing.T) {
 	test.Contains(t, "another one", got[1], "--state-dir")
 	// Without a row no key does anything.
 	m, s = newModel()
-	press(read(m), "enter", "l", "d", "a", "s", "r", "o", "h", "v", "p", "space")
+	press(read(m), "enter", "l", "d", "a", "s", "r", "o", "h", "m", "c", "p", "space")
 	if len(s.run)+len(s.shown) > 0 {
 		t.Error(s)
 	}
 }
 
-// b asks for the words with which the issue goes back to its agent.
-func TestSendBack(t *testing.T) {
+// m asks for the words to the agent, and says what becomes of them.
+func TestTell(t *testing.T) {
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
-	m = press(read(m, overview("shop", issue("handed_over", "WEB-1"))), "b", "N", "o", "t", "enter")
-	test.Equal(t, "the command", s.run, []string{"symphony send-back WEB-1 Not -w /home/u/shop/WORKFLOW.md"})
-	m = press(m, "b", "enter", "q", "backspace", "esc")
-	test.Contains(t, "the screen", m.View().Content, "nothing was changed", "b back")
-	m = send(press(m, "b"), tea.PasteMsg{Content: "line 1\nline 2"})
-	test.Contains(t, "the screen", m.View().Content, "Send WEB-1 back: line 1")
+	m = press(read(m, overview("shop", issue("handed_over", "WEB-1"))), "m", "N", "o", "t", "enter")
+	test.Equal(t, "the command", s.run, []string{"symphony tell WEB-1 Not -w /home/u/shop/WORKFLOW.md"})
+	m = press(m, "m", "enter", "q", "backspace", "esc")
+	test.Contains(t, "the screen", m.View().Content, "nothing was changed", "m tell")
+	m = send(press(m, "m"), tea.PasteMsg{Content: "line 1\nline 2"})
+	test.Contains(t, "the screen", m.View().Content, "Tell WEB-1 (becomes a comment on WEB-1, which goes")
 	m = press(m, "enter")
 	test.Equal(t, "how many commands run", m.running, 2)
-	test.Equal(t, "the command", s.run[1:], []string{"symphony send-back WEB-1 'line 1\nline 2' -w /home/u/shop/WORKFLOW.md"})
+	test.Equal(t, "the command", s.run[1:], []string{"symphony tell WEB-1 'line 1\nline 2' -w /home/u/shop/WORKFLOW.md"})
 }
 
 func TestStopAsks(t *testing.T) {
@@ -374,7 +373,7 @@ func TestAnswer(t *testing.T) {
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
 	m = press(read(m, v), "a", "j", "a", "j", "a")
 	test.Equal(t, "the commands", s.shown, []string{
-		"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony answer WEB-2 -w /home/u/shop/WORKFLOW.md",
+		"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony tell WEB-2 -w /home/u/shop/WORKFLOW.md",
 	})
 	test.Contains(t, "the screen", m.View().Content, "WEB-3 asks nothing")
 }

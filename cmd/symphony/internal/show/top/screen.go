@@ -210,14 +210,14 @@ func (m model) foot(w *term.Env) []string {
 			"/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"),
 		)
 	case m.mode == writing:
-		said := w.Bold("Send "+text.Visible(m.letter.to.issues[0])+" back: ") + text.Visible(m.letter.text)
+		said := w.Bold("Tell "+text.Visible(m.letter.to.issues[0])+" ("+m.letter.becomes+"): ") + text.Visible(m.letter.text)
 		lines = append(lines, term.Wrap(said+w.Paint("7", " "), m.width)...)
-		return append(lines, w.Dim("enter sends it back, escape leaves it"))
+		return append(lines, w.Dim("enter sends it, escape leaves it"))
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
 	case len(m.marks) > 0 && len(m.marked()) > 1:
 		marked := w.Yellow(fmt.Sprintf("%d marked", len(m.marked())))
-		lines = append(lines, marked+w.Dim("  s, r, h, v and a are about all of them; escape unmarks"))
+		lines = append(lines, marked+w.Dim("  a, c, h, r and s are about all of them; escape unmarks"))
 	case m.filter != "":
 		lines = append(
 			lines,

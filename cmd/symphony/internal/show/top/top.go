@@ -193,21 +193,14 @@ func (r *runner) carryOut(ctx context.Context, c command) ([]string, error) {
 
 // operation is the command as an operation, without its issues.
 func (c command) operation() operate.Command {
-	verb := reconcile.Verb(c.verb)
-	switch verb {
-	case reconcile.VerbStop:
-		return operate.Stop{}
-	case reconcile.VerbDeliver:
-		return operate.Delivery{Verb: verb}
-	case reconcile.VerbRetry:
-		return operate.Retry{}
-	case operate.VerbSendBack:
-		return operate.SendBack{Text: c.text}
-	case reconcile.VerbHold:
-		return operate.Hold{}
-	default:
-		return operate.Change{Verb: verb}
+	o, known := operate.OrderOf(c.verb)
+	if !known {
+		return operate.Change{Verb: reconcile.Verb(c.verb)}
 	}
+	if o.Name == "stop" { // top shows how the runs end
+		return operate.Stop{}
+	}
+	return o.Command(operate.Arguments{Texts: []string{c.text}})
 }
 
 // openPage opens the page of an issue in the browser.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -37,23 +36,17 @@ type actions struct {
 }
 
 func (s actions) routes() []route {
-	return []route{
+	list := []route{
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
 		{"POST", "/api/v1/retry", needActing, s.command(retryHeld)},
 		{"POST", severalPath, needActing, s.command(s.several)},
-		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
-		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
-		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
-		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
-		{"POST", "/api/v1/{identifier}/verify", needActing, s.command(aboutIssue(reconcile.VerbVerify))},
-		{"POST", "/api/v1/{identifier}/send-back", needActing, s.command(sendBack)},
-		{"POST", "/api/v1/{identifier}/tell", needActing, s.command(tell)},
-		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
-		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
-		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},
 	}
+	for _, o := range operate.Orders {
+		list = append(list, route{"POST", "/api/v1/{identifier}/" + o.Name, needActing, s.command(s.orderFor(o))})
+	}
+	return list
 }
 
 // command returns the handler of a command. build may return the order also with its error,
@@ -122,44 +115,31 @@ func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, e
 
 func retryHeld(*http.Request, parameters) (order, error) { return heldOrder{}, nil }
 
-func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
-	return func(r *http.Request, _ parameters) (order, error) {
-		return ofIssue(r, commandFor(verb)), nil
+// orderFor returns the function that reads a request for an order about an issue, or about a request
+// of its agent.
+func (s actions) orderFor(o operate.Order) func(*http.Request, parameters) (order, error) {
+	return func(r *http.Request, p parameters) (order, error) {
+		name := r.PathValue("identifier")
+		given := commandOrder{command: o.Command(p.arguments()).About(name), name: name}
+		switch {
+		case o.TakesText && len(p.Texts) > 0 && len(p.Choices) > 0:
+			return given, badRequest("texts and choices cannot be combined; a text may be the label of an option")
+		case o.TakesText && len(p.Texts)+len(p.Choices) == 0:
+			return given, badRequest("the text is missing: give texts, or the numbers of the options of a question as choices")
+		case o.Name == "stop":
+			return given, s.source.checkRuns(r, r.URL.Query().Get("project"), name)
+		}
+		return given, nil
 	}
 }
 
-func tell(r *http.Request, p parameters) (order, error) {
-	return ofIssue(r, operate.Message{Text: strings.Join(p.Texts, "\n")}), nil
-}
-
-func sendBack(r *http.Request, p parameters) (order, error) {
-	return ofIssue(r, operate.SendBack{Text: strings.Join(p.Texts, "\n")}), nil
-}
-
-// stop returns the order to stop an issue.
-func (s actions) stop(r *http.Request, _ parameters) (order, error) {
-	o := ofIssue(r, commandFor(reconcile.VerbStop))
-	return o, s.source.checkRuns(r, r.URL.Query().Get("project"), o.name)
-}
-
-// ofIssue is the order with a command about the issue of the address.
-func ofIssue(r *http.Request, c operate.Command) commandOrder {
-	identifier := r.PathValue("identifier")
-	return commandOrder{command: c.About(identifier), name: identifier}
-}
-
-// commandFor is the command with a verb about an issue. A page does not wait for the end of
-// runs.
-func commandFor(verb reconcile.Verb) operate.Command {
-	switch verb {
-	case reconcile.VerbStop:
-		return operate.Stop{NoWait: true}
-	case reconcile.VerbDeliver, reconcile.VerbVerify:
-		return operate.Delivery{Verb: verb, NoWait: true}
-	case reconcile.VerbRetry:
-		return operate.Retry{}
-	default: // reconcile.VerbHold
-		return operate.Hold{}
+// arguments are the arguments of an order.
+func (p parameters) arguments() operate.Arguments {
+	return operate.Arguments{
+		Texts:      p.Texts,
+		Choices:    p.Choices,
+		Reason:     p.Reason,
+		ForSession: p.ForSession,
 	}
 }
 
@@ -183,27 +163,19 @@ func (s source) checkRuns(r *http.Request, project, issue string) error {
 // severalPath is the path for a verb about several issues or requests.
 const severalPath = "/api/v1/several"
 
-// severalVerbs are the verbs there.
-var severalVerbs = []reconcile.Verb{
-	operate.VerbApprove,
-	operate.VerbDeny,
-	reconcile.VerbRetry,
-	reconcile.VerbHold,
-	reconcile.VerbStop,
-	reconcile.VerbDeliver,
-	reconcile.VerbVerify,
-}
-
 // mostTargets is how many of them a request may name. Each takes up to 50 ms, and a command at
 // most commandPatience.
 const mostTargets = 500
 
 // several returns the order to do the same about several issues or requests.
 func (s actions) several(r *http.Request, p parameters) (order, error) {
-	if !slices.Contains(severalVerbs, p.Verb) {
-		return nil, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
+	chosen, known := operate.OrderOf(string(p.Verb))
+	if !known || !chosen.Several {
+		several := text.Filter(operate.Orders, func(o operate.Order) bool { return o.Several })
+		names := text.Map(several, func(o operate.Order) string { return o.Name })
+		return nil, badRequest("verb must be one of " + strings.Join(names, ", "))
 	}
-	o := severalOrder{command: p.command()}
+	o := severalOrder{command: chosen.Command(p.arguments())}
 	if len(p.Targets) == 0 {
 		return o, badRequest("there are no targets to " + string(p.Verb))
 	}
@@ -220,18 +192,6 @@ func (s actions) several(r *http.Request, p parameters) (order, error) {
 		o.targets = append(o.targets, target)
 	}
 	return o, nil
-}
-
-// command is the command about several issues or requests.
-func (p parameters) command() operate.Command {
-	switch p.Verb {
-	case operate.VerbApprove:
-		return operate.Decision{Decision: requests.Approval(p.ForSession)}
-	case operate.VerbDeny:
-		return operate.Decision{Decision: p.denial()}
-	default:
-		return commandFor(p.Verb)
-	}
 }
 
 // targetOf finds a target of a command about several.
@@ -253,39 +213,6 @@ func (s actions) targetOf(r *http.Request, c operate.Command, t targetRef) (oper
 		}
 	}
 	return operate.Target{Project: owner, Name: t.Name}, nil
-}
-
-func approval(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, requests.Approval(p.ForSession)), nil
-}
-
-func denial(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, p.denial()), nil
-}
-
-// denial is the decision to deny a request.
-func (p parameters) denial() requests.Decision {
-	return requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
-}
-
-func reply(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, requests.Decision{
-		How:     reconcile.DecideAnswer,
-		Texts:   p.Texts,
-		Choices: p.Choices,
-	})
-	if len(p.Texts) > 0 && len(p.Choices) > 0 {
-		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")
-	}
-	if len(p.Texts) == 0 && len(p.Choices) == 0 {
-		return o, badRequest("the answer is missing: give texts, or the numbers of the options as choices")
-	}
-	return o, nil
-}
-
-func aboutRequest(r *http.Request, d requests.Decision) order {
-	id := r.PathValue("id")
-	return commandOrder{command: operate.Decision{Request: id, Decision: d}, name: id}
 }
 
 // refreshed is the answer of POST /api/v1/refresh (specification 13.7).
@@ -492,7 +419,7 @@ func (p *parameters) readForm(path string, form url.Values) error {
 	}
 	p.Verb = reconcile.Verb(form.Get("verb"))
 	marked := "issue"
-	if p.Verb == operate.VerbApprove || p.Verb == operate.VerbDeny {
+	if o, known := operate.OrderOf(string(p.Verb)); known && o.AboutRequest {
 		marked = "request"
 	}
 	for _, v := range form[marked] {
@@ -532,9 +459,7 @@ func badBody(err error) error {
 // jsonNames returns the names in the JSON of a program, for the request with this path.
 func jsonNames(path string) []string {
 	switch path[strings.LastIndex(path, "/")+1:] {
-	case "tell", "send-back":
-		return []string{"texts", "text"}
-	case "answer":
+	case "tell":
 		return []string{"texts", "text", "choices"}
 	case "approve":
 		return []string{"for_session"}

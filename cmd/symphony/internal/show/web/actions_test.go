@@ -73,7 +73,7 @@ func TestBodyIsList(t *testing.T) {
 
 // A body whose type and length are not known is refused: it could be the reason of a denial.
 func TestBodyOfUnknownType(t *testing.T) {
-	r := httptest.NewRequest("POST", "/api/v1/requests/ABC-1.2/deny", strings.NewReader(`{"reason":"no"}`))
+	r := httptest.NewRequest("POST", "/api/v1/ABC-1.2/deny", strings.NewReader(`{"reason":"no"}`))
 	r.ContentLength = -1
 	_, err := readParameters(r)
 	test.Contains(t, "the error", fmt.Sprint(err), "the body must be JSON or a form")
@@ -141,8 +141,8 @@ func TestActionOrders(t *testing.T) {
 	deny := func(reason string) requests.Decision {
 		return requests.Decision{How: reconcile.DecideDeny, Reason: reason}
 	}
-	texts := func(texts ...string) requests.Decision {
-		return requests.Decision{How: reconcile.DecideAnswer, Texts: texts}
+	texts := func(texts ...string) order {
+		return issue("ABC-1.2", operate.Tell{Issue: "ABC-1.2", Texts: texts})
 	}
 	several := func(c operate.Command, names ...string) order {
 		o := severalOrder{command: c}
@@ -151,7 +151,7 @@ func TestActionOrders(t *testing.T) {
 		}
 		return o
 	}
-	const at, marked = "/api/v1/requests/ABC-1.2/", "back=/&issue=web/" +
+	const at, marked = "/api/v1/ABC-1.2/", "back=/&issue=web/" +
 		"ABC-1&issue=web/a%252Fb&request=web/ABC-1.1&reason=no&verb="
 	for _, c := range []struct {
 		path, body string
@@ -160,37 +160,23 @@ func TestActionOrders(t *testing.T) {
 		{"/api/v1/pause", "", project(reconcile.VerbPause)},
 		{"/api/v1/resume?project=web", "", project(reconcile.VerbResume)},
 		{"/api/v1/retry", "", heldOrder{}},
-		{
-			"/api/v1/ABC-1/deliver",
-			"",
-			issue("ABC-1", operate.Delivery{Verb: reconcile.VerbDeliver, Issue: "ABC-1", NoWait: true}),
-		},
-		{
-			"/api/v1/ABC-1/verify",
-			"",
-			issue("ABC-1", operate.Delivery{Verb: reconcile.VerbVerify, Issue: "ABC-1", NoWait: true}),
-		},
 		{"/api/v1/ABC-1/stop", "", issue("ABC-1", operate.Stop{Issue: "ABC-1", NoWait: true})},
-		{"/api/v1/ABC-1/retry", "{}", issue("ABC-1", operate.Retry{Issue: "ABC-1"})},
+		{"/api/v1/ABC-1/retry", "{}", issue("ABC-1", operate.Retry{Issue: "ABC-1", NoWait: true})},
+		{"/api/v1/ABC-1/done", "", issue("ABC-1", operate.Finish{Issue: "ABC-1"})},
 		{
 			"/api/v1/a%2Fb%20c/hold",
 			"",
-			issue("a/b c", operate.Hold{Issue: "a/b c"}),
-		},
-		{
-			"/api/v1/ABC-1/send-back",
-			`{"texts":["use red"]}`,
-			issue("ABC-1", operate.SendBack{Issue: "ABC-1", Text: "use red"}),
+			issue("a/b c", operate.Stop{Issue: "a/b c", AfterRun: true}),
 		},
 		{
 			"/api/v1/ABC-1/tell",
 			`{"text":"use red"}`,
-			issue("ABC-1", operate.Message{Issue: "ABC-1", Text: "use red"}),
+			issue("ABC-1", operate.Tell{Issue: "ABC-1", Texts: []string{"use red"}}),
 		},
 		{
 			"/api/v1/ABC-1/tell",
 			"text=use+red&back=/",
-			issue("ABC-1", operate.Message{Issue: "ABC-1", Text: "use red"}),
+			issue("ABC-1", operate.Tell{Issue: "ABC-1", Texts: []string{"use red"}}),
 		},
 		{at + "approve", "", request(approve)},
 		{at + "approve", `{"for_session":true}`, request(session)},
@@ -198,16 +184,16 @@ func TestActionOrders(t *testing.T) {
 		{at + "deny", "reason=-+no%0Ano", request(deny("- no\nno"))},
 		{at + "deny", `{"reason":"no"}`, request(deny("no"))},
 		{
-			at + "answer",
+			at + "tell",
 			"choice=2&choice=1",
-			request(requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}}),
+			issue("ABC-1.2", operate.Tell{Issue: "ABC-1.2", Choices: []int{2, 1}}),
 		},
-		{at + "answer", `{"texts":["one\n","--two"]}`, request(texts("one\n", "--two"))},
-		{at + "answer", "text=hunter2&text=", request(texts("hunter2", ""))},
+		{at + "tell", `{"texts":["one\n","--two"]}`, texts("one\n", "--two")},
+		{at + "tell", "text=hunter2&text=", texts("hunter2", "")},
 		{
 			severalPath,
 			`{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`,
-			several(operate.Hold{}, "ABC-1", "ABC-2"),
+			several(operate.Stop{AfterRun: true}, "ABC-1", "ABC-2"),
 		},
 		{
 			severalPath,
@@ -219,9 +205,9 @@ func TestActionOrders(t *testing.T) {
 		// The form of a page: an option, an own text beside options, two of several, nothing
 		// for an optional question.
 		{
-			at + "answer",
+			at + "tell",
 			"questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/",
-			request(texts("Red", "my\nown", "a, b", "")),
+			texts("Red", "my\nown", "a, b", ""),
 		},
 	} {
 		w := post(s, c.path, c.body)
@@ -244,18 +230,18 @@ func TestActionErrors(t *testing.T) {
 		"web",
 		"api",
 	)
-	const request = "/api/v1/requests/ABC-1.2/answer?project=web"
+	const request = "/api/v1/ABC-1.2/tell?project=web"
 	for _, c := range []struct {
 		path, body string
 		fault      string // the code of the order's error
 		status     int
 		said       string
 	}{
-		{request, "", "", 400, "the answer is missing"},
+		{request, "", "", 400, "the text is missing"},
 		{request, `{"texts":["a"],"choices":[1]}`, "", 400, "cannot be combined"},
 		{request, `{"txt":"a"}`, "", 400, `unknown field \"txt\", did you mean \"text\"?"`},
-		{"/api/v1/ABC-1/tell?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\", known are texts and text"`},
-		{"/api/v1/ABC-1/tell?project=web", "message=a", "", 400, `unknown field \"message\", only text is known"`},
+		{"/api/v1/ABC-1/tell?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\", known are texts, text and choices"`},
+		{"/api/v1/ABC-1/tell?project=web", "message=a", "", 400, `unknown field \"message\", known are text and choice"`},
 		{"/api/v1/pause?project=web", `{"message":"a"}`, "", 400, `unknown field \"message\": this request has none`},
 		{"/api/v1/pause", "project=web", "", 400, `unknown field \"project\": the address chooses it, with ?project=NAME`},
 		{severalPath, `{"verb":"hold","targets":["ABC-1"]}`, "", 400, "a target must be an object with the name"},
@@ -270,7 +256,7 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"text":"a"}}`, "", 400, "goes on after its JSON object"},
 		{request, `{"texts":"a"}`, "", 400, `the field \"texts\" must be a list, not a text`},
 		{
-			"/api/v1/requests/ABC-1.2/deny?project=web",
+			"/api/v1/ABC-1.2/deny?project=web",
 			`{"reason":7}`,
 			"",
 			400,
@@ -283,7 +269,7 @@ func TestActionErrors(t *testing.T) {
 		{request, `{texts:1}`, "", 400, "the body is not JSON: invalid character"},
 		{request, `{"texts":["a\u0000b"]}`, "", 400, "NUL"},
 		{
-			"/api/v1/requests/ABC-1.2/deny?project=web",
+			"/api/v1/ABC-1.2/deny?project=web",
 			"reason=" + strings.Repeat("a", reconcile.MaxMessage+1),
 			"",
 			400,
@@ -292,7 +278,7 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/ABC-1%00/stop?project=web", "", "", 400, "NUL"},
 		{request, "texts=a", "", 400, "unknown field"},
 		{request, "choice=two", "", 400, "number of an option"},
-		{"/api/v1/requests/ABC-1.2/approve?project=web", "for_session=maybe", "", 400, "true or false"},
+		{"/api/v1/ABC-1.2/approve?project=web", "for_session=maybe", "", 400, "true or false"},
 		{request, `{"texts":["` + strings.Repeat("a", maxBody) + `"]}`, "", 413, "body_too_large"},
 		{request, "text=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
 		{"/login", "token=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
@@ -315,7 +301,7 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/pause?project=wep", "", "", 404, `there is no project \"wep\" here","hint":"did you mean \"web\"?`},
 		{"/api/v1/pause?projekt=web", "", "", 400, `unknown parameter \"projekt\", did you mean \"project\"?`},
 		{
-			"/api/v1/requests/ABC-1.2/deny?project=web",
+			"/api/v1/ABC-1.2/deny?project=web",
 			"reasom=a",
 			"",
 			400,
@@ -379,7 +365,7 @@ func TestHints(t *testing.T) {
 		{fault("%s explains it", reconcile.CommandFor("show", "")), "GET /api/v1/ISSUE explains it"},
 		{
 			fault("%s | %s", reconcile.CommandFor("approve", "WEB-1.2"), reconcile.CommandFor("deny", "WEB-1.2")),
-			"POST /api/v1/requests/WEB-1.2/approve | POST /api/v1/requests/WEB-1.2/deny",
+			"POST /api/v1/WEB-1.2/approve | POST /api/v1/WEB-1.2/deny",
 		},
 		{
 			fault("%s tells it", reconcile.CommandLine{Verb: "tell", Name: "WEB-1", Rest: "TEXT"}),

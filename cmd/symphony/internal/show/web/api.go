@@ -170,7 +170,9 @@ func statusCode(e *reconcile.Error) int {
 		"nothing_to_deliver",
 		"not_started",
 		"no_agent",
-		"not_sent_back",
+		"needs_words",
+		"not_done",
+		"status_changed",
 		"too_many_messages":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":

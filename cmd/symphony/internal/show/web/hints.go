@@ -19,22 +19,19 @@ const seeAPI = "docs/api.md describes the request"
 // addressOf are the addresses of the API that do what a command does. NAME stands for the
 // issue or the request that the command names.
 var addressOf = map[string]string{
-	"approve":          "POST /api/v1/requests/NAME/approve",
-	"answer":           "POST /api/v1/requests/NAME/answer",
-	"deliver":          "POST /api/v1/NAME/deliver",
-	"deny":             "POST /api/v1/requests/NAME/deny",
+	"approve":          "POST /api/v1/NAME/approve",
+	"deny":             "POST /api/v1/NAME/deny",
+	"done":             "POST /api/v1/NAME/done",
 	"pause":            "POST /api/v1/pause",
 	"ps":               "GET /api/v1/state",
 	"resume":           "POST /api/v1/resume",
 	"retry":            "POST /api/v1/NAME/retry",
-	"send-back":        "POST /api/v1/NAME/send-back",
 	"show":             "GET /api/v1/NAME",
 	"status":           "GET /api/v1/state",
 	"stop":             "POST /api/v1/NAME/stop",
 	"stop --after-run": "POST /api/v1/NAME/hold",
 	"tell":             "POST /api/v1/NAME/tell",
 	"tick":             "POST /api/v1/refresh",
-	"verify":           "POST /api/v1/NAME/verify",
 }
 
 // seeAddresses is the hint of errors about unknown addresses.

@@ -37,7 +37,7 @@ func TestNearAddress(t *testing.T) {
 // A wrong method of an address that is right is answered by the address once.
 func TestMethodMeant(t *testing.T) {
 	s, _, issue := withWorkspace(t)
-	for _, path := range []string{"/api/v1/" + issue + "/hold", "/api/v1/pause", "/api/v1/requests/R/approve"} {
+	for _, path := range []string{"/api/v1/" + issue + "/hold", "/api/v1/pause", "/api/v1/R/approve"} {
 		var answer term.ErrorJSON
 		test.OK(t, json.Unmarshal(visit(s, "PUT", path, "").Body.Bytes(), &answer))
 		test.Equal(t, "the hint about "+path, answer.Error.Hint, "use POST")

@@ -137,7 +137,7 @@ func (heldOrder) carryOut(ctx context.Context, p *wiring.Project) (outcome, erro
 	targets := text.Map(v.Held, func(h view.HeldRow) operate.Target {
 		return operate.Target{Project: p, Name: h.Identifier}
 	})
-	return severally(ctx, operate.Retry{}, targets), nil
+	return severally(ctx, operate.Retry{NoWait: true}, targets), nil
 }
 
 // severally carries out a command about each of the targets. A failure for a target does not
@@ -169,10 +169,11 @@ func severally(ctx context.Context, c operate.Command, targets []operate.Target)
 	return out
 }
 
-// decides reports whether a command is about a request, and not about an issue.
+// decides reports whether a command may be about a request, and not about an issue.
 func decides(c operate.Command) bool {
-	_, is := c.(operate.Decision)
-	return is
+	_, isDecision := c.(operate.Decision)
+	_, tells := c.(operate.Tell)
+	return isDecision || tells
 }
 
 // issueOf is the issue of a command about a name: ABC-7 for the request ABC-7.1.
@@ -184,28 +185,25 @@ func issueOf(c operate.Command, name string) string {
 	return issue
 }
 
-// typed is a command about names as an operator types it, without answers, which may be
-// secret.
+// typed is a command about names as an operator types it, without texts: an answer may be secret.
 func typed(c operate.Command, names ...string) string {
-	line := "symphony " + string(c.Name())
-	said := ""
+	line := "symphony " + operate.WordsOf(c.Name())
+	rest := ""
 	switch c := c.(type) {
 	case operate.Decision:
 		line += flagsOf(c.Decision)
-	case operate.Message:
-		said = c.Text
-	case operate.SendBack:
-		said = c.Text
+	case operate.Tell:
+		rest = " TEXT"
+		if len(c.Choices) > 0 {
+			rest = choicesOf(c.Choices)
+		}
 	}
 	for _, name := range names {
 		if name != "" {
 			line += " " + text.ShellQuote(name)
 		}
 	}
-	if said != "" {
-		line += " " + text.ShellQuote(text.Short(text.OneLine(said), 80))
-	}
-	return line
+	return line + rest
 }
 
 // flagsOf are the flags of a decision.
@@ -217,7 +215,13 @@ func flagsOf(d requests.Decision) string {
 	if d.Reason != "" {
 		flags += " --reason=" + text.ShellQuote(d.Reason)
 	}
-	for _, n := range d.Choices {
+	return flags
+}
+
+// choicesOf are the flags of an answer.
+func choicesOf(choices []int) string {
+	flags := ""
+	for _, n := range choices {
 		flags += fmt.Sprintf(" --choice=%d", n)
 	}
 	return flags

@@ -3,9 +3,8 @@ package page
 import (
 	"cmp"
 	"net/url"
-	"slices"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -42,8 +41,8 @@ type RequestForm struct {
 	view.RequestRow
 }
 
-// Address is the address of a decision: approve, deny or answer.
-func (r RequestForm) Address(verb string) string { return r.Action("requests", r.ID, verb) }
+// Address is the address of a decision: approve, deny, or tell with an answer.
+func (r RequestForm) Address(verb string) string { return r.Action(r.ID, verb) }
 
 // Anchor is the id of the element, unique on the page.
 func (r RequestForm) Anchor() string { return "request-" + url.PathEscape(r.Forms.Project+"-"+r.ID) }
@@ -91,109 +90,43 @@ func (r RequestForm) Asks() string {
 	return r.Summary
 }
 
-// RowForm returns the commands of an operator about the issue of a row.
+// RowForm returns the orders about the issue of a row.
 func (f Forms) RowForm(r view.Row) IssueForm {
-	return IssueForm{
-		Forms:       f,
-		Identifier:  r.Identifier,
-		Status:      r.Status,
-		Claimed:     r.Claimed,
-		Undelivered: r.Undelivered,
-		HeldNext:    r.HeldNext,
-	}
+	return IssueForm{Forms: f, Identifier: r.Identifier, Row: operate.RowOf(r)}
 }
 
 // IssueForm is the data of the template "issue-actions".
 type IssueForm struct {
 	Forms
-	Identifier  string
-	Status      view.Status
-	Claimed     bool
-	Undelivered bool // some commits of its claim are not delivered
-	Refused     bool // verify failed for the work that its agent handed over
-	HeldNext    bool // it is held when its run ends
+	Identifier string
+	operate.Row
 }
 
-// Address is the address of stop, retry, hold, deliver or verify.
-func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
+// Address is the address of an order, such as retry.
+func (i IssueForm) Address(order string) string { return i.Action(i.Identifier, order) }
 
-// ID names the element of a command, so that no other takes its place while a reader uses it.
-func (i IssueForm) ID(verb string) string {
-	return url.PathEscape(verb + "-" + i.Project + "-" + i.Identifier)
+// ID names the element of an order, so that no other takes its place while a reader uses it.
+func (i IssueForm) ID(order string) string {
+	return url.PathEscape(order + "-" + i.Project + "-" + i.Identifier)
 }
 
-// Can reports whether a command would take effect: stop needs a run, retry an issue that would
-// be due, deliver commits whose delivery failed or is kept from starting by the hold of the
-// issue, verify a handover that it refused, hold an issue that would otherwise get a run.
-func (i IssueForm) Can(verb string) bool {
-	is := func(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
-	running := is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer)
-	switch verb {
-	case "stop":
-		return running
-	case "retry":
-		if running {
-			return i.HeldNext
-		}
-		return i.Claimed && is(
-			reconcile.StatusHeld,
-			reconcile.StatusQueued,
-			reconcile.StatusWaiting,
-			reconcile.StatusUndelivered,
-		)
-	case "hold":
-		if running {
-			return !i.HeldNext
-		}
-		return is(
-			reconcile.StatusQueued,
-			reconcile.StatusBlocked,
-			reconcile.StatusWaiting,
-			reconcile.StatusSkipped,
-			view.StatusStuck,
-			detail.StatusReady,
-		)
-	case "deliver":
-		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
-	case "verify":
-		return i.Refused && !running
-	}
-	return false
+// Can reports whether an order would take effect.
+func (i IssueForm) Can(order string) bool {
+	o, known := operate.OrderOf(order)
+	return known && o.Possible(i.Row)
 }
 
-// SendsBack reports whether the issue can be sent back to an agent: it was handed over.
-func (i IssueForm) SendsBack() bool {
-	return i.Status == reconcile.StatusHandedOver || i.Status == reconcile.StatusNeedsHelp
+// Buttons lists the orders that would take effect and need no text.
+func (i IssueForm) Buttons() []string {
+	orders := text.Filter(i.Possible(), func(o operate.Order) bool { return !o.TakesText })
+	return text.Map(orders, func(o operate.Order) string { return o.Name })
 }
 
-// Tells reports whether a message reaches an agent: the present or a later run's. An issue
-// that needs help is sent back instead.
-func (i IssueForm) Tells() bool {
-	over := []view.Status{
-		reconcile.StatusNeedsHelp,
-		reconcile.StatusHandedOver,
-		detail.StatusReleased,
-		detail.StatusUnknown,
-	}
-	return !slices.Contains(over, i.Status)
-}
+// Asks reports whether its agent waits for an answer: a text would answer it.
+func (i IssueForm) Asks() bool { return i.Status == reconcile.StatusNeedsAnswer }
 
-// Reviews is the command that brings comments on a diff to an agent; empty if none works on the
-// issue, or will.
-func (i IssueForm) Reviews() string {
-	switch {
-	case i.SendsBack():
-		return "send-back"
-	case i.Tells():
-		return "tell"
-	}
-	return ""
-}
-
-// Possible lists the possible commands.
-func (i IssueForm) Possible() []string {
-	return text.Filter([]string{"stop", "retry", "hold", "deliver", "verify"}, i.Can)
-}
+// Becomes says what a text for its agent becomes.
+func (i IssueForm) Becomes() string { return i.TellBecomes(i.Identifier) }
 
 // ProjectForm is the data of the template "project-actions".
 type ProjectForm struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -66,7 +67,7 @@ func TestRequestForm(t *testing.T) {
 			"command",
 			command,
 			true,
-			`action="/api/v1/requests/ABC-1.2/approve?project=web%26x%3Dy"|name="for_session" ` +
+			`action="/api/v1/ABC-1.2/approve?project=web%26x%3Dy"|name="for_session" ` +
 				`value="true"|/deny?project=|name="reason"|name="back" value="/?q=a"` +
 				`|runs outside the sandbox|<code>rm \` + "\n\t" + `-rf \x1b[31m/ &lt;b&gt;</code>|/srv/\x202e|why?|7 more bytes|&lt;script&gt;|datetime="2026-02-24T20:15:00Z"|rm -rf \x202e/ &lt;b&gt;</p>`,
 		},
@@ -80,14 +81,14 @@ func TestRequestForm(t *testing.T) {
 			"question",
 			question,
 			true,
-			`action="/api/v1/requests/ABC-1.2/answer?|name="questions" value="6"|has 6 questions|Which &lt;b&gt;?` +
+			`action="/api/v1/ABC-1.2/tell?|name="questions" value="6"|has 6 questions|Which &lt;b&gt;?` +
 				`|type="radio" name="answer-0" value="Red &#34;x&#34;" ` +
 				`required|warm|type="password" name="text-1" autocomplete="off" required` +
 				`|type="radio" name="answer-2" value="A">|Another answer <input ` +
 				`name="text-2"|type="checkbox" name="answer-3" value="A">` +
 				`|type="number" step="1" name="text-4">|<textarea name="text-5" rows="2" required>|/deny?`,
 		},
-		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony answer ABC-1.2"},
+		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony tell ABC-1.2"},
 		{
 			"change",
 			change,
@@ -117,30 +118,29 @@ func TestIssueForm(t *testing.T) {
 		reconcile.StatusNeedsAnswer: "stop hold",
 		reconcile.StatusRunning:     "stop hold",
 		reconcile.StatusHeld:        "retry",
-		reconcile.StatusUndelivered: "retry deliver",
+		reconcile.StatusUndelivered: "retry",
 		reconcile.StatusQueued:      "retry hold",
 		reconcile.StatusBlocked:     "hold",
 		reconcile.StatusWaiting:     "retry hold",
 		reconcile.StatusSkipped:     "hold",
-		detail.StatusReady:          "hold",
+		detail.StatusReady:          "retry hold",
 		view.StatusStuck:            "hold",
 		view.StatusKept:             "",
 		view.StatusEnded:            "",
-		reconcile.StatusHandedOver:  "",
+		reconcile.StatusHandedOver:  "done",
 		detail.StatusReleased:       "",
 		detail.StatusUnknown:        "",
 	} {
 		form := IssueForm{
 			Forms:      Forms{Project: "web", Back: "/", MayAct: true},
 			Identifier: "a/b c",
-			Status:     status,
-			Claimed:    true,
+			Row:        operate.Row{Status: status, Claimed: true},
 		}
-		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
+		test.Equal(t, string(status), strings.Join(form.Buttons(), " "), want)
 		html := string(draw(fragments(), "issue-actions", form))
-		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
+		for _, verb := range []string{"stop", "retry", "hold", "done"} {
 			has := strings.Contains(html, `action="/api/v1/a%2Fb%20c/`+verb+`?project=web"`)
-			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Possible(), verb))
+			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Buttons(), verb))
 		}
 		form.MayAct = false
 		if html := string(draw(fragments(), "issue-actions", form)); strings.Contains(html, "<form") ||
@@ -151,18 +151,8 @@ func TestIssueForm(t *testing.T) {
 	stays := IssueForm{
 		Forms:      Forms{MayAct: true},
 		Identifier: "A-1",
-		Status:     reconcile.StatusRunning,
-		Claimed:    true,
+		Row:        operate.Row{Status: reconcile.StatusRunning, Claimed: true, HeldNext: true},
 	}
-	stays.HeldNext = true
-	test.Equal(t, "held after its run", strings.Join(stays.Possible(), " "), "stop retry")
+	test.Equal(t, "held after its run", strings.Join(stays.Buttons(), " "), "retry stop")
 	test.Contains(t, "the button", string(draw(fragments(), "issue-actions", stays)), "Do not hold")
-	held := IssueForm{
-		Forms:       Forms{MayAct: true},
-		Identifier:  "A-1",
-		Status:      reconcile.StatusHeld,
-		Claimed:     true,
-		Undelivered: true,
-	}
-	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 }

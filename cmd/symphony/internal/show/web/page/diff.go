@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/internal/patch"
 )
@@ -69,7 +70,7 @@ func (d Diff) Tabs() []tab {
 // Form returns the commands of an operator about the issue.
 func (d Diff) Form() IssueForm {
 	if d.Of == nil {
-		return IssueForm{Status: detail.StatusUnknown}
+		return IssueForm{Row: operate.Row{Status: detail.StatusUnknown}}
 	}
 	form := d.Of.Form()
 	form.Back = d.Path()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
@@ -63,14 +64,7 @@ func (i Issue) Forms() Forms {
 
 // Form returns the commands of an operator about the issue.
 func (i Issue) Form() IssueForm {
-	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
-	if c := i.Claim; c != nil {
-		form.Claimed = true
-		form.HeldNext = c.HeldNext
-		form.Undelivered = c.Delivery != nil && c.Delivery.Due
-		form.Refused = c.Delivery != nil && c.Delivery.Handover.Refused()
-	}
-	return form
+	return IssueForm{Forms: i.Forms(), Identifier: i.Name(), Row: operate.RowOfIssue(i.Issue)}
 }
 
 // headline shows at a glance whether the issue needs a person.

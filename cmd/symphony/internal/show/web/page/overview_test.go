@@ -151,7 +151,7 @@ func TestOverview(t *testing.T) {
 		"next pass",
 		`id="needs"`,
 		"wants to run a command",
-		`action="/api/v1/requests/ABC-5.1/approve?project=web"`,
+		`action="/api/v1/ABC-5.1/approve?project=web"`,
 		"&lt;script&gt;alert(1)&lt;/script&gt;",
 		"/api/v1/ABC-3/retry",
 		`id="issues"`,

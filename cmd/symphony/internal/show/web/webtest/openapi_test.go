@@ -137,7 +137,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{single, "POST", "/api/v1/ABC-1/stop", "", "wrong", 401, `"unauthorized"`},
 		{several, "POST", "/api/v1/pause", "", token, 400, "project"},
 		{several, "POST", "/api/v1/resume?project=x", "", token, 404, `"project_not_found"`},
-		{single, "POST", "/api/v1/requests/ABC-1.1/answer", `{}`, token, 400, "missing"},
+		{single, "POST", "/api/v1/ABC-1.1/tell", `{}`, token, 400, "missing"},
 		{
 			single,
 			"POST",
@@ -156,7 +156,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			409,
 			`"issue_ambiguous"`,
 		},
-		{several, "POST", "/api/v1/requests/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
+		{several, "POST", "/api/v1/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
 	} {
 		newRequest := func() *http.Request {
 			r := test.Must(

@@ -100,7 +100,7 @@
     Object.assign(keys, {
       x: () => toggle([...(current()?.querySelectorAll(".pick") ?? [])]),
       X: () => toggle([...(current()?.closest("ul, tbody, section")?.querySelectorAll(".pick") ?? [])]),
-      ...Object.fromEntries(Object.entries({ a: "approve", d: "deny", r: "retry", h: "hold", s: "stop" }).map(([key, verb]) => [key, () => act(verb)])),
+      ...Object.fromEntries(Object.entries({ a: "approve", d: "deny", r: "retry", h: "hold", s: "stop", c: "done" }).map(([key, verb]) => [key, () => act(verb)])),
     });
   }
   keys.Escape = () => (mark(marks(), false), said.replaceChildren());
