@@ -137,7 +137,7 @@ func askText(ctx context.Context, w *term.Env, p *wiring.Project, issue string) 
 // the history of the shell see it.
 func answer(c *cli.Context, w *term.Env, p *wiring.Project, r reconcile.Request, command operate.Tell) error {
 	if r.Secret() && len(command.Texts) > 0 && !strings.EqualFold(command.Issue, r.ID()) {
-		return exit.Usage("tell: the answer to %s is secret: name that request, so that the text can become nothing else", r.ID())
+		return operate.SecretUnnamed(r)
 	}
 	if r.Secret() && len(command.Texts) > 0 && !c.Bool("stdin") {
 		const message = "tell: the answer to %s is secret: leave out TEXT and type it at a terminal, or use --stdin"

@@ -117,8 +117,10 @@ var Orders = []Order{
 			if r.isRunning() {
 				return r.HeldNext
 			}
-			return r.is(detail.StatusReady, reconcile.StatusQueued) || r.Claimed && r.is(reconcile.StatusHeld, reconcile.StatusQueued,
-				reconcile.StatusWaiting, reconcile.StatusUndelivered)
+			if r.is(detail.StatusReady, reconcile.StatusQueued) {
+				return true
+			}
+			return r.Claimed && r.is(reconcile.StatusHeld, reconcile.StatusWaiting, reconcile.StatusUndelivered)
 		},
 		Command: func(Arguments) Command { return Retry{NoWait: true} },
 	},

@@ -85,7 +85,7 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.Request) (Done, error) {
 	isNamed := strings.EqualFold(c.Issue, question.ID())
 	if question.Secret() && len(c.Texts) > 0 && !isNamed {
-		return Done{Result: Result{Verb: VerbTell}}, secretUnnamed(question)
+		return Done{Result: Result{Verb: VerbTell}}, SecretUnnamed(question)
 	}
 	if c.NoAnswers {
 		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
@@ -103,10 +103,11 @@ func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.
 	return done, err
 }
 
-// secretUnnamed is the error for a secret without the name of its request. By the name of an issue it
+// SecretUnnamed is the error for a secret without the name of its request. By the name of an issue it
 // could become a comment, if the question ends in between.
-func secretUnnamed(r reconcile.Request) error {
-	return exit.Usage("tell: the answer to %s is secret: name that request, so that the text can become nothing else", r.ID())
+func SecretUnnamed(r reconcile.Request) error {
+	const message = "tell: the answer to %s is secret: name that request, so that the text can become nothing else"
+	return exit.Usage(message, r.ID())
 }
 
 // Question returns the question that a reference to a request or to an issue means. asked is false
