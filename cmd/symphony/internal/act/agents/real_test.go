@@ -32,6 +32,22 @@ func did(output string) string {
 	return strings.Join(list, " ")
 }
 
+// triesInTurn lets agent a run a shell script in the directory of the rig, in a turn, and checks what
+// it could do there.
+func triesInTurn(t *testing.T, r *rig, model *modeltest.Server, tries, want string) {
+	t.Helper()
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
+	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
+	r.await("t", reconcile.CallCompleted, "tried")
+	requests := model.Requests()
+	test.Equal(
+		t,
+		"what the agent did",
+		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+		want,
+	)
+}
+
 // newRealRig is newRig with the real codex, whose model is a mock, and the settings of an
 // agent a that uses it.
 func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agents.Settings) {
@@ -312,16 +328,7 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 	const tries = `for f in bare.git/config bare.git/hooks/update main/.git/config main/.git/hooks/update tree/.git start.sh main/fine tree/fine; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	for f in bare.git main/.git main tree start.sh; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
-	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
-	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
-	r.await("t", reconcile.CallCompleted, "tried")
-	requests := model.Requests()
-	test.Equal(
-		t,
-		"what the agent did",
-		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
-		"main/fine tree/fine",
-	)
+	triesInTurn(t, r, model, tries, "main/fine tree/fine")
 }
 
 // TestRealAgentBesideProjects checks with the real codex that an agent in a directory without
@@ -346,16 +353,7 @@ func TestRealAgentBesideProjects(t *testing.T) {
 	r.converse("a")
 	const tries = `for f in WORKFLOW.md bin/git fish/config.fish fine; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	for f in bin fish; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
-	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
-	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
-	r.await("t", reconcile.CallCompleted, "tried")
-	requests := model.Requests()
-	test.Equal(
-		t,
-		"what the agent did",
-		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
-		"fine",
-	)
+	triesInTurn(t, r, model, tries, "fine")
 	test.Equal(t, "codex has left a workflow", exists(filepath.Join(r.dir, "WORKFLOW.md")), false)
 }
 
