@@ -136,8 +136,8 @@ func askText(ctx context.Context, w *term.Env, p *wiring.Project, issue string) 
 // answer answers a question. A secret never stands on the command line, where other accounts and
 // the history of the shell see it.
 func answer(c *cli.Context, w *term.Env, p *wiring.Project, r reconcile.Request, command operate.Tell) error {
-	if r.Secret() && len(command.Texts) > 0 && !strings.EqualFold(command.Issue, r.ID()) {
-		return operate.SecretUnnamed(r)
+	if err := command.CheckSecret(r); err != nil {
+		return err
 	}
 	if r.Secret() && len(command.Texts) > 0 && !c.Bool("stdin") {
 		const message = "tell: the answer to %s is secret: leave out TEXT and type it at a terminal, or use --stdin"

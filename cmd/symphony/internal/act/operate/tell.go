@@ -83,9 +83,8 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 
 // answer answers a question.
 func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.Request) (Done, error) {
-	isNamed := strings.EqualFold(c.Issue, question.ID())
-	if question.Secret() && len(c.Texts) > 0 && !isNamed {
-		return Done{Result: Result{Verb: VerbTell}}, SecretUnnamed(question)
+	if err := c.CheckSecret(question); err != nil {
+		return Done{Result: Result{Verb: VerbTell}}, err
 	}
 	if c.NoAnswers {
 		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
@@ -103,9 +102,13 @@ func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.
 	return done, err
 }
 
-// SecretUnnamed is the error for a secret without the name of its request. By the name of an issue it
-// could become a comment, if the question ends in between.
-func SecretUnnamed(r reconcile.Request) error {
+// CheckSecret refuses the answer to a secret question without the name of its request. By the name of
+// the issue it could become a comment, if the question ends in between.
+func (c Tell) CheckSecret(r reconcile.Request) error {
+	isNamed := strings.EqualFold(c.Issue, r.ID())
+	if !r.Secret() || len(c.Texts) == 0 || isNamed {
+		return nil
+	}
 	const message = "tell: the answer to %s is secret: name that request, so that the text can become nothing else"
 	return exit.Usage(message, r.ID())
 }
