@@ -110,9 +110,9 @@ func TestOptions(t *testing.T) {
 		"line break":                {testKey + "\nx", "x", "", "missing_tracker_api_key"},
 		"no slug":                   {testKey, " ", "", "missing_tracker_project_slug"},
 		"url of an issue":           {testKey, "https://linear.app/x/issue/ABC-1", "", "missing_tracker_project_slug"},
-		"no url":                    {testKey, "x", "linear", "tracker_endpoint_invalid"},
-		"key as endpoint":           {testKey, "x", testKey, "tracker_endpoint_invalid"},
-		"user in url":               {testKey, "x", "https://a:b@c/", "tracker_endpoint_invalid"},
+		"no url":                    {testKey, "x", "linear", "tracker_setting_invalid"},
+		"key as endpoint":           {testKey, "x", testKey, "tracker_setting_invalid"},
+		"user in url":               {testKey, "x", "https://a:b@c/", "tracker_setting_invalid"},
 		"line break behind the key": {testKey + "\n", "x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,12 +306,12 @@ func TestCAFile(t *testing.T) {
 	}
 	wantCode(t, ask(""), "linear_api_request")
 	test.OK(t, ask(file))
-	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
+	wantCode(t, ask(file+".missing"), "tracker_setting_invalid")
 	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	test.Equal(
 		t,
 		"class",
-		reconcile.ClassOf(wantCode(t, ask(file), "tracker_ca_file_invalid")),
+		reconcile.ClassOf(wantCode(t, ask(file), "tracker_setting_invalid")),
 		reconcile.ClassWorkflow,
 	)
 }

@@ -212,7 +212,7 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	}
 	list, err := t.Runners.Workspaces(ctx)
 	if err != nil {
-		_ = t.fail("workspace_list", err)
+		_ = t.fail("workspace_failed", err)
 		return
 	}
 	s.Workspaces = slices.Concat(list, s.RemoteWorkspaces)
@@ -222,7 +222,7 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	}
 	s.TrashDue, err = t.Runners.TrashDue(s.Now, t.Policy.MinFreeBytes)
 	if err != nil {
-		_ = t.fail("trash", err)
+		_ = t.fail("workspace_failed", err)
 	}
 	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
 }

@@ -20,7 +20,7 @@ func TestClassOf(t *testing.T) {
 		{&Error{Code: "usage"}, ClassUsage},
 		{fmt.Errorf("wrapped: %w", &Error{Code: "locked"}), ClassLock},
 		{&Error{Code: "template_render_error"}, ClassWorkflow},
-		{&Error{Code: "jira_api_status", Class: ClassTracker}, ClassTracker},
+		{&Error{Code: "tracker_api_status", Class: ClassTracker}, ClassTracker},
 	} {
 		equal(t, fmt.Sprint(row.err), ClassOf(row.err), row.want)
 	}
@@ -51,7 +51,7 @@ func TestRunClass(t *testing.T) {
 }
 
 func TestMomentary(t *testing.T) {
-	answer := func(status int) *Error { return &Error{Code: "github_api_status", Status: status} }
+	answer := func(status int) *Error { return &Error{Code: "tracker_api_status", Status: status} }
 	for _, row := range []struct {
 		err  error
 		want bool

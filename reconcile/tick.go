@@ -138,7 +138,7 @@ func (t *tick) working() (ids []string) {
 // database can't be read.
 func (t *tick) load(ctx context.Context) bool {
 	if err := t.readState(ctx); err != nil {
-		_ = t.fail("state_read", err)
+		_ = t.fail("state_unusable", err)
 		return false
 	}
 	s := &t.snapshot
@@ -164,7 +164,7 @@ func (t *tick) readClaimed(ctx context.Context) bool {
 	for _, c := range t.Claims {
 		known, err := c.Known(ctx)
 		if err != nil {
-			_ = t.fail("state_read", err)
+			_ = t.fail("state_unusable", err)
 			return false
 		}
 		s.addElsewhere(known.Elsewhere)
@@ -308,7 +308,7 @@ func (t *tick) apply(ctx context.Context, plan Plan) {
 		failed = true
 		t.reaped[a.RunID] = t.reaped[a.RunID] || a.Kind == ActReap
 		if !errors.Is(a.Err, ErrConflict) {
-			_ = t.fail("action_failed", a.Err)
+			_ = t.fail("failed", a.Err)
 		}
 	}
 	if !failed {
@@ -316,7 +316,7 @@ func (t *tick) apply(ctx context.Context, plan Plan) {
 	}
 	stored, err := t.Store.State(ctx) // the claims are not as planned
 	if err != nil {
-		_ = t.fail("state_read", err)
+		_ = t.fail("state_unusable", err)
 		return
 	}
 	s.Claims = stored.Claims
@@ -518,7 +518,7 @@ func (t *tick) store(ctx context.Context, c Change) {
 // wrote adds the error of a write to the database, if any, to the report.
 func (t *tick) wrote(err error) {
 	if err != nil {
-		_ = t.fail("state_write", err)
+		_ = t.fail("state_unusable", err)
 	}
 }
 

@@ -373,7 +373,7 @@ func TestHalfAPass(t *testing.T) {
 
 	w.dead = true
 	report := Tick(t.Context(), deps, Options{})
-	equal(t, "no database", codes(report), "state_read")
+	equal(t, "no database", codes(report), "state_unusable")
 	equal(t, "cause", errors.Is(report.Errors[0], errDead), true)
 }
 

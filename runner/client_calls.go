@@ -129,7 +129,7 @@ func (cc *clientCalls) refuse(call reconcile.Call) error {
 			return nil
 		}
 		return reconcile.NewError(
-			"too_many_conversations",
+			"not_possible",
 			fmt.Sprintf("the agent has %d conversations, each with a process of its own", maxConversations),
 			"spawn another agent",
 		)
@@ -138,7 +138,7 @@ func (cc *clientCalls) refuse(call reconcile.Call) error {
 	needsOne := call.Conversation != "" || slices.Contains(ofConversation, call.Verb)
 	if needsOne && cc.conversations[call.Conversation] == nil {
 		message := fmt.Sprintf("the agent has no conversation %q", call.Conversation)
-		return reconcile.NewError("unknown_conversation", message, "")
+		return reconcile.NewError("not_found", message, "")
 	}
 	return nil
 }

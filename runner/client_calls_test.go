@@ -234,7 +234,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 	r.wants("t1", reconcile.CallCompleted, `"lastMessage":"one"`)
 	r.wants("t2", reconcile.CallCompleted, `"lastMessage":"two"`)
 	r.wants("image", reconcile.CallCompleted, `"lastMessage":"seen"`)
-	r.wants("x", reconcile.CallFailed, `unknown_conversation: the agent has no conversation "nowhere"`)
+	r.wants("x", reconcile.CallFailed, `not_found: the agent has no conversation "nowhere"`)
 	r.wants("y", reconcile.CallFailed, `unknown call "dance"`)
 	r.wants("z", reconcile.CallFailed, "parameters of turn")
 	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
@@ -303,7 +303,7 @@ func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 	}
 	c.conversations["last"] = c.maker.add()
 	call("c")
-	r.wants("c", reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
+	r.wants("c", reconcile.CallFailed, "not_possible: the agent has 16 conversations")
 }
 
 // An interrupt ends the running turn and those that wait, and nothing else. Input is added to

@@ -385,7 +385,7 @@ func (r *record) conclude(run context.Context) error {
 		code, _ := codeOf(err)
 		terminated := errors.Is(context.Cause(run), errTerminated)
 		if ctx.Err() != nil || code == "state_replaced" ||
-			terminated && (code == "state_missing" || code == "state_corrupt") {
+			terminated && code == "state_corrupt" {
 			// the time is up, or the database needs manual repair
 			return fmt.Errorf("outcome of %s: %w", r.get().ID, err)
 		}

@@ -141,8 +141,8 @@ func TestOutcomeGivenUp(t *testing.T) {
 	}{
 		{"disk_full", false, concludePatience},
 		{"disk_full", true, concludePatience},
-		{"state_missing", false, concludePatience},
-		{"state_missing", true, 0},
+		{"state_corrupt", false, concludePatience},
+		{"state_corrupt", true, 0},
 		{"state_corrupt", true, 0},
 		{"state_replaced", false, 0},
 	} {

@@ -133,9 +133,9 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		dir := newDir(t)
 		test.OK(t, os.Mkdir(dir, 0o700))
 		test.OK(t, leave(dir))
-		wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_missing")
-		wantCode(t, test.Err(Open(ctx, dir)), "state_missing")
-		wantCode(t, test.Err(OpenReadOnly(ctx, dir)), "state_missing")
+		wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_corrupt")
+		wantCode(t, test.Err(Open(ctx, dir)), "state_corrupt")
+		wantCode(t, test.Err(OpenReadOnly(ctx, dir)), "state_corrupt")
 		test.ErrorIs(
 			t,
 			name+": the database, which is not made",

@@ -22,8 +22,8 @@ import (
 // that calls them.
 //
 // Errors that users see are *reconcile.Error with the code disk_full, state_busy,
-// state_corrupt, state_readonly, state_missing, state_newer, state_outdated, state_io,
-// state_replaced, state_dir, no_state or state_error.
+// state_corrupt, state_readonly, state_newer, state_outdated, state_io,
+// state_replaced, state_dir, no_state or state_unusable.
 type DB struct {
 	*conn
 	Store      Store
@@ -66,7 +66,7 @@ type (
 //
 // It never replaces an empty or damaged file (state_corrupt). If the database is gone although
 // runs were recorded in it, Create makes no new database, which would forget those runs
-// (state_missing).
+// (state_corrupt).
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -343,7 +343,7 @@ func (c *conn) readVersion(ctx context.Context) error {
 	}
 	c.schema = schema
 	_, _, err = c.Meta(ctx, metaSchema)
-	if hasCode(err, "state_error") { // there is no table meta
+	if isWrongQuery(err) { // there is no table meta
 		return corrupt(c.dir, doing, err)
 	}
 	return err

@@ -256,7 +256,7 @@ func refuseFilesystem(dir, name string) error {
 		return nil
 	}
 	return problem(
-		"state_unsupported_filesystem",
+		"state_unusable",
 		fmt.Sprintf("state directory %s is on %s, where file locks and SQLite's WAL are unreliable", dir, name),
 		"choose a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR",
 		nil,

@@ -269,6 +269,6 @@ func TestUnsupportedFilesystems(t *testing.T) {
 			test.OK(t, err)
 			continue
 		}
-		wantCode(t, err, "state_unsupported_filesystem")
+		wantCode(t, err, "state_unusable")
 	}
 }

@@ -57,7 +57,7 @@ func fault(dir, doing string, err error) error {
 	case errors.As(err, &sq):
 		return sqliteFault(dir, doing, sq.Code(), err)
 	}
-	return problem("state_error", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
+	return problem("state_unusable", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
 }
 
 // sqliteFault is fault for an error with a code of SQLite.
@@ -86,10 +86,10 @@ func sqliteFault(dir, doing string, code int, err error) error {
 		if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
 			return readonly(dir, doing, err)
 		}
-		return problem("state_error", fmt.Sprintf("%s: %s cannot be opened", doing, path),
+		return problem("state_unusable", fmt.Sprintf("%s: %s cannot be opened", doing, path),
 			cmp.Or(paths.Regain(path), "check the permissions of "+path+" and of the files next to it"), err)
 	}
-	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), "", err)
+	return problem("state_unusable", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), "", err)
 }
 
 // ioFault is fault for an I/O error with a code of SQLite. SQLite reports one, too, if the shared
@@ -201,7 +201,7 @@ func corrupt(dir, doing string, err error) error {
 
 func missing(dir, doing string) error {
 	return problem(
-		"state_missing",
+		"state_corrupt",
 		fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
 		restoreHint(dir),
 		nil,
@@ -222,10 +222,17 @@ func restoreHint(dir string) string {
 
 // NeedsRepair reports whether err means that an operator must restore the database before it
 // can be used again.
-func NeedsRepair(err error) bool { return hasCode(err, "state_missing", "state_corrupt", "state_io") }
+func NeedsRepair(err error) bool { return hasCode(err, "state_corrupt", "state_io") }
 
 // IsNewer reports whether err means that a newer program wrote the database.
 func IsNewer(err error) bool { return hasCode(err, "state_newer") }
+
+// isWrongQuery reports whether SQLite could not compile a query, for instance because there is no such
+// table.
+func isWrongQuery(err error) bool {
+	failed, is := errors.AsType[*sqlite.Error](err)
+	return is && failed.Code() == sqlite3.SQLITE_ERROR
+}
 
 func hasCode(err error, codes ...string) bool {
 	known, is := errors.AsType[*reconcile.Error](err)

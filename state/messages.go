@@ -18,7 +18,7 @@ func messageFields(m *reconcile.Message) []any {
 }
 
 // AddMessage stores a message until a run tells its agent. If too many wait already, the code
-// of the error is too_many_messages.
+// of the error is not_possible.
 func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 	return o.update(ctx, "store a message", full, func(t tx) error {
 		n, err := t.count(
@@ -29,7 +29,7 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 			return err
 		}
 		return reconcile.NewError(
-			"too_many_messages",
+			"not_possible",
 			fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
 			"",
 		).WithHint(

@@ -74,5 +74,5 @@ func TestMessages(t *testing.T) {
 		ID:      "last",
 		IssueID: run.IssueID,
 		At:      epoch,
-	}), "too_many_messages")
+	}), "not_possible")
 }

@@ -21,8 +21,8 @@ func init() {
 	helpers["fail-unprivileged"] = func(args []string) error {
 		err := errors.Join(dropPrivileges(), readIt(args[0]))
 		e, is := errors.AsType[*reconcile.Error](err)
-		if !is || e.Code != "state_error" || e.Hint == "" {
-			return fmt.Errorf("error is %w, want state_error", err)
+		if !is || e.Code != "state_unusable" || e.Hint == "" {
+			return fmt.Errorf("error is %w, want state_unusable", err)
 		}
 		return nil
 	}
@@ -153,8 +153,8 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	for code, err := range map[string]error{
-		"state_corrupt": stored,
-		"state_error":   fault(dir, "insert", failed),
+		"state_corrupt":  stored,
+		"state_unusable": fault(dir, "insert", failed),
 	} {
 		test.Equal(t, "the error", errorCode(err), code)
 		test.Lacks(t, "the error", err.Error(), "s3cret")

@@ -91,7 +91,7 @@ func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	}))
 	test.OK(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
 	orders, err := db.Journal.UpdateRun(ctx, epoch, run)
-	wantCode(t, err, "state_missing")
+	wantCode(t, err, "state_corrupt")
 	test.Equal(t, "the reason", orders.Stop, reconcile.StopTerminal)
 }
 

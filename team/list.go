@@ -87,7 +87,7 @@ func (b *book) listed(e Entry) Listed {
 }
 
 // CodeChanged is the code of an error if a claim is not any more what the operator saw.
-const CodeChanged = "claim_changed"
+const CodeChanged = "status_changed"
 
 // Release lets any machine take a claim that List has returned, whoever has it, if it is still the same.
 // The claim becomes free, and says still what was delivered, so that the next machine goes on from there.

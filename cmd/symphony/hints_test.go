@@ -82,7 +82,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"run_failed", "symphony logs --worker", "", "no known fault has this code"},
 	{"sandbox_failed", "agent.writable_roots", "", "only the real sandbox fails so: codex/sandbox_failed"},
 	{"sandbox_unavailable", "codex.turn_sandbox_policy", "codex/doctor", ""},
-	{"state_missing, state_corrupt", "symphony stop --all", "all/state_restored", ""},
+	{"state_corrupt", "symphony stop --all", "all/state_restored", ""},
 	{"template_render_error", "symphony show --prompt", "script/prompt", ""},
 	{"temporary_directory", "symphony resume", "all/limits_worker", ""},
 	{"turn_timeout, stalled", "codex.stall_timeout_ms", "codex/stalled", ""},

@@ -283,11 +283,11 @@ func TestWaitAgent(t *testing.T) {
 	h.waits("a b", "all", long, six, "done a ended b ended [b.2:failed]")
 
 	for _, c := range []struct{ arguments, code string }{
-		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_cursor"},
-		{`{"agentIds":["a"],"cursor":"a:1.1.2"}`, "invalid_cursor"},
+		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_argument"},
+		{`{"agentIds":["a"],"cursor":"a:1.1.2"}`, "invalid_argument"},
 		{`{"agentIds":[]}`, "invalid_argument"},
 		{`{"agentIds":["a"],"mode":"most"}`, "invalid_argument"},
-		{`{"agentIds":["c"]}`, "unknown_agent"},
+		{`{"agentIds":["c"]}`, "not_found"},
 	} {
 		h.fails("wait_agent", c.arguments, c.code)
 	}
@@ -436,8 +436,8 @@ func TestEventsForHosts(t *testing.T) {
 	}
 
 	for arguments, code := range map[string]string{
-		`{"agentId":"a","cursor":"x"}`: "invalid_cursor",
-		`{"agentId":"c"}`:              "unknown_agent",
+		`{"agentId":"a","cursor":"x"}`: "invalid_argument",
+		`{"agentId":"c"}`:              "not_found",
 	} {
 		other.fails("read_events", arguments, code)
 	}

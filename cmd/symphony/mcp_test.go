@@ -79,7 +79,7 @@ func TestMCPVersions(t *testing.T) {
 				Arguments: map[string]any{"agentId": "none"},
 			}))
 			if failure, _ := r.StructuredContent.(map[string]any); !r.IsError ||
-				failure["code"] != "unknown_agent" {
+				failure["code"] != "not_found" {
 				t.Errorf("kill_agent: %v", r.StructuredContent)
 			}
 		})

@@ -112,7 +112,7 @@ func TestScheduleUser(t *testing.T) {
 	before := m.files(places)
 
 	said := m.schedule(m.as, 1, "install -w "+workflow)
-	m.wants(said, "symphony: no_linger: symtester does not linger", "loginctl enable-linger symtester")
+	m.wants(said, "symphony: schedule_failed: symtester does not linger", "loginctl enable-linger symtester")
 	test.Equal(t, "the files after the refused install", m.files(places), before)
 	m.lingering(true) // the manager is still starting when the install asks for it
 
@@ -319,7 +319,7 @@ func TestScheduleSystem(t *testing.T) {
 	m.mustSh("printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/" + unit)
 	m.wants(
 		m.schedule(asRoot, 1, "install --system -w "+workflow),
-		"symphony: schedule_foreign: /etc/systemd/system/"+unit,
+		"symphony: schedule_failed: /etc/systemd/system/"+unit,
 	)
 	m.wants(m.schedule(asRoot, 0, "remove --system -w "+workflow), "nothing is installed")
 	m.wants(m.mustSh("cat /etc/systemd/system/"+unit), "/bin/true")

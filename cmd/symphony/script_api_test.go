@@ -73,7 +73,7 @@ func apiCmd(ts *testscript.TestScript, neg bool, args []string) {
 		`{"error":{"code":"unauthorized"`,
 	)
 	expect(ts, "GET", "/api/v1/NONE-1", "404 Not Found", `{"error":{"code":"issue_not_found"`)
-	expect(ts, "GET", "/api/v1/state?project=none", "404 Not Found", `{"error":{"code":"project_not_found"`)
+	expect(ts, "GET", "/api/v1/state?project=none", "404 Not Found", `{"error":{"code":"not_found"`)
 	expect(ts, "GET", "/api/v2/state", "404 Not Found", `{"error":{"code":"not_found"`)
 }
 

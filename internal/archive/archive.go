@@ -51,10 +51,10 @@ func Refuse(path, kind string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		inside := text.ShellQuote(filepath.Join(path, kind+".tar.gz"))
-		return reconcile.NewError("file_exists", path+" is a directory", "name a file in it, such as "+inside)
+		return reconcile.NewError("already_exists", path+" is a directory", "name a file in it, such as "+inside)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
+		return reconcile.NewError("already_exists", path+" exists", "give another name, or remove it")
 	}
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return notWritten(path, err)

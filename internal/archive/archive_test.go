@@ -42,7 +42,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	test.Equal(t, "mode of the archive", test.Must(os.Stat(path)).Mode(), 0o600)
 	before := test.Must(os.ReadFile(path))
-	test.Equal(t, "the code of the error", Write(path, Manifest{}).(*reconcile.Error).Code, "file_exists")
+	test.Equal(t, "the code of the error", Write(path, Manifest{}).(*reconcile.Error).Code, "already_exists")
 	dir := filepath.Dir(path)
 	inDir := Write(dir, Manifest{Kind: "backup"}).(*reconcile.Error)
 	test.Equal(t, "the error about a directory", inDir.Message, dir+" is a directory")

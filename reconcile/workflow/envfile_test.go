@@ -66,7 +66,7 @@ func TestReadEnvFileRefuses(t *testing.T) {
 	} {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)
 		_, err := ReadEnvFile(path, os.Getuid())
-		wantCode(t, err, CodeEnvFileInvalid, part)
+		wantCode(t, err, CodeEnvironment, part)
 		test.Lacks(t, "the error", err.Error(), "SECRET")
 		number := 2 + strings.Count(line, "\n")
 		test.Contains(t, "the error of "+line, err.Error(), path+":"+string(rune('0'+number))+":")
@@ -79,15 +79,15 @@ func TestEnvFilePermissions(t *testing.T) {
 		path := write(t, filepath.Join(dir, "p.env"), "A=1\n", mode)
 		_, err := ReadEnvFile(path, os.Getuid())
 		// An account that may not read the file gets the same code from an earlier check.
-		wantCode(t, err, CodeEnvFilePermissions, path)
+		wantCode(t, err, CodeEnvironment, path)
 		test.OK(t, os.Remove(path))
 	}
 	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
 	test.Equal(t, "of mode 0400", test.Must(ReadEnvFile(read, os.Getuid()))["A"], "1")
-	wantCode(t, test.Err(ReadEnvFile(read, os.Getuid()+1)), CodeEnvFilePermissions, "another account")
+	wantCode(t, test.Err(ReadEnvFile(read, os.Getuid()+1)), CodeEnvironment, "another account")
 	fifo := filepath.Join(dir, "fifo")
 	test.OK(t, syscall.Mkfifo(fifo, 0o600))
-	wantCode(t, test.Err(ReadEnvFile(fifo, os.Getuid())), CodeEnvFilePermissions, "not a regular file")
+	wantCode(t, test.Err(ReadEnvFile(fifo, os.Getuid())), CodeEnvironment, "not a regular file")
 	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil ||
 		len(vars) != 0 {
 		t.Errorf("absent: %v, %v", vars, err)

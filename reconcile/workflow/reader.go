@@ -500,18 +500,17 @@ func (r *values) variable(name, usual string) string {
 
 // The codes of the errors of this package (specification 5.5 and 10 of the design).
 const (
-	CodeMissingFile        = "missing_workflow_file"
-	CodeParse              = "workflow_parse_error"
-	CodeNotAMap            = "workflow_front_matter_not_a_map"
-	CodeInvalid            = "invalid_config"
-	CodeUnsupportedKey     = "unsupported_key"
-	CodeTrackerKind        = "unsupported_tracker_kind"
-	CodeMissingAPIKey      = "missing_tracker_api_key"
-	CodeMissingProject     = "missing_tracker_project_slug"
-	CodeTemplateParse      = "template_parse_error"
-	CodeTemplateRender     = "template_render_error"
-	CodeEnvFilePermissions = "env_file_permissions"
-	CodeEnvFileInvalid     = "env_file_invalid"
+	CodeMissingFile    = "missing_workflow_file"
+	CodeParse          = "workflow_parse_error"
+	CodeNotAMap        = "workflow_front_matter_not_a_map"
+	CodeInvalid        = "invalid_config"
+	CodeUnsupportedKey = "unsupported_key"
+	CodeTrackerKind    = "unsupported_tracker_kind"
+	CodeMissingAPIKey  = "missing_tracker_api_key"
+	CodeMissingProject = "missing_tracker_project_slug"
+	CodeTemplateParse  = "template_parse_error"
+	CodeTemplateRender = "template_render_error"
+	CodeEnvironment    = "environment_invalid"
 )
 
 // Faults lists the faults in an error of Read, Parse or Render. The error may be a single

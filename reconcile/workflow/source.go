@@ -220,8 +220,8 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 // special in single quotes, and a backslash escapes \ " $ ` in double quotes. Variables are
 // not expanded. A file that does not exist counts as empty, unless a link leads to it.
 //
-// The code of the error is env_file_permissions for a file that does not belong to uid, or
-// whose mode is not 0600 or 0400, and env_file_invalid for any other line. No error contains a
+// The code of the error is environment_invalid for a file that does not belong to uid, or
+// whose mode is not 0600 or 0400, and environment_invalid for any other line. No error contains a
 // value.
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	const yours = "the file must belong to your account and have mode 0600"
@@ -233,25 +233,25 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		what, remedy := paths.Missing(path)
 		if remedy != "" { // it was meant to contain something
-			return nil, reconcile.NewError(CodeEnvFileInvalid, path+" "+what, remedy+", or remove it")
+			return nil, reconcile.NewError(CodeEnvironment, path+" "+what, remedy+", or remove it")
 		}
 		return map[string]string{}, nil
 	case err != nil:
-		return nil, reconcile.NewError(CodeEnvFilePermissions, path+": "+reason(err), yours).WithCause(err)
+		return nil, reconcile.NewError(CodeEnvironment, path+": "+reason(err), yours).WithCause(err)
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(uid) {
-		return wrong(CodeEnvFilePermissions, path, "belongs to another account", yours)
+		return wrong(CodeEnvironment, path, "belongs to another account", yours)
 	}
 	if mode := info.Mode().Perm(); mode != 0o600 && mode != 0o400 {
 		what := fmt.Sprintf("its mode is %04o", mode)
 		if mode&0o077 != 0 {
 			what += ", so that other accounts have access"
 		}
-		return wrong(CodeEnvFilePermissions, path, what, "chmod 600 "+path)
+		return wrong(CodeEnvironment, path, what, "chmod 600 "+path)
 	}
 	const hint = "write lines of NAME=VALUE, and quote values that contain blanks or #"
 	if len(data) > maxFile {
-		return wrong(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), hint)
+		return wrong(CodeEnvironment, path, fmt.Sprintf("longer than %d bytes", maxFile), hint)
 	}
 	vars := map[string]string{}
 	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
@@ -270,7 +270,7 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 			vars[name], what = envValue(value)
 		}
 		if what != "" {
-			return wrong(CodeEnvFileInvalid, fmt.Sprintf("%s:%d", path, i+1), what, hint)
+			return wrong(CodeEnvironment, fmt.Sprintf("%s:%d", path, i+1), what, hint)
 		}
 	}
 	return vars, nil

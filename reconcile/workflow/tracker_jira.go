@@ -88,7 +88,7 @@ func (r trackerReader) jiraProject(f field) {
 	j.Project = strings.ToUpper(r.value(f, j.Project, ""))
 	switch {
 	case j.Project == "" && f.node == nil:
-		r.fail("missing_jira_project_key", f, "missing", hint)
+		r.fail("missing_tracker_project_slug", f, "missing", hint)
 	case j.Project != "" && !jiraKeyPattern().MatchString(j.Project):
 		r.invalid(f, strconv.Quote(j.Project)+" is not the key of a project", hint)
 	}

@@ -62,7 +62,7 @@ type WorkspaceRequest struct {
 }
 
 // CodeEndNotKept is the code of the error that an attempt's files can't be compared any more.
-const CodeEndNotKept = "attempt_not_kept"
+const CodeEndNotKept = "not_found"
 
 // WorkEnd is the contents of a workspace at the end of a run, and the changes since the last
 // kept end of an earlier run, or else since the work left its base.

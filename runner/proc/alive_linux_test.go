@@ -155,7 +155,7 @@ func TestAliveDamaged(t *testing.T) {
 
 // A refusal replaces the heartbeat in place.
 func TestRefusal(t *testing.T) {
-	for _, code := range []string{"disk_full", "state_unsupported_filesystem", strings.Repeat("x", 200)} {
+	for _, code := range []string{"disk_full", "state_unusable", strings.Repeat("x", 200)} {
 		path := newAlive(t)
 		alive := test.Must(HoldAlive(path, time.Second))
 		test.OK(t, alive.Beat(7, time.Hour))

@@ -256,5 +256,5 @@ func TestAsanaExample(t *testing.T) {
 	server.Close()
 	wantCode(t, test.Err(a.Candidates(t.Context(), []string{"Todo"})), "command_failed")
 	wantCode(t, test.Err(example(t, t.TempDir(), "asana.py", verbs, env...).
-		Candidates(t.Context(), []string{"Todo"})), "command_unusable")
+		Candidates(t.Context(), []string{"Todo"})), "tracker_setting_invalid")
 }

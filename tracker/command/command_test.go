@@ -57,24 +57,24 @@ func TestErrorsOfPrograms(t *testing.T) {
 		{
 			Output{},
 			fmt.Errorf("start x: %w", fs.ErrPermission),
-			`command_unusable: python3 my tracker.py candidates: it is not executable`,
+			`tracker_setting_invalid: python3 my tracker.py candidates: it is not executable`,
 			"make it executable: chmod +x python3",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", syscall.ENOEXEC),
-			`command_unusable: python3 my tracker.py candidates: its first line names no interpreter`,
+			`tracker_setting_invalid: python3 my tracker.py candidates: its first line names no interpreter`,
 			"#!/usr/bin/env python3",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", ErrNoProgram),
-			`command_unusable: python3 my tracker.py candidates: there is no such program in PATH`, "./NAME",
+			`tracker_setting_invalid: python3 my tracker.py candidates: there is no such program in PATH`, "./NAME",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", fs.ErrNotExist),
-			`command_unusable: python3 my tracker.py candidates: there is no such program, or not ` +
+			`tracker_setting_invalid: python3 my tracker.py candidates: there is no such program, or not ` +
 				`the one that its first line names`,
 			"carriage return",
 		},
@@ -86,7 +86,7 @@ func TestErrorsOfPrograms(t *testing.T) {
 		{Output{
 			Exit:   78,
 			Status: "exit status 78",
-		}, nil, `command_unusable: python3 my tracker.py candidates: exit status 78`, "configuration"},
+		}, nil, `tracker_setting_invalid: python3 my tracker.py candidates: exit status 78`, "configuration"},
 		{Output{
 			Exit:   77,
 			Status: "exit status 77",

@@ -218,7 +218,7 @@ var faults = map[string]string{
 	"killed":        "command_failed",
 	"exit 2":        "command_failed",
 	"exit 5":        "command_failed",
-	"exit 78":       "command_unusable",
+	"exit 78":       "tracker_setting_invalid",
 	"exit 77":       "command_key_refused",
 	"exit 66":       "tracker_project_not_found",
 }

@@ -83,7 +83,7 @@ func (c *client) notRun(verb string, err error) error {
 	case errors.Is(err, ErrNoProgram):
 		return c.fail(
 			verb,
-			"command_unusable",
+			"tracker_setting_invalid",
 			"there is no such program in PATH",
 			beside+"other names are looked up in PATH, which is shorter under cron and systemd than in your shell",
 			err,
@@ -91,7 +91,7 @@ func (c *client) notRun(verb string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return c.fail(
 			verb,
-			"command_unusable",
+			"tracker_setting_invalid",
 			"there is no such program, or not the one that its first line names",
 			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return",
 			err,
@@ -99,7 +99,7 @@ func (c *client) notRun(verb string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return c.fail(
 			verb,
-			"command_unusable",
+			"tracker_setting_invalid",
 			"it is not executable",
 			"make it executable: chmod +x "+text.ShellQuote(c.Command[0]),
 			err,
@@ -107,7 +107,7 @@ func (c *client) notRun(verb string, err error) error {
 	case errors.Is(err, syscall.ENOEXEC):
 		return c.fail(
 			verb,
-			"command_unusable",
+			"tracker_setting_invalid",
 			"its first line names no interpreter",
 			"a script needs a first line such as #!/usr/bin/env python3",
 			err,
@@ -149,7 +149,7 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 	case out.Exit == exitMisconfigured:
 		return c.fail(
 			verb,
-			"command_unusable",
+			"tracker_setting_invalid",
 			message,
 			"correct the configuration of the program, as its message asks",
 			nil,

@@ -33,7 +33,7 @@ func goneElsewhere(message, hint string) *reconcile.Error {
 // malformed returns the error of a file that is no issue.
 func (t *tracker) malformed(r *record) error {
 	return reconcile.NewError(
-		"file_malformed",
+		"tracker_malformed",
 		t.Path+": "+r.fault(),
 		"correct the file, or move it out of the folder",
 	)

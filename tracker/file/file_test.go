@@ -236,7 +236,7 @@ func TestUnusableFiles(t *testing.T) {
 			t.Errorf("by the id %s: %+v", id, found)
 		}
 		_, err := a.Find(t.Context(), id)
-		if err == nil || !strings.HasPrefix(err.Error(), "file_malformed: "+dir) ||
+		if err == nil || !strings.HasPrefix(err.Error(), "tracker_malformed: "+dir) ||
 			reconcile.ClassOf(err) != reconcile.ClassTracker {
 			t.Errorf("find %s: %v", id, err)
 		}

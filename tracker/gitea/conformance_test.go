@@ -101,14 +101,14 @@ func newBackend(t *testing.T, m reconcile.TrackerMemory) *trackertest.Backend {
 			}
 			return n
 		},
-		Unavailable: s.fault("no answer", "gitea_api_request", faulttest.Down),
+		Unavailable: s.fault("no answer", "tracker_api_request", faulttest.Down),
 		Faults: []trackertest.Fault{
-			s.fault("wrong token", "gitea_api_status", faulttest.Answer(
+			s.fault("wrong token", "tracker_api_status", faulttest.Answer(
 				http.StatusUnauthorized, `{"message": "invalid username, password or token"}`,
 			)),
-			s.fault("server fault", "gitea_api_status", faulttest.Answer(http.StatusBadGateway, "bad gateway")),
+			s.fault("server fault", "tracker_api_status", faulttest.Answer(http.StatusBadGateway, "bad gateway")),
 			s.fault("garbage", unknownPayload, faulttest.Garbage()),
-			s.fault("cut", "gitea_api_request", faulttest.Cut),
+			s.fault("cut", "tracker_api_request", faulttest.Cut),
 		},
 	}
 	s.arrange(b, options)

@@ -63,11 +63,11 @@ func TestFaults(t *testing.T) {
 	}{
 		"a refused token": {
 			answers(401, `{"message": "invalid username, password or token"}`),
-			"gitea_api_status", "Gitea answers 401: invalid username", "check the Gitea token",
+			"tracker_api_status", "Gitea answers 401: invalid username", "check the Gitea token",
 		},
 		"a missing scope": {
 			answers(403, noScope),
-			"gitea_api_status", "required=[read:issue]", "the token needs the scope read:issue and access to acme/shop",
+			"tracker_api_status", "required=[read:issue]", "the token needs the scope read:issue and access to acme/shop",
 		},
 		"a hidden repository": {
 			answers(404, `{"message": "not found"}`),
@@ -75,15 +75,15 @@ func TestFaults(t *testing.T) {
 		},
 		"a limit without a time":   {answers(429, ""), "tracker_rate_limited", "until ", "run passes less often"},
 		"a limit with seconds":     {answers(429, "", "Retry-After", "90"), "tracker_rate_limited", "until ", ""},
-		"a server that fails":      {answers(500, `{"message": ""}`), "gitea_api_status", "500", "internal error"},
-		"a proxy without a server": {answers(503, "<html>"), "gitea_api_status", "503", "internal error"},
+		"a server that fails":      {answers(500, `{"message": ""}`), "tracker_api_status", "500", "internal error"},
+		"a proxy without a server": {answers(503, "<html>"), "tracker_api_status", "503", "internal error"},
 		"a page of a login":        {answers(200, "<html>Sign in"), unknownPayload, "Gitea", "a proxy or login page"},
 		"an empty answer":          {answers(200, ""), unknownPayload, "", ""},
 		"no list, no issue":        {answers(200, "null"), unknownPayload, "", ""},
 		"another shape":            {answers(200, `"hello"`), unknownPayload, "", ""},
 		"a redirect to another host": {
 			answers(301, "", "Location", "https://other.example/api/v1/repos/acme/other/issues"),
-			"gitea_api_status", "it leads to https://other.example", "the token is not sent to another host",
+			"tracker_api_status", "it leads to https://other.example", "the token is not sent to another host",
 		},
 		"a redirect in a circle": {
 			func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 				w.Header().Set("Location", "/api/v1"+name+"/issues")
 				w.WriteHeader(301)
 			},
-			"gitea_api_status", "leads to no repository", "",
+			"tracker_api_status", "leads to no repository", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,6 +216,6 @@ func TestNamesOfRepositories(t *testing.T) {
 			Options:      transport.Options{Endpoint: "http://127.0.0.1:1/api/v1", Key: testToken},
 			Repositories: names,
 		})
-		test.Contains(t, fmt.Sprint(names), fmt.Sprint(err), "missing_gitea_repo")
+		test.Contains(t, fmt.Sprint(names), fmt.Sprint(err), "missing_tracker_project_slug")
 	}
 }

@@ -47,11 +47,11 @@ type Options struct {
 // listKey is the key under which Memory stores the list of candidates.
 const listKey = "gitea_issues"
 
-const unknownPayload = "gitea_unknown_payload"
+const unknownPayload = "tracker_unknown_payload"
 
 var service = transport.Service{
 	Name:          "Gitea",
-	Prefix:        "gitea",
+	Prefix:        "tracker",
 	Paths:         true,
 	Setting:       "tracker.endpoint",
 	Header:        giteaapi.Header,
@@ -74,7 +74,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		return nil, err
 	}
 	err = o.named().Check(
-		"missing_gitea_repo",
+		"missing_tracker_project_slug",
 		"write OWNER/NAME, as in the address https://gitea.example.com/OWNER/NAME",
 	)
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *client) within(repo string, ask func(path string) error) error {
 			return err
 		}
 		if n == most {
-			return c.api.Fail("gitea_api_status", "the address of the repository "+repo+" leads to no repository")
+			return c.api.Fail("tracker_api_status", "the address of the repository "+repo+" leads to no repository")
 		}
 		c.Rename(repo, moved.Name)
 	}

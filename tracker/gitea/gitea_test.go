@@ -175,7 +175,7 @@ func TestRights(t *testing.T) {
 
 	reader := with(giteatest.Reader, "write:issue", "read:repository", "read:user")
 	err = reader.Move(t.Context(), "1", "closed")
-	if !errors.Is(err, reconcile.ErrRejected) && code(err) != "gitea_api_status" {
+	if !errors.Is(err, reconcile.ErrRejected) && code(err) != "tracker_api_status" {
 		t.Errorf("a move by a reader: %v", err)
 	}
 	_, err = reader.Post(t.Context(), "1", "Hello.")

@@ -33,7 +33,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	err = o.named().Check(
-		"missing_github_repo",
+		"missing_tracker_project_slug",
 		"write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
 	)
 	if err != nil {

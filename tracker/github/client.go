@@ -57,7 +57,7 @@ func (c *Client) me(viewer account) (string, error) {
 }
 
 func (c *Client) unknownViewer() error {
-	return c.Fail("github_unknown_payload", "the answer does not say whose the token is")
+	return c.Fail("tracker_unknown_payload", "the answer does not say whose the token is")
 }
 
 // listKey is the key under which Memory stores the list of candidates.

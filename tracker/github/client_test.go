@@ -68,23 +68,23 @@ func TestConnectChecksOptions(t *testing.T) {
 		"no URL": {transport.Options{
 			Key:      testToken,
 			Endpoint: "api.github.com",
-		}, "tracker_endpoint_invalid"},
+		}, "tracker_setting_invalid"},
 		"another protocol": {transport.Options{
 			Key:      testToken,
 			Endpoint: "ftp://api.github.com",
-		}, "tracker_endpoint_invalid"},
+		}, "tracker_setting_invalid"},
 		"token in the URL": {transport.Options{
 			Key:      testToken,
 			Endpoint: "https://" + testToken + "@api.github.com",
-		}, "tracker_endpoint_invalid"},
+		}, "tracker_setting_invalid"},
 		"query": {transport.Options{
 			Key:      testToken,
 			Endpoint: "https://api.github.com/?a=b",
-		}, "tracker_endpoint_invalid"},
+		}, "tracker_setting_invalid"},
 		"no CA": {transport.Options{
 			Key:    testToken,
 			CAFile: "/nonexistent.pem",
-		}, "tracker_ca_file_invalid"},
+		}, "tracker_setting_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantCode(t, test.Err(connect(Options{Options: tc.o})), tc.code)
@@ -142,7 +142,7 @@ func TestStatuses(t *testing.T) {
 				_, _ = io.WriteString(w, tc.body)
 			}), func(o *Options) { o.KeySource = "GITHUB_TOKEN" })
 			_, err := c.Do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
-			e := wantCode(t, err, "github_api_status")
+			e := wantCode(t, err, "tracker_api_status")
 			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) ||
 				tc.wraps != nil && !errors.Is(err, tc.wraps) {
 				t.Errorf("%v, hint %q, wraps %v", e, e.Hint, e.Err)
@@ -179,18 +179,18 @@ func TestRedirects(t *testing.T) {
 		[]any{`PATCH {"a":1}`, url + "/repositories/1"},
 	)
 	for _, path := range []string{"/loop", "/elsewhere"} {
-		wantCode(t, test.Err(c.Do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
+		wantCode(t, test.Err(c.Do(t.Context(), http.MethodGet, path, nil, nil)), "tracker_api_status")
 	}
 }
 
 func TestNoAnswer(t *testing.T) {
 	_, err := clientOf(t, "http://127.0.0.1:1").Do(t.Context(), http.MethodGet, "/user", nil, nil)
-	wantCode(t, err, "github_api_request")
+	wantCode(t, err, "tracker_api_request")
 	c := clientOf(t, serving(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Do(ctx, http.MethodGet, "/user", nil, nil)
-	if e := wantCode(t, err, "github_api_request"); !errors.Is(err, context.DeadlineExceeded) ||
+	if e := wantCode(t, err, "tracker_api_request"); !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(e.Message, "no answer in time") {
 		t.Error(e)
 	}
@@ -219,20 +219,20 @@ func TestGraphQLAnswers(t *testing.T) {
 			"",
 			1,
 		},
-		"no data": {`{"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, "github_graphql_errors", 0},
+		"no data": {`{"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, "tracker_graphql_errors", 0},
 		"also others": {
 			`{"data":{"a":null},"errors":[{"type":"NOT_FOUND"},{"message":"boom"}]}`,
-			"github_graphql_errors",
+			"tracker_graphql_errors",
 			0,
 		},
 		"field": {
 			`{"errors":[{"message":"Field 'x' doesn't exist","extensions":{"code":"undefinedField"}}]}`,
-			"github_graphql_errors",
+			"tracker_graphql_errors",
 			0,
 		},
-		"shape":   {`{"data":{"a":"x"}}`, "github_unknown_payload", 0},
-		"page":    {`<html>login</html>`, "github_unknown_payload", 0},
-		"nothing": {`{}`, "github_unknown_payload", 0},
+		"shape":   {`{"data":{"a":"x"}}`, "tracker_unknown_payload", 0},
+		"page":    {`<html>login</html>`, "tracker_unknown_payload", 0},
+		"nothing": {`{}`, "tracker_unknown_payload", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientOf(

@@ -78,7 +78,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 		}
 		for _, w := range list {
 			if w.ID == 0 || w.CreatedAt.IsZero() {
-				return nil, c.Fail("github_unknown_payload", "a comment has no id or no time")
+				return nil, c.Fail("tracker_unknown_payload", "a comment has no id or no time")
 			}
 			if w.CreatedAt.After(since) {
 				comments = append(comments, c.comment(w))
@@ -107,7 +107,7 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 		return reconcile.Comment{}, err
 	}
 	if w.ID == 0 {
-		return reconcile.Comment{}, c.Fail("github_unknown_payload", "the new comment has no id")
+		return reconcile.Comment{}, c.Fail("tracker_unknown_payload", "the new comment has no id")
 	}
 	return c.comment(w), nil
 }

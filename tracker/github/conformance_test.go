@@ -84,19 +84,19 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 		Unavailable: fault(
 			s,
 			"no answer",
-			"github_api_request",
+			"tracker_api_request",
 			githubtest.Failure{Kind: githubtest.FailClose},
 		),
 		Faults: []trackertest.Fault{
 			fault(
 				s,
 				"wrong token",
-				"github_api_status",
+				"tracker_api_status",
 				githubtest.Failure{Kind: githubtest.FailCredentials},
 			),
-			fault(s, "server fault", "github_api_status", githubtest.Failure{Kind: githubtest.FailDown}),
-			fault(s, "garbage", "github_unknown_payload", githubtest.Failure{Kind: githubtest.FailHTML}),
-			fault(s, "cut", "github_api_request", githubtest.Failure{Kind: githubtest.FailCut}),
+			fault(s, "server fault", "tracker_api_status", githubtest.Failure{Kind: githubtest.FailDown}),
+			fault(s, "garbage", "tracker_unknown_payload", githubtest.Failure{Kind: githubtest.FailHTML}),
+			fault(s, "cut", "tracker_api_request", githubtest.Failure{Kind: githubtest.FailCut}),
 		},
 	}
 	if options.Memory != nil { // the first request is for the changes

@@ -455,9 +455,9 @@ func TestAnswerWithoutLogin(t *testing.T) {
 		o.Assignee = "me"
 	}
 	c := clientOf(t, serving(t, s.ServeHTTP), change)
-	wantCode(t, test.Err(c.Candidates(t.Context(), []string{"open"})), "github_unknown_payload")
+	wantCode(t, test.Err(c.Candidates(t.Context(), []string{"open"})), "tracker_unknown_payload")
 	s.answers = []recorded{{200, `{"data": {"r0": {"nameWithOwner": "acme/web-shop", "i0": null}}}`, ""}}
-	wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"12"})), "github_unknown_payload")
+	wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"12"})), "tracker_unknown_payload")
 }
 
 // A board without the field of the columns has none of the states.

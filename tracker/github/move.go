@@ -35,7 +35,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	}
 	if r.Malformed != "" {
 		return c.Fail(
-			"github_unknown_payload",
+			"tracker_unknown_payload",
 			fmt.Sprintf("issue %q is malformed: %s", issueID, r.Malformed),
 		)
 	}

@@ -38,7 +38,7 @@ var LimitKey = transport.LimitKey("github")
 
 var service = transport.Service{
 	Name:    "GitHub",
-	Prefix:  "github",
+	Prefix:  "tracker",
 	Address: DefaultEndpoint,
 	Paths:   true,
 	Setting: "tracker.endpoint",
@@ -52,7 +52,7 @@ var service = transport.Service{
 	Redirected:    "the token is not sent to another host or protocol",
 	Strange: "the next pass asks again; if that does not help, " +
 		"a proxy has changed GitHub's answer, or its API has changed",
-	Endless:  "github_unknown_payload",
+	Endless:  "tracker_unknown_payload",
 	Narrow:   "close or move old ones",
 	Limited:  "GitHub accepts no more requests of this account",
 	Separate: "account",

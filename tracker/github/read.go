@@ -35,7 +35,7 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		issue := c.issue(*r, me)
 		if issue.Malformed != "" {
 			return c.Fail(
-				"github_unknown_payload",
+				"tracker_unknown_payload",
 				fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed),
 			)
 		}
@@ -124,7 +124,7 @@ func (c *Client) readBatch(
 			isMissing := func(e graphqlError) bool { return slices.Equal(e.Path, path) }
 			if !slices.ContainsFunc(missing, isMissing) { // it must not look as if the issue were gone
 				return c.Fail(
-					"github_unknown_payload",
+					"tracker_unknown_payload",
 					fmt.Sprintf("the answer contains no issue %d of %s", at.Number, at.Repo),
 				)
 			}
@@ -170,7 +170,7 @@ func (c *Client) repositoriesIn(
 	answers := make([]map[string]json.RawMessage, len(repos))
 	for n, repo := range repos {
 		if err := json.Unmarshal(data[repoAlias(n)], &answers[n]); err != nil {
-			return nil, c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
+			return nil, c.Fail("tracker_unknown_payload", "the answer contains no repository "+repo)
 		}
 		if answers[n] == nil {
 			return nil, c.NoRepository(repo, "")
@@ -187,7 +187,7 @@ func (c *Client) numbered(at ref, raw json.RawMessage) (record, error) {
 	r := fromGraphQL(at.Repo, c.o.Project, raw)
 	if r.Number != at.Number && r.Malformed == "" {
 		return record{}, c.Fail(
-			"github_unknown_payload",
+			"tracker_unknown_payload",
 			fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.Repo, at.Number),
 		)
 	}

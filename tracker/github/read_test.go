@@ -155,7 +155,7 @@ func TestUnreadablePullRequests(t *testing.T) {
 		`{"data":{"r0":{"i0":null}},"errors":[{"type":"FORBIDDEN","path":["r0","i0"],"message":"no"}]}`,
 		byBranch,
 	)
-	wantCode(t, err, "github_graphql_errors")
+	wantCode(t, err, "tracker_graphql_errors")
 }
 
 // Only an explicit answer counts as one that an issue is gone.
@@ -165,16 +165,16 @@ func TestIssueThatIsNotInTheAnswer(t *testing.T) {
 	found, _, err := answered(t, `{"data":{"r0":{"i0":null}},`+gone+`}`)
 	test.Equal(t, "gone", []any{err, len(found)}, []any{nil, 0})
 	for body, code := range map[string]string{
-		`{"data":{"r0":{"i0":null}}}`: "github_unknown_payload",
-		`{"data":{"r0":{}}}`:          "github_unknown_payload",
-		`{"data":{}}`:                 "github_unknown_payload",
-		`{"data":{"r0":{"i0":{"number":2,"title":"T","state":"OPEN"}}}}`:  "github_unknown_payload",
-		`{"data":{"r0":{"i0":{"number":1,"title":" ","state":"OPEN"}}}}`:  "github_unknown_payload",
-		`{"data":{"r0":{"i0":{"number":1,"title":"T","state":"OTHER"}}}}`: "github_unknown_payload",
-		`{"data":{"r0":{"i0":{` + plainIssue + `,"labels":7}}}}`:          "github_unknown_payload",
-		`{"data":{"r0":[]}}`: "github_unknown_payload",
+		`{"data":{"r0":{"i0":null}}}`: "tracker_unknown_payload",
+		`{"data":{"r0":{}}}`:          "tracker_unknown_payload",
+		`{"data":{}}`:                 "tracker_unknown_payload",
+		`{"data":{"r0":{"i0":{"number":2,"title":"T","state":"OPEN"}}}}`:  "tracker_unknown_payload",
+		`{"data":{"r0":{"i0":{"number":1,"title":" ","state":"OPEN"}}}}`:  "tracker_unknown_payload",
+		`{"data":{"r0":{"i0":{"number":1,"title":"T","state":"OTHER"}}}}`: "tracker_unknown_payload",
+		`{"data":{"r0":{"i0":{` + plainIssue + `,"labels":7}}}}`:          "tracker_unknown_payload",
+		`{"data":{"r0":[]}}`: "tracker_unknown_payload",
 		`{"data":{"r0":null},"errors":[{"type":"NOT_FOUND","path":["r0"],"message":"Could not resolve to a Repository"}]}`: "tracker_project_not_found",
-		`{"data":null,"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"gone"}]}`:                                "github_graphql_errors",
+		`{"data":null,"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"gone"}]}`:                                "tracker_graphql_errors",
 	} {
 		found, _, err := answered(t, body)
 		wantCode(t, err, code)
@@ -502,13 +502,13 @@ func TestMissingBoard(t *testing.T) {
 		wantCode(t, test.Err(New(Options{
 			Options:      transport.Options{Key: testToken},
 			Repositories: repos,
-		})), "missing_github_repo")
+		})), "missing_tracker_project_slug")
 	}
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 	test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailScope}))
 	_, err := s.client().Candidates(t.Context(), []string{"Todo"})
-	if e := wantCode(t, err, "github_graphql_errors"); !strings.Contains(e.Message, "read:project") ||
+	if e := wantCode(t, err, "tracker_graphql_errors"); !strings.Contains(e.Message, "read:project") ||
 		!strings.Contains(e.Hint, "token") {
 		t.Errorf("%v: %s", e, e.Hint)
 	}

@@ -102,13 +102,13 @@ func newBackend(t *testing.T, server func(*gitlabtest.Server), change func(*Opti
 			}
 			return n
 		},
-		Unavailable: fault(s, "no answer", "gitlab_api_request", gitlabtest.FailClose),
+		Unavailable: fault(s, "no answer", "tracker_api_request", gitlabtest.FailClose),
 		Faults: []trackertest.Fault{
-			fault(s, "wrong token", "gitlab_api_status", gitlabtest.FailCredentials),
-			fault(s, "scope", "gitlab_api_status", gitlabtest.FailScope),
-			fault(s, "server fault", "gitlab_api_status", gitlabtest.FailDown),
+			fault(s, "wrong token", "tracker_api_status", gitlabtest.FailCredentials),
+			fault(s, "scope", "tracker_api_status", gitlabtest.FailScope),
+			fault(s, "server fault", "tracker_api_status", gitlabtest.FailDown),
 			fault(s, "garbage", unknownPayload, gitlabtest.FailHTML),
-			fault(s, "cut", "gitlab_api_request", gitlabtest.FailCut),
+			fault(s, "cut", "tracker_api_request", gitlabtest.FailCut),
 		},
 	}
 	arrange(s, b, options)

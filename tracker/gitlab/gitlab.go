@@ -46,14 +46,14 @@ type Options struct {
 // listKey is the key under which Memory stores the list of candidates.
 const listKey = "gitlab_issues"
 
-const unknownPayload = "gitlab_unknown_payload"
+const unknownPayload = "tracker_unknown_payload"
 
 // stateOpen is the state of an open issue without a label that is a state, in GitLab's word.
 const stateOpen = "opened"
 
 var service = transport.Service{
 	Name:          "GitLab",
-	Prefix:        "gitlab",
+	Prefix:        "tracker",
 	Address:       "https://gitlab.com/api/v4",
 	Paths:         true,
 	Setting:       "tracker.endpoint",
@@ -77,7 +77,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		return nil, err
 	}
 	err = o.named().Check(
-		"missing_gitlab_repo",
+		"missing_tracker_project_slug",
 		"write GROUP/PROJECT, as in the address https://gitlab.com/GROUP/PROJECT",
 	)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *client) within(ctx context.Context, project string, ask func(path strin
 // elsewhere returns the error of a project whose address leads to no project.
 func (c *client) elsewhere(project string, err error) error {
 	if _, moved := errors.AsType[*gitlabapi.Moved](err); moved {
-		return c.api.Fail("gitlab_api_status", "the address of the project "+project+" leads to no project")
+		return c.api.Fail("tracker_api_status", "the address of the project "+project+" leads to no project")
 	}
 	return err
 }

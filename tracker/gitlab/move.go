@@ -58,7 +58,7 @@ func (c *client) move(ctx context.Context, issueID, state string) error {
 	// GitLab leaves out, without a word, what the token may not change.
 	if now := c.StateByLabels(after.record(r.Repo)); !reconcile.SameState(now, state) {
 		return c.api.Fail(
-			"gitlab_api_status",
+			"tracker_api_status",
 			fmt.Sprintf("GitLab left issue %d of %s in the state %q", r.Number, r.Repo, now),
 		).WithHint("%s", c.api.Lacks())
 	}

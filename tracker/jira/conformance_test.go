@@ -61,12 +61,12 @@ func newBackend(t *testing.T) *trackertest.Backend {
 			}
 			return n
 		},
-		Unavailable: fault(s, "no answer", "jira_api_request", faulttest.Down),
+		Unavailable: fault(s, "no answer", "tracker_api_request", faulttest.Down),
 		Faults: []trackertest.Fault{
 			fault(s, "wrong token", apiStatus, faulttest.Answer(http.StatusUnauthorized, `{"message": "No."}`)),
 			fault(s, "server fault", apiStatus, faulttest.Answer(http.StatusBadGateway, "bad gateway")),
 			fault(s, "garbage", unknownPayload, faulttest.Garbage()),
-			fault(s, "cut", "jira_api_request", faulttest.Cut),
+			fault(s, "cut", "tracker_api_request", faulttest.Cut),
 			{Name: "expired", Code: apiStatus, Arrange: func(testing.TB) { s.Expire(true, true) }},
 			{Name: "expired, untold", Code: apiStatus, Arrange: func(testing.TB) { s.Expire(true, false) }},
 		},

@@ -46,8 +46,8 @@ type Options struct {
 }
 
 const (
-	unknownPayload = "jira_unknown_payload"
-	apiStatus      = "jira_api_status"
+	unknownPayload = "tracker_unknown_payload"
+	apiStatus      = "tracker_api_status"
 )
 
 // gateway is where tokens with scopes are accepted.
@@ -55,7 +55,7 @@ const gateway = "https://api.atlassian.com/ex/jira/"
 
 var service = transport.Service{
 	Name:    "Jira",
-	Prefix:  "jira",
+	Prefix:  "tracker",
 	Paths:   true,
 	Setting: "tracker.endpoint",
 	Header:  map[string]string{"Accept": "application/json"},
@@ -80,7 +80,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	if !isProjectKey(o.Project) {
 		return nil, reconcile.NewError(
-			"missing_jira_project_key",
+			"missing_tracker_project_slug",
 			"the key of the Jira project is missing or malformed",
 			"write what stands before the number of its issues, such as SHOP for SHOP-12",
 		)
@@ -131,7 +131,7 @@ func connect(o Options) (*client, error) {
 	o.Project = strings.ToUpper(strings.TrimSpace(o.Project))
 	if o.User == "" {
 		return nil, reconcile.NewError(
-			"missing_jira_email",
+			"tracker_setting_invalid",
 			"the email of the account to which the Jira API token belongs is missing",
 			"set JIRA_EMAIL, or write it as tracker.provider.email",
 		)

@@ -124,7 +124,7 @@ func TestCondition(t *testing.T) {
 	test.Contains(t, "message", e.Message, "Jira answers 400: the value 'Nonsense' does not exist")
 	test.Contains(t, "hint", e.Hint, "correct tracker.provider.jql")
 	_, err = a.Verify(t.Context(), reconcile.TrackerNames{})
-	test.Equal(t, "code of verify", errorOf(t, err).Code, "jira_jql_invalid")
+	test.Equal(t, "code of verify", errorOf(t, err).Code, "tracker_setting_invalid")
 }
 
 // A limit ends when Jira says it, in either of its ways, or else after a minute.

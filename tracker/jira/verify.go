@@ -117,7 +117,7 @@ func (c *client) checkQuery(ctx context.Context) error {
 	for _, q := range found.Queries {
 		if len(q.Errors) > 0 {
 			return reconcile.NewError(
-				"jira_jql_invalid",
+				"tracker_setting_invalid",
 				"tracker.provider.jql: "+transport.Brief(c.api.Scrub(strings.Join(q.Errors, "; "))),
 				"correct the condition: try it in Jira's search for issues",
 			)

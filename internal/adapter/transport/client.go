@@ -112,7 +112,7 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if !s.isEndpoint(o.Endpoint) {
 		// The value is not quoted: it may be a key that was pasted into the wrong place.
 		return nil, reconcile.NewError(
-			"tracker_endpoint_invalid",
+			"tracker_setting_invalid",
 			s.Setting+" is not an http or https URL",
 			s.CheckEndpoint,
 		)
@@ -338,7 +338,7 @@ type key struct {
 
 // newTransport returns a transport that trusts the certificates of caFile, a PEM file, beside
 // the system's; none if it is empty. With ignoreProxy it does not use the proxy in this
-// process's environment variables. Its error carries the code tracker_ca_file_invalid.
+// process's environment variables. Its error carries the code tracker_setting_invalid.
 func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 	k := key{ignoreProxy: ignoreProxy}
 	if caFile != "" {
@@ -375,6 +375,6 @@ func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 }
 
 func invalid(message string, err error) error {
-	return reconcile.NewError("tracker_ca_file_invalid", "tracker.ca_file: "+message,
+	return reconcile.NewError("tracker_setting_invalid", "tracker.ca_file: "+message,
 		"name a readable PEM file with the certificate of your CA, or leave the key out").WithCause(err)
 }

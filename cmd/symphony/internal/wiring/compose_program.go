@@ -137,7 +137,7 @@ func NewestRelease(ctx context.Context, address string) (string, error) {
 
 func releaseUnknown(why string) error {
 	return reconcile.NewError(
-		"release_unknown",
+		"failed",
 		ReleasesVar+": "+why,
 		"compare the URL with where your releases are, or unset "+ReleasesVar+": then symphony does not ask",
 	)

@@ -19,14 +19,14 @@ func TestNewestRelease(t *testing.T) {
 		"a page": {
 			200,
 			"<html>v1.3.0",
-			"release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
+			"failed: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
 		},
 		"JSON": {
 			200,
 			`{"message": "v1.3.0"}`,
-			"release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
+			"failed: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
 		},
-		"no such release": {404, "v1.3.0", "release_unknown: SYMPHONY_RELEASES: HTTP 404 Not Found"},
+		"no such release": {404, "v1.3.0", "failed: SYMPHONY_RELEASES: HTTP 404 Not Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)

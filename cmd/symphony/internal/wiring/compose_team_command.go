@@ -11,7 +11,7 @@ import (
 )
 
 // CodeClaimsOff is the code of an error if a project has no repository.claims.
-const CodeClaimsOff = "claims_off"
+const CodeClaimsOff = "not_possible"
 
 // TeamCommand is this machine as a member of the team, for a command that looks at the claims of the
 // remote or changes them.
@@ -23,7 +23,7 @@ type TeamCommand struct {
 	scratch string    // removed at the end; empty for none
 }
 
-// OpenTeam returns this machine as a member of the team. The error has the code claims_off if
+// OpenTeam returns this machine as a member of the team. The error has the code not_possible if
 // repository.claims is off. Before the first pass this machine knows of no claims, and a directory of
 // its own for what it reads is removed by Close.
 func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {

@@ -51,7 +51,7 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 	root := usedRoot(p)
 	if root != "" {
 		return reconcile.NewError(
-			"state_missing",
+			"state_corrupt",
 			p.StateDir+" has no state.db, but its project has workspaces in "+root,
 			"",
 		).WithHint(

@@ -266,7 +266,7 @@ func (g *guard) addProject(stateDir string) error {
 	if err != nil {
 		const unknown = "%s: could not find out which files of its project an agent could change: %v"
 		return reconcile.NewError(
-			"state_unreadable",
+			"state_unusable",
 			fmt.Sprintf(unknown, stateDir, err),
 			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong",
 		)

@@ -241,7 +241,7 @@ func NoRun(ctx context.Context, p *Project, db *state.DB, ref, why string) error
 		return UnknownIssue(ctx, db, ref, why)
 	}
 	return reconcile.NewError(
-		"run_not_found",
+		"not_found",
 		issue.Identifier+" has had no run: its state is "+issue.State,
 		"",
 	).WithHint("%s says what starts it", reconcile.CommandFor("show", issue.Identifier))

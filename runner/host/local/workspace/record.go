@@ -224,7 +224,7 @@ const (
 	CodeForeign         = reconcile.CodeWorkspaceForeign
 	CodeTaken           = "workspace_taken"
 	CodeBusy            = reconcile.CodeWorkspaceBusy
-	CodeExists          = "workspace_exists"
+	CodeExists          = "already_exists"
 	CodeHookFailed      = "hook_failed"
 	CodeHookTimeout     = "hook_timeout"
 	CodeRootUnusable    = files.CodeRootUnusable

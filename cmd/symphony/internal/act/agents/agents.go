@@ -44,7 +44,7 @@ type Agents struct {
 
 // The error codes of agents.
 const (
-	CodeUnknown  = "unknown_agent"
+	CodeUnknown  = "not_found"
 	CodeEnded    = "agent_ended"
 	CodeConflict = "agent_conflict" // the id is taken, or the directory
 	CodeInvalid  = "invalid_argument"

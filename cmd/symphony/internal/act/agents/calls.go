@@ -125,7 +125,7 @@ func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
 }
 
 // Conversation returns the call that opened a conversation, by its ID or by the thread's.
-// Error: unknown_conversation.
+// Error: not_found.
 func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
 	call, found, err := a.DB.Clients.Conversation(ctx, id)
 	if err != nil {
@@ -133,7 +133,7 @@ func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, e
 	}
 	if !found {
 		return call, reconcile.NewError(
-			"unknown_conversation",
+			"not_found",
 			fmt.Sprintf("there is no conversation %q", id),
 			"new_conversation opens one",
 		)

@@ -15,7 +15,7 @@ import (
 )
 
 // CodeCursor is the error code of a cursor that belongs to no position of the log.
-const CodeCursor = "invalid_cursor"
+const CodeCursor = "invalid_argument"
 
 // EventLog is the path of the log of an agent.
 func (a *Agents) EventLog(run reconcile.Run) string { return eventlog.Path(a.runners.StateDir, run.ID) }

@@ -488,7 +488,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		os.WriteFile(filepath.Join(wiring.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600),
 	)
 	r.refuses(
-		"state_unreadable",
+		"state_unusable",
 		"which files of its project an agent could change",
 	)(r.Spawn(t.Context(), r.settings("a")))
 	test.Equal(t, "how many agents exist", len(test.Must(r.List(t.Context()))), 0)

@@ -16,7 +16,7 @@ import (
 
 const (
 	// CodeNotPermitted is the error code of a directory in which no agent may work.
-	CodeNotPermitted = "directory_not_permitted"
+	CodeNotPermitted = "not_permitted"
 
 	// CodeNeedsPerson is the error code of a decision that a tool of a host may not make.
 	CodeNeedsPerson = "needs_person"

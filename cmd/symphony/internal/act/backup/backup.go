@@ -186,7 +186,7 @@ func refuseState(ctx context.Context, p *wiring.Project) error {
 		_ = db.Close() // it was only read
 	}
 	return reconcile.NewError(
-		"state_exists",
+		"already_exists",
 		p.StateDir+" has a state, which is not replaced",
 		"to give it up: symphony stop --all, then move it aside: "+state.Aside(p.StateDir),
 	)

@@ -23,8 +23,8 @@ import (
 // Codes of errors.
 const (
 	codeBusy     = "project_busy" // a worker or a schedule uses the project
-	codeUnknown  = "unknown_project"
-	codeNotMoved = "not_moved"
+	codeUnknown  = "not_found"
+	codeNotMoved = "not_possible"
 )
 
 // MovedJSON is the output of projects move --json.

@@ -412,7 +412,7 @@ func (c *pruner) refuseUnknown(ctx context.Context, f *PruneJSON) error {
 // whyKept is the error that says why nothing of an issue is removed.
 func (c *pruner) whyKept(ctx context.Context, name string) error {
 	kept := func(why, hint string) error {
-		return reconcile.NewError("not_pruned", "nothing of "+name+" is removed: "+why, hint)
+		return reconcile.NewError("not_possible", "nothing of "+name+" is removed: "+why, hint)
 	}
 	db, err := wiring.OpenForReading(ctx, c.p)
 	if err != nil {

@@ -103,7 +103,7 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 	})
 	if len(rows) == 0 {
 		return "", reconcile.NewError(
-			"not_in_trash",
+			"not_found",
 			"no workspace of "+ref+" is in the trash",
 			"symphony restore lists what is there",
 		)

@@ -106,6 +106,6 @@ func (o *operation) undeliverable(c reconcile.Claim) error {
 	default:
 		return nil
 	}
-	return reconcile.NewError("nothing_to_deliver", message, "").
+	return reconcile.NewError("not_possible", message, "").
 		WithHint("%s shows its state", reconcile.CommandFor("show", name))
 }

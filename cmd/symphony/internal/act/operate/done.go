@@ -10,7 +10,7 @@ import (
 )
 
 // codeNotDone is the code of a result that can't be taken.
-const codeNotDone = "not_done"
+const codeNotDone = "not_possible"
 
 // Finish takes the result of an agent: the issue is done. With merge in the workflow, symphony
 // merges its pull request, and the issue follows.

@@ -172,7 +172,7 @@ func (t tracked) mustMove(to, code string) error {
 // inactive is the error for an issue on which no agent works in its state.
 func (t tracked) inactive() error {
 	return reconcile.NewError(
-		"no_agent",
+		"not_possible",
 		fmt.Sprintf("no agent works on %s in the state %q", t.issue.Identifier, t.issue.State),
 		"move it to "+strings.Join(t.cfg.Policy.ActiveStates, " or ")+" in the tracker, which reopens it",
 	)

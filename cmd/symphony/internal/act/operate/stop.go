@@ -396,7 +396,7 @@ func notStopped(list []string) error {
 		return nil
 	}
 	return reconcile.NewError(
-		"not_stopped",
+		"failed",
 		"still running: "+strings.Join(list, "; "),
 		"run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary",
 	)

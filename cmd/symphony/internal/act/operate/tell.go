@@ -265,14 +265,14 @@ func (o *operation) sendBack(ctx context.Context, c reconcile.Claim, said string
 	back := t.issue.State
 	if !t.policy.Active(back) {
 		back = t.policy.BackState(t.cfg.Feedback)
-		if err := t.mustMove(back, "no_agent"); err != nil {
+		if err := t.mustMove(back, "not_possible"); err != nil {
 			return told, err
 		}
 	}
 	there := t.issue
 	there.State = back
 	if reason, _ := t.policy.StopReason(there, true); reason != "" {
-		return told, reconcile.NewError("no_agent",
+		return told, reconcile.NewError("not_possible",
 			fmt.Sprintf("no agent would work on %s in the state %q (%s)", t.issue.Identifier, back, reason), "").
 			WithHint("%s explains it", reconcile.CommandFor("show", t.issue.Identifier))
 	}

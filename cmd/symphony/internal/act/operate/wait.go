@@ -129,7 +129,7 @@ func findAddress(
 	}
 	name := v.Issue.Identifier
 	return "", reconcile.NewError(
-		"page_not_found",
+		"not_found",
 		name+" has "+without,
 		"",
 	).WithHint("%s prints what is known of it", reconcile.CommandFor("show", name))

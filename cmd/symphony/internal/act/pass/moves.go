@@ -137,7 +137,7 @@ func (m moving) orEnd(ctx context.Context, o reconcile.MoveOrder, issue reconcil
 
 func (m moving) move(ctx context.Context, o reconcile.MoveOrder) error {
 	if m.tracker.Move == nil { // since the workflow has changed
-		return reconcile.NewError("no_agent", "the tracker does not let symphony move "+o.Identifier,
+		return reconcile.NewError("not_possible", "the tracker does not let symphony move "+o.Identifier,
 			"move it to "+o.To+" there")
 	}
 	return m.tracker.Move(ctx, o.IssueID, o.To)

@@ -97,7 +97,7 @@ func (c cron) mark() string { return " # " + c.name() }
 func (cron) refuse(context.Context, time.Duration) error {
 	if _, err := exec.LookPath("crontab"); err != nil {
 		return reconcile.NewError(
-			"no_scheduler",
+			"schedule_failed",
 			"the program crontab was not found",
 			"install cron, or keep symphony tick --loop running",
 		)

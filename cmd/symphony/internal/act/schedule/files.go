@@ -55,7 +55,7 @@ func (s *files) read() error {
 		text := string(data)
 		if err == nil && !strings.HasPrefix(text, "# "+mark) && !strings.Contains(text, "<!-- "+mark) {
 			return reconcile.NewError(
-				"schedule_foreign",
+				"schedule_failed",
 				f.path+" was not written by symphony schedule install",
 				"see what it is, move it away, and run the command again",
 			).WithCause(errForeign)

@@ -75,7 +75,7 @@ func plistString(s string) string { return "<string>" + html.EscapeString(s) + "
 func (l *launchd) refuse(ctx context.Context, _ time.Duration) error {
 	if _, err := l.launchctl(ctx, "print", domain()); err != nil {
 		return reconcile.NewError(
-			"no_scheduler",
+			"schedule_failed",
 			"launchd has no session of this account: "+exit.From(err).Message,
 			"log in at the Mac once, since launchd starts agents only while you are logged in; or use --cron",
 		)

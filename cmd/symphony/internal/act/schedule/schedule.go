@@ -274,7 +274,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	timer := packagedTimer(ctx, s.caller)
 	if timer != "" {
 		return reconcile.NewError(
-			"schedule_foreign",
+			"schedule_failed",
 			timer+" runs passes of this project already",
 			"keep it, or run systemctl --user disable --now "+text.ShellQuote(timer)+" first",
 		)
@@ -299,7 +299,7 @@ func (s *plan) programStays() error {
 		return nil
 	}
 	return reconcile.NewError(
-		"temporary_program",
+		"schedule_failed",
 		fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
 		"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy",
 	)

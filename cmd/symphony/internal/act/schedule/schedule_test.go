@@ -110,7 +110,7 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 		"": true,
 	} {
 		err := (&plan{caller: p, program: program}).installable(t.Context(), willing{}, 0)
-		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
+		if gone != (err != nil) || gone && exit.From(err).Code != "schedule_failed" {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestPackagedTimer(t *testing.T) {
 	what, _ = Running(t.Context(), other, "")
 	test.Equal(t, "what runs passes of another file there", what, "")
 	err := (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)
-	if exit.From(err).Code != "schedule_foreign" {
+	if exit.From(err).Code != "schedule_failed" {
 		t.Error(err)
 	}
 }

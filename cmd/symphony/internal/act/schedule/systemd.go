@@ -93,7 +93,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	name := t.account.name
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
-		return reconcile.NewError("no_scheduler", "this machine does not run systemd",
+		return reconcile.NewError("schedule_failed", "this machine does not run systemd",
 			"symphony schedule install --cron, or keep symphony tick --loop running")
 	case t.system && os.Geteuid() == 0:
 		return nil
@@ -110,14 +110,14 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		}
 		return rootOnly(line + " -w " + text.ShellQuote(t.p.Path))
 	case !lingers(name):
-		return reconcile.NewError("no_linger",
+		return reconcile.NewError("schedule_failed",
 			fmt.Sprintf("%s does not linger: a user timer would run only while you are logged in", name),
 			"run loginctl enable-linger "+text.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !wiring.Sleep(ctx, wiring.WaitStep) {
 			return reconcile.NewError(
-				"no_scheduler",
+				"schedule_failed",
 				fmt.Sprintf("the systemd user instance of %s does not answer", name),
 				fmt.Sprintf(
 					"run sudo systemctl start user@%d.service, or use --system or --cron",

@@ -124,7 +124,7 @@ func (d *playground) flags() string {
 }
 
 func failed(hint, format string, args ...any) error {
-	return reconcile.NewError("demo_failed", fmt.Sprintf(format, args...), hint)
+	return reconcile.NewError("failed", fmt.Sprintf(format, args...), hint)
 }
 
 // addIssues writes the files of the issues, with instructions for the scripted agent.

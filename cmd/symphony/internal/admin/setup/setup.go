@@ -190,7 +190,7 @@ func (s *starter) check(ctx context.Context) error {
 		return nested
 	case dirErr != nil || !info.IsDir():
 		return reconcile.NewError(
-			"init_failed",
+			"failed",
 			dir+" is not a directory",
 			"create it, or name another place for the workflow",
 		)
@@ -390,7 +390,7 @@ func notWritten(err, left error) error {
 	if left != nil {
 		message = err.Error() + "; some files are left: " + left.Error()
 	}
-	return reconcile.NewError("init_failed", message, "check the permissions of this directory, and run init again")
+	return reconcile.NewError("failed", message, "check the permissions of this directory, and run init again")
 }
 
 // report prints the files written, the steps left to do in the tracker, and the next commands.

@@ -166,7 +166,7 @@ func Find(rows []TeamRow, ref, project string) (TeamRow, error) {
 	switch len(found) {
 	case 0:
 		return TeamRow{}, reconcile.NewError(
-			"claim_not_found",
+			"not_found",
 			"the remote has no claim of "+ref,
 			"symphony machines lists what it has",
 		)
@@ -175,7 +175,7 @@ func Find(rows []TeamRow, ref, project string) (TeamRow, error) {
 	}
 	keys := text.Map(found, func(r TeamRow) string { return r.Key })
 	return TeamRow{}, reconcile.NewError(
-		"claim_ambiguous",
+		"ambiguous",
 		fmt.Sprintf("%s is claimed in several projects", ref),
 		"name a key instead: "+strings.Join(keys, ", "),
 	)

@@ -44,7 +44,7 @@ func WriteDiff(
 		return run, err
 	}
 	if !found {
-		return run, reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(), "").
+		return run, reconcile.NewError("not_found", "there is no git repository at "+run.WorkspaceWhere(), "").
 			WithHint("%s says what is there", reconcile.CommandFor("show", run.Identifier))
 	}
 	return run, nil
@@ -78,6 +78,6 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 			return run, nil
 		}
 	}
-	return reconcile.Run{}, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "").
+	return reconcile.Run{}, reconcile.NewError("not_found", identifier+" has had no workspace yet", "").
 		WithHint("%s explains it", reconcile.CommandFor("show", identifier))
 }

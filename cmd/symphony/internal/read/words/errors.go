@@ -259,7 +259,7 @@ var runErrors = []RunError{
 	{"resource_limit", "raise the limits of open files (`ulimit -n`), processes (`ulimit -u`) and sizes of files " +
 		"(`ulimit -f`)"},
 	{"temporary_directory", "create the directory that TMPDIR names, or unset the variable; then `symphony resume`"},
-	{"state_missing, state_corrupt", "end all workers (`symphony stop --all`), " +
+	{"state_corrupt", "end all workers (`symphony stop --all`), " +
 		"then restore state.db from a backup or move the state directory aside"},
 	{"state_busy", "find the process that keeps the database locked with `fuser -v state.db`"},
 	{"state_readonly, state_io", "check the permissions and the disk of the state directory"},

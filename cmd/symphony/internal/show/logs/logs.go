@@ -187,7 +187,7 @@ func (pr *printer) runs(ctx context.Context) ([]reconcile.Run, error) {
 	}
 	if len(runs) == 0 && !pr.o.Follow {
 		return nil, reconcile.NewError(
-			"run_not_found",
+			"not_found",
 			pr.identifier+" has had no run yet",
 			"",
 		).WithHint(
@@ -215,7 +215,7 @@ func (pr *printer) namedRun(ctx context.Context) ([]reconcile.Run, error) {
 		message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
 		hint = "%s lists the latest"
 	}
-	return nil, reconcile.NewError("run_not_found", message, "").
+	return nil, reconcile.NewError("not_found", message, "").
 		WithHint(hint, reconcile.CommandFor("show", pr.identifier))
 }
 
@@ -254,7 +254,7 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		return nil
 	}
 	return reconcile.NewError(
-		"event_not_found",
+		"not_found",
 		fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
 		"symphony logs "+pr.identifier+" shows what there is",
 	)

@@ -89,7 +89,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	}
 	if found.Git == nil {
 		return out, reconcile.NewError(
-			"workspace_not_found",
+			"not_found",
 			"there is no git repository at "+one.WorkspacePath,
 			"list_agents shows whether the agent works there; "+
 				"a worktree without work is removed when its agent ends",
@@ -201,7 +201,7 @@ func (c changeTools) destination() (port.Repository, error) {
 	}
 	if !cfg.Repository.Delivers() {
 		return port.Repository{}, reconcile.NewError(
-			"delivery_not_permitted",
+			"not_permitted",
 			p.Path+" permits no deliveries",
 			"ask your user to set repository.url and repository.deliver there, or to start symphony mcp with --deliver",
 		)

@@ -221,14 +221,14 @@ func (c conversationTools) get(ctx context.Context, agentID, id string) (reconci
 	}
 	if !found {
 		return known, reconcile.NewError(
-			"unknown_conversation",
+			"not_found",
 			fmt.Sprintf("agent %s has no conversation %q", agentID, id),
 			"new_conversation opens one",
 		)
 	}
 	if known.Agent != agentID {
 		return known, reconcile.NewError(
-			"unknown_conversation",
+			"not_found",
 			fmt.Sprintf("conversation %s is one of agent %s", id, known.Agent),
 			"name that agent; if it has ended, new_conversation with this conversationId continues it here",
 		)

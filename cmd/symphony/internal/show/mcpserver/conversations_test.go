@@ -96,7 +96,7 @@ func TestDeliveryNotPermitted(t *testing.T) {
 		test.OK(t, os.WriteFile(path, []byte(workflow), 0o600))
 		test.Equal(t, "with the settings "+settings, c.canDeliver(), permitted)
 		if _, err := c.destination(); !permitted {
-			test.Equal(t, "the code", exit.From(err).Code, "delivery_not_permitted")
+			test.Equal(t, "the code", exit.From(err).Code, "not_permitted")
 		}
 	}
 }

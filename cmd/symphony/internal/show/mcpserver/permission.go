@@ -21,7 +21,7 @@ import (
 
 // codeNotDecided is the code of a call that starts an agent in a directory about which no
 // person decided yet.
-const codeNotDecided = "directory_not_decided"
+const codeNotDecided = "needs_person"
 
 // permissions say where agents may work.
 type permissions struct {

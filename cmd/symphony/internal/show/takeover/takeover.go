@@ -61,7 +61,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	}
 	if ended.code != 0 {
 		return reconcile.NewError(
-			"takeover_failed",
+			"failed",
 			fmt.Sprintf("%s ended with exit code %d; %s stays held", ended.agent, ended.code, identifier),
 			hint,
 		)
@@ -178,7 +178,7 @@ func holdIssue(
 	}
 	if c.Status != reconcile.Held {
 		return c, reconcile.NewError(
-			"not_held",
+			"not_possible",
 			identifier+" could not be held",
 			"symphony show "+identifier+" shows its state",
 		)

@@ -60,7 +60,7 @@ func (w *Env) browser(ctx context.Context, address string) *exec.Cmd {
 func showPage(cmd *exec.Cmd) (opened bool, err error) {
 	if err := cmd.Run(); err != nil {
 		return false, reconcile.NewError(
-			"browser_failed",
+			"failed",
 			fmt.Sprintf("the page could not be opened with %s: %v", cmd.Args[0], err),
 			"open the address yourself, or set BROWSER to an installed program",
 		).WithCause(err)

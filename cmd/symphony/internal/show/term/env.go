@@ -56,7 +56,7 @@ func NewEnv() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, reconcile.NewError(
-			"working_directory",
+			"environment_invalid",
 			"the working directory: "+err.Error(),
 			"it may have been removed: cd to a directory that exists",
 		).WithCause(err)

@@ -32,7 +32,7 @@ func (w *Env) PrintJSON(v any) {
 func (w *Env) outputFailed(err error, hint string) {
 	w.OutputFailed = true
 	w.PrintError(reconcile.NewError(
-		"output_failed",
+		"failed",
 		"the command is done, but its answer can't be printed: "+err.Error(),
 		hint,
 	).WithCause(err))

@@ -116,7 +116,7 @@ func (p *pager) end() error {
 func (p *pager) failed(cause error) error {
 	program := p.cmd.Args[len(p.cmd.Args)-1]
 	return reconcile.NewError(
-		"pager_failed",
+		"failed",
 		fmt.Sprintf("the pager %q could not be started: %v", program, cause),
 		"set PAGER to an installed program, or use --no-pager",
 	).WithCause(cause)

@@ -145,13 +145,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int,
 // statusCode is the HTTP status of an error by its code, or else by its class.
 func statusCode(e *reconcile.Error) int {
 	switch e.Code {
-	case "not_found",
-		"issue_not_found",
-		"project_not_found",
-		"request_not_found",
-		"run_not_found",
-		"event_not_found",
-		"workspace_not_found":
+	case "not_found", "issue_not_found", "request_not_found":
 		return http.StatusNotFound
 	case "method_not_allowed":
 		return http.StatusMethodNotAllowed
@@ -163,19 +157,16 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusForbidden
 	case "host_refused":
 		return http.StatusMisdirectedRequest
-	case "issue_ambiguous",
+	case "ambiguous",
 		"request_ended",
 		"locked",
 		"handed_over",
-		"nothing_to_deliver",
+		"not_possible",
 		"not_started",
-		"no_agent",
 		"needs_words",
-		"not_done",
-		"status_changed",
-		"too_many_messages":
+		"status_changed":
 		return http.StatusConflict
-	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":
+	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy":
 		return http.StatusServiceUnavailable
 	case "command_timeout":
 		return http.StatusGatewayTimeout

@@ -176,7 +176,7 @@ func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, le
 	defer s.mu.Unlock()
 	if s.clients == maxStreams {
 		return nil, nil, reconcile.NewError(
-			"too_many_streams",
+			"busy",
 			fmt.Sprintf("%d clients follow this server already", maxStreams),
 			"close some, or ask without following",
 		)

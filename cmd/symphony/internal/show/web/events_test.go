@@ -209,7 +209,7 @@ func TestPageStream(t *testing.T) {
 		{"/?q=x", "page", `"title":"Search: x · symphony"`},
 		{"/?q=x", "page", "symphony init"},
 		{"/api/v1/events", "state", `"running":[]`},
-		{"/api/v1/events?project=none", "unavailable", `"code":"project_not_found"`},
+		{"/api/v1/events?project=none", "unavailable", `"code":"not_found"`},
 	} {
 		if name, data := subscribe(t, t.Context(), http.DefaultClient, url+c.path)(); name != c.event ||
 			!strings.Contains(data, c.part) {

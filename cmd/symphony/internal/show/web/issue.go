@@ -68,7 +68,7 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 			found, ok := page.Detail(lines, id)
 			if !ok {
 				return reconcile.NewError(
-					"event_not_found",
+					"not_found",
 					"the log has no such line",
 					"load the page again",
 				)

@@ -172,13 +172,13 @@ func TestDetailsNeedTheToken(t *testing.T) {
 		test.Equal(t, path+" without the token", visit(s, "GET", path, "").Code, http.StatusUnauthorized)
 	}
 	noLine := get(t, s, address+"/log?line=line-1-1", time.Minute)
-	test.Contains(t, "a line that the log does not have", noLine.Body.String(), "event_not_found")
+	test.Contains(t, "a line that the log does not have", noLine.Body.String(), "not_found")
 	test.Equal(t, "its status", noLine.Code, http.StatusNotFound)
 	test.Contains(
 		t,
 		"a run that there is not",
 		get(t, s, address+"/run?run=nothing", time.Minute).Body.String(),
-		"run_not_found",
+		"not_found",
 	)
 	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
 	for who, c := range map[string]struct {

@@ -78,7 +78,7 @@ func listenError(err error) error {
 	case errors.Is(err, syscall.EACCES):
 		hint = "ports below 1024 need root: choose another one with --port, to which a proxy can pass on port 80"
 	}
-	return reconcile.NewError("listen_failed", err.Error(), hint)
+	return reconcile.NewError("failed", err.Error(), hint)
 }
 
 // tcpAddress is the host and the port to listen at.
@@ -115,7 +115,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err == nil {
 		_ = c.Close()
 		return nil, reconcile.NewError(
-			"listen_failed",
+			"failed",
 			"another process listens at "+path,
 			"end it first, or name another path",
 		)
@@ -126,7 +126,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() != os.ModeSocket {
 		return nil, reconcile.NewError(
-			"listen_failed",
+			"failed",
 			path+" exists and is not a socket",
 			"name another path, or remove it",
 		)
@@ -137,7 +137,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	}
 	if err != nil {
 		return nil, reconcile.NewError(
-			"listen_failed",
+			"failed",
 			err.Error(),
 			"name a path in an existing directory of your own: --listen unix:PATH",
 		)
@@ -149,7 +149,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 // about 100 characters, with the directory in which privateSocket makes it.
 func pathTooLong(path string) error {
 	return reconcile.NewError(
-		"listen_failed",
+		"failed",
 		path+" is too long for a socket",
 		"name a path of at most 80 characters: --listen unix:PATH",
 	)

@@ -83,7 +83,7 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	}
 	if len(found) > 1 {
 		return detail.Issue{}, reconcile.NewError(
-			"issue_ambiguous",
+			"ambiguous",
 			ref+" is an issue of several projects",
 			"add ?project= with the name of its project, such as "+found[0].Project.Name,
 		)
@@ -146,7 +146,7 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	if i < 0 {
 		names := text.Map(all, func(p view.Named) string { return p.Name })
 		return nil, reconcile.NewError(
-			"project_not_found",
+			"not_found",
 			fmt.Sprintf("there is no project %q here", name),
 			cmp.Or(suggest.Instead(name, names), makeProject)+s.more(),
 		)
@@ -186,7 +186,7 @@ const makeProject = "symphony init makes one"
 
 // noProject returns the error of a server without a project.
 func noProject() error {
-	return reconcile.NewError("project_not_found", "there is no project here", makeProject)
+	return reconcile.NewError("not_found", "there is no project here", makeProject)
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.
