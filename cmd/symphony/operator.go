@@ -346,7 +346,10 @@ func refuseFile(c *cli.Context, w *term.Env, words string) error {
 	if name == "" {
 		return nil
 	}
-	const message = "%s: %q would be the text itself: \"$(cat %s)\" is what the file contains"
+	message := "%s: %q would be the text itself: \"$(cat %s)\" is what the file contains"
+	if flagOf(c.Command, "stdin") != nil {
+		message += ", and --stdin takes any text"
+	}
 	return exit.Usage(message, c.Command.Name, words, name)
 }
 

@@ -108,29 +108,31 @@ func tellIssue(c *cli.Context, w *term.Env, p *wiring.Project, command operate.T
 		if !w.OnTerminal() || w.JSON {
 			return argumentMissing(c, "TEXT")
 		}
-		said, err := askText(c.Context, w, p, command.Issue)
-		if err != nil || said == "" {
+		command, err = askText(c.Context, w, p, command)
+		if err != nil {
 			return err
 		}
-		command.Texts = []string{said}
 	}
 	told, err := operate.Do(c.Context, p, command)
 	return render.Applied(w, told, err)
 }
 
 // askText asks for the words to the agent of an issue, and says first if they become a comment.
-func askText(ctx context.Context, w *term.Env, p *wiring.Project, issue string) (string, error) {
-	becomes, err := operate.TellBecomes(ctx, p, issue)
+func askText(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Tell) (operate.Tell, error) {
+	row, identifier, err := operate.TellRow(ctx, p, command.Issue)
 	if err != nil {
-		return "", err
+		return command, err
 	}
-	line, err := term.AskLine(ctx, w, "Text for the agent of "+text.Visible(issue)+" ("+becomes+"): ")
+	command.Becomes = row.Becomes()
+	asked := fmt.Sprintf("Text for the agent of %s (%s): ", text.Visible(command.Issue), row.TellBecomes(identifier))
+	line, err := term.AskLine(ctx, w, asked)
 	line = strings.TrimSpace(line)
 	if err == nil && line == "" {
 		fmt.Fprintln(w.Stderr, "symphony: nothing was said")
-		return "", exit.Only(exit.Failed)
+		return command, exit.Only(exit.Failed)
 	}
-	return line, err
+	command.Texts = []string{line}
+	return command, err
 }
 
 // answer answers a question. A secret never stands on the command line, where other accounts and

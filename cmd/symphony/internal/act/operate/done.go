@@ -76,11 +76,17 @@ func (o *operation) finish(ctx context.Context) error {
 	if err := t.mustMove(to, codeNotDone); err != nil {
 		return err
 	}
-	order, err := o.newMove(ctx, t.issue, to, "")
+	order, err := o.newMove(ctx, t.issue, to, reconcile.Words{By: Account()})
 	if err != nil {
 		return err
 	}
-	return o.move(ctx, order)
+	if err := o.move(ctx, order); err != nil {
+		return err
+	}
+	if page := w.Delivered.PullRequest; page != "" && !t.cfg.Feedback.On() {
+		o.result.Effect = append(o.result.Effect, "without feedback symphony does not merge: "+page)
+	}
+	return nil
 }
 
 // refuseDone returns an error if an issue has no result that could be taken.

@@ -83,14 +83,16 @@ func statusChanged(m reconcile.MoveOrder) error {
 }
 
 // newMove is an order about an issue as it is now.
-func (o *operation) newMove(ctx context.Context, issue reconcile.Issue, to, said string) (reconcile.MoveOrder, error) {
+func (o *operation) newMove(
+	ctx context.Context, issue reconcile.Issue, to string, words reconcile.Words,
+) (reconcile.MoveOrder, error) {
 	hold, since, err := pass.HeldSince(ctx, o.db, issue.ID)
 	return reconcile.MoveOrder{
 		ID:         rand.Text(),
 		IssueID:    issue.ID,
 		Identifier: issue.Identifier,
 		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: Account(), Text: said},
+		Words:      words,
 		From:       issue.State,
 		To:         to,
 		Hold:       hold,
@@ -167,6 +169,20 @@ func (t tracked) mustMove(to, code string) error {
 			"comment on "+name+" there, and move it to "+to)
 	}
 	return nil
+}
+
+// mayWork returns an error if no agent would work on the issue in a state, for instance because of its
+// labels.
+func (t tracked) mayWork(there string) error {
+	issue := t.issue
+	issue.State = there
+	reason, _ := t.policy.StopReason(issue, true)
+	if reason == "" {
+		return nil
+	}
+	return reconcile.NewError("not_possible",
+		fmt.Sprintf("no agent would work on %s in the state %q (%s)", issue.Identifier, there, reason), "").
+		WithHint("%s explains it", reconcile.CommandFor("show", issue.Identifier))
 }
 
 // inactive is the error for an issue on which no agent works in its state.

@@ -243,9 +243,10 @@ func (o *operation) firstStep(issue string) (step string, command reconcile.Comm
 	case reconcile.VerbResume:
 		return "nothing is paused or blocked: %s starts what is ready", reconcile.CommandFor("tick", "")
 	case VerbTell:
-		return "no agent works yet: write it into the issue; %s starts one", reconcile.CommandFor("run", name)
+		return "no agent works yet: write it into the issue, if there is one; %s starts an agent",
+			reconcile.CommandFor("run", name)
 	default: // they go on with the work of an agent
-		return "no agent has worked yet: %s starts one", reconcile.CommandFor("run", name)
+		return "no agent has worked yet; if the tracker has that issue, %s starts one", reconcile.CommandFor("run", name)
 	}
 }
 

@@ -32,6 +32,7 @@ type Order struct {
 // Arguments are what an order may need besides the issue.
 type Arguments struct {
 	Texts      []string
+	Becomes    string // what the person was told that the text becomes; empty if nothing
 	Choices    []int
 	Reason     string // of a denial
 	ForSession bool   // approve similar requests, too
@@ -83,6 +84,14 @@ func (r Row) TellComments() bool {
 		r.is(reconcile.StatusHeld) && r.Hold != reconcile.HoldOperator
 }
 
+// Becomes is what a text for the agent of the issue becomes, such as BecomesComment.
+func (r Row) Becomes() string {
+	if r.TellComments() {
+		return BecomesComment
+	}
+	return BecomesMessage
+}
+
 // TellBecomes says what a text for the agent of the issue becomes.
 func (r Row) TellBecomes(identifier string) string {
 	if r.TellComments() {
@@ -103,7 +112,9 @@ var Orders = []Order{
 		Key:       "m",
 		TakesText: true,
 		Possible:  func(r Row) bool { return !r.is(detail.StatusReleased, detail.StatusUnknown) },
-		Command:   func(a Arguments) Command { return Tell{Texts: a.Texts, Choices: a.Choices} },
+		Command: func(a Arguments) Command {
+			return Tell{Texts: a.Texts, Choices: a.Choices, Becomes: a.Becomes}
+		},
 	},
 	{
 		Name:  "retry",

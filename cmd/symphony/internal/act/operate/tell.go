@@ -36,9 +36,18 @@ type Tell struct {
 	// Texts or Choices answer the questions of a request in their order. Otherwise there is one text.
 	Texts   []string
 	Choices []int
-	// NoAnswers refuses to answer a question: the caller is not a person.
-	NoAnswers bool
+	// FromModel: a model says it for the account, and answers no question.
+	FromModel bool
+	// Becomes is what the person was told that the text becomes, BecomesComment or BecomesMessage. If it
+	// would become something else now, nothing is said. Empty if the person was told nothing.
+	Becomes string
 }
+
+// What a text for the agent of an issue becomes.
+const (
+	BecomesComment = "comment" // on the issue, which goes back to an agent
+	BecomesMessage = "message" // for the present or the next agent
+)
 
 // Name implements Command.
 func (Tell) Name() reconcile.Verb { return VerbTell }
@@ -65,6 +74,10 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 	if err != nil {
 		return nothing, err
 	}
+	isNamed := strings.EqualFold(c.Issue, question.ID())
+	if asked && c.Becomes != "" && !isNamed {
+		return nothing, textChanged(question.Identifier, "an answer")
+	}
 	if asked {
 		return c.answer(ctx, p, question)
 	}
@@ -75,7 +88,7 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 	var told ToldJSON
 	o := newOperation(p, reconcile.Command{Verb: VerbTell}, runPass)
 	err = o.carryOut(ctx, issue, func() (err error) {
-		told, err = o.tell(ctx, strings.Join(c.Texts, "\n\n"))
+		told, err = o.tell(ctx, c)
 		return err
 	})
 	return Done{o.result, told}, err
@@ -86,7 +99,7 @@ func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.
 	if err := c.CheckSecret(question); err != nil {
 		return Done{Result: Result{Verb: VerbTell}}, err
 	}
-	if c.NoAnswers {
+	if c.FromModel {
 		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
 			question.ID()+" is an open question: decide_request answers it, if you may", "")
 	}
@@ -154,11 +167,12 @@ func Question(ctx context.Context, p *wiring.Project, ref string) (r reconcile.R
 }
 
 // tell says something to the agent of an issue that asks nothing.
-func (o *operation) tell(ctx context.Context, said string) (told ToldJSON, err error) {
-	said, err = messageText(said)
+func (o *operation) tell(ctx context.Context, order Tell) (told ToldJSON, err error) {
+	said, err := messageText(strings.Join(order.Texts, "\n\n"))
 	if err != nil {
-		return told, exit.Usage("tell: %v; the description of the issue reaches the agent, too", err)
+		return told, exit.Usage("tell: %v", err)
 	}
+	words := reconcile.Words{By: order.by(), Text: said}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
 		return told, err
@@ -167,9 +181,15 @@ func (o *operation) tell(ctx context.Context, said string) (told ToldJSON, err e
 	if err != nil {
 		return told, err
 	}
+	becomes := BecomesMessage
+	if claimed && goesBack(c) || !claimed && inReview {
+		becomes = BecomesComment
+	}
 	switch {
-	case claimed && goesBack(c), !claimed && inReview:
-		return o.sendBack(ctx, c, said)
+	case order.Becomes != "" && order.Becomes != becomes:
+		return told, textChanged(o.command.Identifier, "a "+becomes)
+	case becomes == BecomesComment:
+		return o.sendBack(ctx, c, words)
 	case !claimed:
 		if err := o.mayRun(ctx); err != nil {
 			return told, err
@@ -178,7 +198,7 @@ func (o *operation) tell(ctx context.Context, said string) (told ToldJSON, err e
 	if err := o.readWait(ctx); err != nil {
 		return told, err
 	}
-	m, err := o.addMessage(ctx, o.command.Identifier, said)
+	m, err := o.addMessage(ctx, o.command.Identifier, words)
 	if err != nil {
 		return told, err
 	}
@@ -193,14 +213,28 @@ func (o *operation) tell(ctx context.Context, said string) (told ToldJSON, err e
 	return ToldJSON{Message: &m}, nil
 }
 
-// TellBecomes says what a text for the agent of an issue becomes: "becomes a comment on ABC-7, which
-// goes back to its agent", or that an agent gets it.
-func TellBecomes(ctx context.Context, p *wiring.Project, ref string) (string, error) {
+// by is who says it, as the agent and the readers of a comment see it.
+func (c Tell) by() string {
+	if c.FromModel {
+		return "a model, for " + Account()
+	}
+	return Account()
+}
+
+// textChanged is the error for a text that would not become what the person was told.
+func textChanged(name, becomes string) error {
+	return reconcile.NewError("status_changed",
+		"the status of "+name+" has changed meanwhile: the text would become "+becomes+", and was not written", "").
+		WithHint("%s shows where it is; then repeat the command", reconcile.CommandFor("show", name))
+}
+
+// TellRow is the row of an issue, which says what a text for its agent becomes.
+func TellRow(ctx context.Context, p *wiring.Project, ref string) (row Row, identifier string, err error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil {
-		return "", err
+		return row, "", err
 	}
-	return RowOfIssue(v).TellBecomes(v.Issue.Identifier), nil
+	return RowOfIssue(v), v.Issue.Identifier, nil
 }
 
 // goesBack reports whether a text for the agent of a claim becomes a comment, with which the issue
@@ -248,13 +282,13 @@ func (o *operation) kept(c reconcile.Claim, m reconcile.Message) string {
 
 // sendBack sends an issue back to an agent, with a text that becomes a comment on it. The claim is
 // empty if there is none.
-func (o *operation) sendBack(ctx context.Context, c reconcile.Claim, said string) (told ToldJSON, err error) {
+func (o *operation) sendBack(ctx context.Context, c reconcile.Claim, words reconcile.Words) (told ToldJSON, err error) {
 	t, err := o.askTracker(ctx)
 	if err != nil {
 		return told, err
 	}
 	if c.IssueID == "" && t.policy.Active(t.issue.State) { // someone has moved it back already
-		m, err := o.addMessage(ctx, o.command.Identifier, said)
+		m, err := o.addMessage(ctx, o.command.Identifier, words)
 		o.result.Applied = err == nil
 		o.result.Effect = []string{o.kept(c, m)}
 		return ToldJSON{Message: &m}, err
@@ -269,14 +303,10 @@ func (o *operation) sendBack(ctx context.Context, c reconcile.Claim, said string
 			return told, err
 		}
 	}
-	there := t.issue
-	there.State = back
-	if reason, _ := t.policy.StopReason(there, true); reason != "" {
-		return told, reconcile.NewError("not_possible",
-			fmt.Sprintf("no agent would work on %s in the state %q (%s)", t.issue.Identifier, back, reason), "").
-			WithHint("%s explains it", reconcile.CommandFor("show", t.issue.Identifier))
+	if err := t.mayWork(back); err != nil {
+		return told, err
 	}
-	order, err := o.newMove(ctx, t.issue, back, said)
+	order, err := o.newMove(ctx, t.issue, back, words)
 	if err != nil {
 		return told, err
 	}
@@ -298,19 +328,20 @@ func messageText(said string) (string, error) {
 		return "", errors.New("the TEXT is empty")
 	}
 	if len(said) > reconcile.MaxMessage {
-		return "", fmt.Errorf("TEXT has %d bytes, and must have from 1 to %d", len(said), reconcile.MaxMessage)
+		return "", fmt.Errorf("TEXT has %d bytes, and may have %d; the description of the issue reaches the agent, too",
+			len(said), reconcile.MaxMessage)
 	}
 	return said, nil
 }
 
 // addMessage stores a message of this account for the next turn of the issue's agents.
-func (o *operation) addMessage(ctx context.Context, identifier, said string) (reconcile.Message, error) {
+func (o *operation) addMessage(ctx context.Context, identifier string, words reconcile.Words) (reconcile.Message, error) {
 	m := reconcile.Message{
 		ID:         rand.Text(),
 		IssueID:    o.command.IssueID,
 		Identifier: identifier,
 		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: Account(), Text: said},
+		Words:      words,
 	}
 	return m, o.db.Operator.AddMessage(ctx, m)
 }
@@ -331,7 +362,7 @@ func (o *operation) mayRun(ctx context.Context) error {
 		return err
 	}
 	if t.policy.Active(t.issue.State) {
-		return nil
+		return t.mayWork(t.issue.State)
 	}
 	return t.inactive()
 }

@@ -216,7 +216,7 @@ func (m moving) post(ctx context.Context, o reconcile.MoveOrder) error {
 func messageOf(o reconcile.MoveOrder) string { return "move-" + o.ID }
 
 // said reports whether the comment of a pass that was killed is there. A tracker may have
-// changed its markup: its letters and digits tell.
+// changed its markup.
 func (m moving) said(ctx context.Context, o reconcile.MoveOrder) (bool, error) {
 	if o.NoComment || m.tracker.Post == nil {
 		list, err := m.db.Views.Messages(ctx, o.IssueID, reconcile.MaxMessages)
@@ -231,10 +231,10 @@ func (m moving) said(ctx context.Context, o reconcile.MoveOrder) (bool, error) {
 	return slices.ContainsFunc(list, isOurs), err
 }
 
-// plain is a text without its markup: its letters and digits.
+// plain is a text without its markup: its letters and digits, and what is not ASCII.
 func plain(said string) string {
 	return strings.Map(func(c rune) rune {
-		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+		if c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) {
 			return c
 		}
 		return -1

@@ -72,7 +72,7 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 		q.By = ""
 	}
 	if q.By != "" && !slices.Contains(Groupings, q.By) {
-		return q, exit.Usage("results: by must be issue, project, agent or day, not %q", q.By)
+		return q, exit.Usage("by must be issue, project, agent or day, not %q", q.By)
 	}
 	var err error
 	if since := strings.TrimSpace(values.Get("since")); since != "" {

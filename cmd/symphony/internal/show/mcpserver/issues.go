@@ -86,7 +86,7 @@ func (i issueTools) addOrder(t *calls.Tools, o operate.Order) {
 	}
 	if o.TakesText {
 		calls.Add(t, tool, func(ctx context.Context, in TellIn) (operateOut, error) {
-			return i.operate(ctx, in.Issue, operate.Tell{Texts: []string{in.Text}, NoAnswers: true})
+			return i.operate(ctx, in.Issue, operate.Tell{Texts: []string{in.Text}, FromModel: true})
 		})
 		return
 	}

@@ -230,7 +230,9 @@ func (m model) give(o operate.Order, r row) (model, tea.Cmd) {
 		return m.answer(r)
 	case o.TakesText:
 		m.mode = writing
-		m.letter = letter{to: m.command(r, o.Name), becomes: operate.RowOf(r.Row).TellBecomes(r.Identifier)}
+		of := operate.RowOf(r.Row)
+		m.letter = letter{to: m.command(r, o.Name), becomes: of.TellBecomes(r.Identifier)}
+		m.letter.to.becomes = of.Becomes()
 		return m, nil
 	}
 	commands := m.commands(o.Name)

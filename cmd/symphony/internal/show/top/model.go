@@ -61,6 +61,7 @@ type command struct {
 	verb     string
 	issues   []string
 	text     string   // for an agent; empty for most commands
+	becomes  string   // what the operator was told that the text becomes
 	words    []string // as an operator types them
 	path     string   // of the project's workflow
 	stateDir string   // of the project

@@ -200,7 +200,7 @@ func (c command) operation() operate.Command {
 	if o.Name == "stop" { // top shows how the runs end
 		return operate.Stop{}
 	}
-	return o.Command(operate.Arguments{Texts: []string{c.text}})
+	return o.Command(operate.Arguments{Texts: []string{c.text}, Becomes: c.becomes})
 }
 
 // openPage opens the page of an issue in the browser.

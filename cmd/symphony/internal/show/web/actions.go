@@ -137,6 +137,7 @@ func (s actions) orderFor(o operate.Order) func(*http.Request, parameters) (orde
 func (p parameters) arguments() operate.Arguments {
 	return operate.Arguments{
 		Texts:      p.Texts,
+		Becomes:    p.Becomes,
 		Choices:    p.Choices,
 		Reason:     p.Reason,
 		ForSession: p.ForSession,
@@ -276,6 +277,7 @@ type parameters struct {
 	ForSession bool     `json:"for_session"`
 	Texts      []string `json:"texts"`
 	Text       *string  `json:"text"` // one more of Texts, by its name in a form
+	Becomes    string   `json:"becomes"`
 	Choices    []int    `json:"choices"`
 
 	Verb    reconcile.Verb `json:"verb"` // these two at severalPath only
@@ -383,7 +385,7 @@ func (p *parameters) readJSON(path string, body io.Reader) error {
 }
 
 // formNames are the names in the form of a program.
-var formNames = []string{"reason", "for_session", "text", "choice"}
+var formNames = []string{"reason", "for_session", "text", "becomes", "choice"}
 
 // formNamesOf returns the names in the form of a program, for the request with this path.
 func formNamesOf(path string) []string {
@@ -403,6 +405,7 @@ func (p *parameters) readForm(path string, form url.Values) error {
 	}
 	p.Reason = form.Get("reason")
 	p.Texts = form["text"]
+	p.Becomes = form.Get("becomes")
 	if v := form.Get("for_session"); v != "" {
 		forSession, err := strconv.ParseBool(v)
 		if err != nil {
@@ -460,7 +463,7 @@ func badBody(err error) error {
 func jsonNames(path string) []string {
 	switch path[strings.LastIndex(path, "/")+1:] {
 	case "tell":
-		return []string{"texts", "text", "choices"}
+		return []string{"texts", "text", "becomes", "choices"}
 	case "approve":
 		return []string{"for_session"}
 	case "deny":

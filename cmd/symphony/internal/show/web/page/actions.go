@@ -125,9 +125,6 @@ func (i IssueForm) Buttons() []string {
 // Asks reports whether its agent waits for an answer: a text would answer it.
 func (i IssueForm) Asks() bool { return i.Status == reconcile.StatusNeedsAnswer }
 
-// Becomes says what a text for its agent becomes.
-func (i IssueForm) Becomes() string { return i.TellBecomes(i.Identifier) }
-
 // ProjectForm is the data of the template "project-actions".
 type ProjectForm struct {
 	Forms
