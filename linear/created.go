@@ -15,32 +15,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// creators names, for each mutation that creates an entity, the field of its payload that
+// creators names, for each mutation whose new entities are recorded, the field of its payload that
 // contains the entity. Agents rarely select the new id. So the tool adds a selection of it
 // under idsAlias, and removes that from the answer.
 var creators = map[string]string{
-	"commentCreate":             "comment",
-	"issueCreate":               "issue",
-	"issueBatchCreate":          "issues",
-	"issueRelationCreate":       "issueRelation",
-	"issueLabelCreate":          "issueLabel",
-	"documentCreate":            "document",
-	"projectCreate":             "project",
-	"projectMilestoneCreate":    "projectMilestone",
-	"projectUpdateCreate":       "projectUpdate",
-	"reactionCreate":            "reaction",
-	"attachmentCreate":          "attachment",
-	"attachmentLinkURL":         "attachment",
-	"attachmentLinkGitHubPR":    "attachment",
-	"attachmentLinkGitHubIssue": "attachment",
-	"attachmentLinkGitLabMR":    "attachment",
-	"attachmentLinkSlack":       "attachment",
-	"attachmentLinkDiscord":     "attachment",
-	"attachmentLinkFront":       "attachment",
-	"attachmentLinkIntercom":    "attachment",
-	"attachmentLinkZendesk":     "attachment",
-	"attachmentLinkJiraIssue":   "attachment",
-	"attachmentLinkSalesforce":  "attachment",
+	"commentCreate": "comment",
+	"issueCreate":   "issue",
 }
 
 const idsAlias = "symphonyCreated"
@@ -88,7 +68,7 @@ func askForIDs(in input) (query string, asked map[string]string) {
 			continue
 		}
 		insertions[at] = " " + idsAlias + ": " + creates + " { id } "
-		asked[f.Alias] = strings.TrimSuffix(creates, "s")
+		asked[f.Alias] = creates
 	}
 	// an insertion shifts the text after it
 	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) {
@@ -182,10 +162,12 @@ func takeIDs(
 		if json.Unmarshal(data[key], &payload) != nil || payload[idsAlias] == nil {
 			continue
 		}
-		ids := idsIn(payload[idsAlias])
-		created = append(created, text.Map(ids, func(id string) reconcile.Created {
-			return reconcile.Created{Kind: asked[key], ID: id}
-		})...)
+		var entity struct {
+			ID string `json:"id"`
+		}
+		if json.Unmarshal(payload[idsAlias], &entity) == nil && entity.ID != "" {
+			created = append(created, reconcile.Created{Kind: asked[key], ID: entity.ID})
+		}
 		delete(payload, idsAlias)
 		data[key] = text.JSON(payload)
 		changed = true
@@ -195,20 +177,4 @@ func takeIDs(
 	}
 	answer["data"] = text.JSON(data)
 	return created, text.JSON(answer)
-}
-
-// idsIn reads {"id": …} or a list of such objects; null contains none.
-func idsIn(value json.RawMessage) []string {
-	type entity struct {
-		ID string `json:"id"`
-	}
-	var list []entity
-	if json.Unmarshal(value, &list) != nil {
-		list = make([]entity, 1)
-		if json.Unmarshal(value, &list[0]) != nil {
-			return nil
-		}
-	}
-	ids := text.Map(list, func(e entity) string { return e.ID })
-	return text.Filter(ids, func(id string) bool { return id != "" })
 }

@@ -116,8 +116,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 }
 
 // project reads a project and looks up names. The code of the error is
-// tracker_project_not_found if no project matches the slug ids; its hint lists similar
-// projects.
+// tracker_project_not_found if no project matches the slug ids.
 func (c *Client) project(ctx context.Context, slugs []string, names reconcile.TrackerNames) (place, error) {
 	vars := namesAsked(names)
 	vars["slugs"] = slugs
@@ -126,8 +125,7 @@ func (c *Client) project(ctx context.Context, slugs []string, names reconcile.Tr
 		return place{}, err
 	}
 	if len(data.Named.Nodes) == 0 {
-		words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
-		return place{}, c.noPlace("project", "slug id", []string{slugs[0], words}, data.Projects.Nodes)
+		return place{}, c.noPlace("project", "slug id", slugs[0], data.Projects.Nodes)
 	}
 	node := data.Named.Nodes[0]
 	found := place{
@@ -155,7 +153,7 @@ func (c *Client) teamPlace(ctx context.Context, key string, names reconcile.Trac
 		for _, t := range data.Teams.Nodes {
 			existing = append(existing, reconcile.TrackerProject{Slug: t.Key, Name: t.Name})
 		}
-		return place{}, c.noPlace("team", "key", []string{key}, existing)
+		return place{}, c.noPlace("team", "key", key, existing)
 	}
 	node := data.Named.Nodes[0]
 	return place{
@@ -342,29 +340,12 @@ func (p place) unknownStates(asked []string) []reconcile.UnknownName {
 }
 
 // noPlace returns the error for a project or team that does not exist. what is "project" or
-// "team". asked are the spellings of the requested slug id or key (called). Its hint lists
-// similar projects or teams, or else the latest.
-func (c *Client) noPlace(what, called string, asked []string, existing []reconcile.TrackerProject) error {
-	var all []string
-	label := map[string]string{}
-	for _, p := range existing {
-		for _, key := range []string{p.Slug, p.Name} {
-			all = append(all, key)
-			label[key] = fmt.Sprintf("%s (%s)", p.Slug, p.Name)
-		}
-	}
-	var near []string
-	for _, name := range asked {
-		near = append(near, suggest.Near(name, all)...)
-	}
-	hint := "did you mean one of these: "
-	if len(near) == 0 {
-		near = all
-		hint = what + "s that the key can see: "
-	}
-	shown := text.Unique(text.Map(near, func(n string) string { return label[n] }))
-	hint += strings.Join(shown[:min(5, len(shown))], ", ")
-	if len(shown) > 5 {
+// "team", and asked the requested slug id or key (called). Its hint lists the latest ones.
+func (c *Client) noPlace(what, called, asked string, existing []reconcile.TrackerProject) error {
+	const most = 5
+	shown := text.Map(existing, func(p reconcile.TrackerProject) string { return p.Slug + " (" + p.Name + ")" })
+	hint := what + "s that the key can see: " + strings.Join(shown[:min(most, len(shown))], ", ")
+	if len(shown) > most {
 		hint += " and others"
 	}
 	if len(shown) == 0 {
@@ -372,7 +353,7 @@ func (c *Client) noPlace(what, called string, asked []string, existing []reconci
 	}
 	return reconcile.NewError(
 		"tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("Linear has no %s with the %s %q", what, called, asked[0])),
+		c.Scrub(fmt.Sprintf("Linear has no %s with the %s %q", what, called, asked)),
 		c.Scrub(hint),
 	)
 }

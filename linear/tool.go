@@ -56,7 +56,6 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 		}),
 		Call:         t.call,
 		ChangesIssue: t.changesIssue,
-		Describes:    describes,
 		MovesTo:      t.movesTo,
 		Summary:      summary,
 	}
@@ -129,17 +128,6 @@ func summary(args json.RawMessage) string {
 		return string(op.Operation) + " " + fields
 	}
 	return string(op.Operation) + " " + op.Name + " (" + fields + ")"
-}
-
-// describes reports whether the call may change the description of issue.
-func describes(issue reconcile.Issue, args json.RawMessage) bool {
-	in, err := readInput(args)
-	if err != nil || !in.mutates() {
-		return false
-	}
-	isUpdate := func(field string) bool { return field == "issueUpdate" || field == "issueBatchUpdate" }
-	isNamed := in.names(issue.ID) || in.names(issue.Identifier)
-	return isNamed && in.names("description") && slices.ContainsFunc(in.rootFields(), isUpdate)
 }
 
 // executed is Linear's answer to a document.

@@ -59,8 +59,6 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		tracked.Fetched = false
 		t.snapshot.DispatchOff = true
 	}
-	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
-	t.report.TrackerLow = tracked.Low
 	return tracked
 }
 
@@ -224,7 +222,7 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	if err != nil {
 		_ = t.fail("workspace_failed", err)
 	}
-	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
+	s.SweepDue = len(s.Workspaces) > 0 || s.TrashDue
 }
 
 // reviewsDue decides whether this pass looks at the issues that wait for a review. If the last
@@ -233,7 +231,7 @@ func (t *tick) reviewsDue() bool {
 	s := t.snapshot
 	since := s.Now.Sub(s.LastReviews)
 	recent := since >= 0 && since < reviewsEvery
-	return len(s.Reviews) > 0 && s.all() && !s.TrackerLow && !recent
+	return len(s.Reviews) > 0 && s.all() && !recent
 }
 
 // idsToAsk lists the issues to refresh: every claimed issue; in a sweep, every issue with an
@@ -242,12 +240,12 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
 	for _, c := range claims {
-		if t.snapshot.concerns(c.IssueID) && (!t.snapshot.TrackerLow || c.Status == Running) {
+		if t.snapshot.concerns(c.IssueID) {
 			ids = append(ids, c.IssueID)
 		}
 		claimed[c.IssueID] = true
 	}
-	if t.snapshot.SweepDue && t.snapshot.all() && !t.snapshot.TrackerLow {
+	if t.snapshot.SweepDue && t.snapshot.all() {
 		for _, w := range t.snapshot.Workspaces {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)
@@ -268,20 +266,20 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 
 // wantCandidates reports whether the candidates are needed: an issue could start.
 func (t *tick) wantCandidates(claims []Claim) bool {
-	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
+	if t.snapshot.DispatchOff {
 		return false
 	}
-	var taken SlotUse
+	taken := 0
 	for _, c := range claims {
 		switch {
 		case c.delivering():
 		case c.Status == Running:
-			taken = taken.plus(t.snapshot.useOf(c.RunID))
+			taken++
 		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
 			return true
 		}
 	}
-	return !taken.SlotsFull(t.Policy.MaxConcurrent) || t.snapshot.AtOnce
+	return taken < t.Policy.MaxConcurrent || t.snapshot.AtOnce
 }
 
 // rateLimit returns the tracker's last rate limit, nil if it is over. A pass that starts an

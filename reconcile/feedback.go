@@ -46,10 +46,9 @@ type Watch struct {
 	Rerun    string        `json:"rerun,omitempty"` // the commit whose failed jobs were run again
 	Reran    []int64       `json:"reran,omitempty"` // the workflow runs of these jobs
 	// zero once the forge shows that they run again
-	RerunAt  time.Time `json:"rerun_at,omitzero"`
-	ReranAt  time.Time `json:"reran_at,omitzero"` // the same, kept
-	HeadAt   time.Time `json:"head_at,omitzero"`  // when the newest commit was first seen
-	Required Required  `json:"required,omitzero"`
+	RerunAt time.Time `json:"rerun_at,omitzero"`
+	ReranAt time.Time `json:"reran_at,omitzero"` // the same, kept
+	HeadAt  time.Time `json:"head_at,omitzero"`  // when the newest commit was first seen
 	// why the issue came back, until it is handed over again
 	Rework  *Rework `json:"rework,omitempty"`
 	History []Round `json:"history,omitempty"` // all rounds, the oldest first
@@ -89,14 +88,6 @@ type KnownFailures struct {
 	Commit string   `json:"commit"`
 	Told   []string `json:"told,omitempty"`
 	OfBase []string `json:"of_base,omitempty"`
-}
-
-// Required are the checks that the base of the pull request requires, as they were read at a
-// time.
-type Required struct {
-	At    time.Time `json:"at"`
-	Base  string    `json:"base"`
-	Names []string  `json:"names,omitempty"`
 }
 
 // Round is a return of an issue.
@@ -234,38 +225,18 @@ func (w *Watch) knownFailures() KnownFailures {
 	return KnownFailures{Commit: w.Pull.Checks.Commit}
 }
 
-// Late names a check of the newest commit that did not report for an hour, and since when it
-// is awaited; empty if there is none. It is at work, or the base requires it and it never
-// began.
+// Late names a check of the newest commit that is at work and did not report for an hour, and
+// since when it is awaited; empty if there is none.
 func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 	if !w.late(now) || w.Pull.Checks.Commit != w.Pull.Head {
 		return "", time.Time{}
 	}
-	since = w.checksSince()
 	for _, c := range w.Pull.Checks.List {
 		if c.State == CheckPending {
-			return c.Name, since
-		}
-	}
-	if w.Required.Base != w.Pull.Base || w.Pull.Checks.Hidden || w.Pull.Checks.Cut {
-		return "", time.Time{}
-	}
-	for _, required := range w.Required.Names {
-		// A job of the forge's own may be required by its name alone, without the name of
-		// its workflow.
-		reports := func(c Check) bool { return c.Name == required || strings.HasSuffix(c.Name, " / "+required) }
-		if !slices.ContainsFunc(w.Pull.Checks.List, reports) {
-			return required, since
+			return c.Name, w.checksSince()
 		}
 	}
 	return "", time.Time{}
-}
-
-// WantsRequired reports whether the checks that the base requires are to be read: once an
-// hour, if the checks are late.
-func (w *Watch) WantsRequired(now time.Time) bool {
-	fresh := w.Required.Base == w.Pull.Base && now.Sub(w.Required.At).Abs() < checkPatient
-	return w.Pull.State == pullOpen && w.late(now) && !fresh
 }
 
 // unlisted is the name of a check that stands for the checks that the token may not see, or
@@ -460,20 +431,6 @@ func (w *Watch) note(s Observation) {
 	if !slices.ContainsFunc(w.Seen, same) {
 		w.Seen = append(w.Seen, s)
 	}
-}
-
-// FirstChecks is CheckSuccess if all checks of the first commit with checks have succeeded at
-// once, CheckFailure if not, and empty if they have not ended yet.
-func (w *Watch) FirstChecks() (state string) {
-	first := ""
-	for _, s := range w.Seen {
-		ofChecks := s.What == CheckSuccess || s.What == CheckFailure
-		if ofChecks && (first == "" || s.Commit == first) && state != CheckFailure {
-			first = s.Commit
-			state = s.What
-		}
-	}
-	return state
 }
 
 // AllCauses names the causes of all rounds in a line.

@@ -242,27 +242,20 @@ func TestLate(t *testing.T) {
 	equal(t, "without a look", waits(noon), "")
 	late := func(now time.Time) string {
 		name, since := w.Late(now)
-		return fmt.Sprint(name, " ", !since.IsZero(), " ", w.WantsRequired(now), " ", len(w.Failed(f, now)))
+		return fmt.Sprint(name, " ", !since.IsZero(), " ", len(w.Failed(f, now)))
 	}
 	w.Update(p, f, noon)
 	equal(t, "at work", waits(noon.Add(time.Minute)), "checks: checks, which are at work, 1m0s")
-	equal(t, "soon", late(noon.Add(59*time.Minute)), " false false 0")
+	equal(t, "soon", late(noon.Add(59*time.Minute)), " false 0")
 	hour := noon.Add(time.Hour)
-	equal(t, "after an hour", late(hour), "license true true 1")
+	equal(t, "after an hour", late(hour), "license true 1")
 	p.Checks.List = p.Checks.List[:1]
 	w.Update(p, f, hour)
-	equal(t, "it has ended", late(hour), " false true 1")
+	equal(t, "it has ended", late(hour), " false 1")
 	equal(t, "waits for", waits(hour), "review: a review, 1h0m0s")
-	w.Required = Required{At: hour, Base: "main", Names: []string{"sign", "unit"}}
-	equal(t, "one that never began", late(hour), "sign true false 1")
-	equal(t, "waits for it", waits(hour), `late_check: the check "sign", which has not reported, 1h0m0s`)
-	p.Base = "release"
-	w.Update(p, f, hour)
-	equal(t, "with another base", late(hour), " false true 1")
-	p.Base = "main"
 	p.Head = "b"
 	w.Update(p, f, hour)
-	equal(t, "of the next commit", late(hour), " false false 0")
+	equal(t, "of the next commit", late(hour), " false 0")
 }
 
 // TestWaitsFor checks what a pull request waits for that has come back once.
@@ -278,20 +271,11 @@ func TestWaitsFor(t *testing.T) {
 	}{
 		{
 			"a failed check that was answered without a commit", func(*Watch) {},
-			"review_or_merge: a review or a merge; lint failed, which was answered without a commit",
-		},
-		{
-			"with a conflict",
-			func(w *Watch) {
-				w.Pull.Mergeable = pullConflicts
-				w.Handled = []string{"conflict a"}
-			},
-			"review_or_merge: a review or a merge; lint failed, it conflicts with its base, which was " +
-				"answered without a commit",
+			"review: a review",
 		},
 		{"approved", func(w *Watch) {
 			w.Pull.Reviews = []Review{review("1", "approved", noon)}
-		}, "merge: a merge; lint failed, which was answered without a commit"},
+		}, "merge: a merge"},
 		{"an agent works on it", func(w *Watch) {
 			w.Rework = &Rework{Round: 2, Rounds: 3, Checks: w.Pull.Checks.List}
 		}, "rework: rework 2 of 3: lint failed"},
@@ -303,9 +287,6 @@ func TestWaitsFor(t *testing.T) {
 		{"it passes now", func(w *Watch) {
 			w.Pull.Checks.List = []Check{{Name: "lint", State: CheckSuccess}}
 		}, "review: a review"},
-		{"it fails on the base", func(w *Watch) {
-			w.Failures = KnownFailures{Commit: "a", OfBase: []string{"lint", "b", "c", "d"}}
-		}, "review: a review; red like its base: lint, b, c, 1 more"},
 		{"a new review", func(w *Watch) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges, noon.Add(-time.Minute))}
 		}, "quiet: two quiet minutes after the review by kim"},
@@ -492,27 +473,25 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestFirstChecks checks that only the checks of the first commit tell whether a pull request
-// was green at once.
-func TestFirstChecks(t *testing.T) {
+// TestSeen checks which events of a pull request are noted: the end of the checks of each commit,
+// and of the pull request, once.
+func TestSeen(t *testing.T) {
 	w := &Watch{Delivered: Delivered{Commit: "a"}}
 	at := noon
 	for _, row := range []struct {
 		ours, commit, checks, state string
-		want                        string
 		seen                        int
 	}{
-		{"a", "a", "", "open", "", 0},
-		{"a", "a", CheckPending, "open", "", 0},
-		{"a", "p", CheckFailure, "open", "", 0}, // a person's commit
-		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
-		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
-		// the forge still shows the commit before
-		{"b", "a", CheckFailure, "open", CheckSuccess, 1},
-		{"b", "b", CheckFailure, "open", CheckSuccess, 2},
-		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
-		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
-		{"a", "a", CheckFailure, "open", CheckFailure, 5}, // a check came late
+		{"a", "a", "", "open", 0},
+		{"a", "a", CheckPending, "open", 0},
+		{"a", "p", CheckFailure, "open", 0}, // a person's commit
+		{"a", "a", CheckSuccess, "open", 1},
+		{"a", "a", CheckSuccess, "open", 1},
+		{"b", "a", CheckFailure, "open", 1}, // the forge still shows the commit before
+		{"b", "b", CheckFailure, "open", 2},
+		{"b", "b", CheckSuccess, PullMerged, 4},
+		{"b", "b", CheckSuccess, PullMerged, 4},
+		{"a", "a", CheckFailure, "open", 5}, // a check came late
 	} {
 		at = at.Add(time.Minute)
 		w.Delivered.Commit = row.ours
@@ -521,7 +500,7 @@ func TestFirstChecks(t *testing.T) {
 			Head:   row.commit,
 			Checks: Checks{Commit: row.commit, State: row.checks},
 		}, Feedback{}, at)
-		equal(t, fmt.Sprint(row), fmt.Sprint(w.FirstChecks(), len(w.Seen)), fmt.Sprint(row.want, row.seen))
+		equal(t, fmt.Sprint(row), len(w.Seen), row.seen)
 	}
 	equal(t, "when", w.Seen[0], Observation{noon.Add(4 * time.Minute), "a", CheckSuccess})
 }

@@ -29,10 +29,6 @@ type Forge struct {
 	// BuildsOn reports whether a commit is among the newest 100 of a pull request, so that its
 	// newest commit contains it. The error wraps ErrGone if there is no such pull request.
 	BuildsOn func(ctx context.Context, number int, commit string) (bool, error)
-	// ReadRequired reads the names of the checks that the base of a pull request requires;
-	// none if the token may not see them. The error wraps ErrGone if there is no such pull
-	// request.
-	ReadRequired func(ctx context.Context, number int) ([]string, error)
 	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog
 	// bytes. The error wraps ErrGone if there is no log, because the job is at work or its log
 	// was deleted.

@@ -54,11 +54,8 @@ type Verification struct {
 	// Runs are files that the command runs and that the work changed since its base, such as
 	// Makefile or scripts/test.sh.
 	Runs []string `json:"runs,omitempty"`
-	// InWorkspace: the command ran in the workspace, and not in a checkout of the commit. Git
-	// ignores IgnoredCount files and directories there; Ignored names the first of them.
-	InWorkspace  bool     `json:"in_workspace,omitempty"`
-	Ignored      []string `json:"ignored,omitempty"`
-	IgnoredCount int      `json:"ignored_count,omitempty"`
+	// InWorkspace: the command ran in the workspace, because there is no commit.
+	InWorkspace bool `json:"in_workspace,omitempty"`
 	// Offline is the setting that opens the network to the sandbox, if a command failed
 	// because it found no network: "agent.network: true".
 	Offline string `json:"offline,omitempty"`
@@ -106,33 +103,14 @@ func (v *Verification) String() string {
 // Caveats are sentences in Markdown that limit the proof of the result, such as files that the
 // work changed and the command runs. For most results there are none.
 func (v *Verification) Caveats() (sentences []string) {
-	if len(v.Runs) > 0 {
-		sentences = append(
-			sentences,
-			"The work changes what this command runs: "+codeList(v.Runs, len(v.Runs))+".",
-		)
+	if len(v.Runs) == 0 {
+		return nil
 	}
-	if v.IgnoredCount > 0 {
-		sentences = append(
-			sentences,
-			"It ran in the workspace, with files that git ignores: "+codeList(v.Ignored, v.IgnoredCount)+".",
-		)
-	}
-	return sentences
-}
-
-// codeList lists the names of files in Markdown. count is how many there are, which may be
-// more than the names.
-func codeList(names []string, count int) string {
 	var quoted []string
-	for _, name := range names {
+	for _, name := range v.Runs {
 		quoted = append(quoted, "`"+strings.Map(visible, name)+"`")
 	}
-	list := strings.Join(quoted, ", ")
-	if more := count - len(names); more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return list
+	return []string{"The work changes what this command runs: " + strings.Join(quoted, ", ") + "."}
 }
 
 // Verification returns the last result of verify for the issue, as the run knows it; nil if it

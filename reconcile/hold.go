@@ -237,24 +237,6 @@ func HeldClaim(issue Issue, project, reason, message string, now time.Time) Clai
 	return (&Snapshot{Now: now}).hold(c, reason, message)
 }
 
-// DeliveryClaim returns a new claim for an issue that was handed over, so that the commits in
-// the workspace of its last run are delivered again. It is released after that.
-func DeliveryClaim(last Run, project string, now time.Time) Claim {
-	return Claim{
-		IssueID:       last.IssueID,
-		Identifier:    last.Identifier,
-		Issue:         last.Issue,
-		Project:       project,
-		ClaimedAt:     now,
-		UpdatedAt:     now,
-		Status:        Waiting,
-		Kind:          Delivering,
-		DueAt:         now,
-		WorkspaceRoot: last.WorkspaceRoot,
-		Delivery:      Delivery{Due: true, Host: last.Host, Root: last.WorkspaceRoot},
-	}
-}
-
 // maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
@@ -301,10 +283,6 @@ func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
 		message = fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, pol.MaxTokens)
-		if c.TokenBase > 0 {
-			message = fmt.Sprintf("%d tokens used since the last hold ended, %d in all; agent.max_tokens is %d",
-				used, s.Tokens[c.IssueID], pol.MaxTokens)
-		}
 		return HoldMaxTokens, message
 	}
 	return "", ""

@@ -142,7 +142,6 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 		Refreshed: map[string]bool{},
 		ByID:      map[string]Issue{},
 		Fetched:   !s.DispatchOff && !rarely(t, "not fetched"),
-		Low:       rarely(t, "low"),
 	}
 	for _, c := range s.Claims {
 		s.Tracker.Refreshed[c.IssueID] = true

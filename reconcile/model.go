@@ -54,9 +54,6 @@ type Issue struct {
 	// StateMeant is the active state that a person seems to have meant with State, such as To Do
 	// for To-Do. It is set only where the tracker knows that no setting names State.
 	StateMeant string `json:"-"`
-	// Unnamed says what follows from a state that no setting names although it sounds like the first or
-	// the last of them, such as open and merged, and what to do. It is empty for other issues.
-	Unnamed string `json:"-"`
 	// Remarks are what the tracker noticed in the record and does not obey, each with what to
 	// write instead: "TASK-1.md:5: depends_on is not read: write dependencies".
 	Remarks []string `json:"-"`

@@ -118,12 +118,6 @@ func TestAccountSaysWhy(t *testing.T) {
 		skip := Compute(s.Snapshot).Skips[0]
 		equal(t, "skip", skip.Reason+": "+skip.Message, want)
 	}
-	asking := newScene().running(issueNo(1), nil).candidates(issueNo(2)).same()
-	asking.Asking = []string{"run-A-1"}
-	asking.Policy.MaxConcurrent = 10
-	asking.Slots = &Slots{Home: "/h", Taken: 2, Max: 2}
-	equal(t, "an agent waits for an answer", Compute(asking.Snapshot).Skips[0].Message,
-		"SYMPHONY_MAX_AGENTS: both slots of /h are taken, 1 of 2 by an agent that waits for your answer")
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Slots = &Slots{Home: "/h", Taken: 1, Max: 1}
 	s.Only = []string{"id-3"}
@@ -204,7 +198,7 @@ func TestTokensUsedUpAgain(t *testing.T) {
 	s.Tokens["1"] = 2500
 	for base, want := range map[int64]string{
 		0:    "2500 tokens used, agent.max_tokens is 1000",
-		1400: "1100 tokens used since the last hold ended, 2500 in all; agent.max_tokens is 1000",
+		1400: "1100 tokens used, agent.max_tokens is 1000",
 	} {
 		_, message := s.reachedCap(Claim{IssueID: "1", TokenBase: base})
 		equal(t, fmt.Sprint(base), message, want)

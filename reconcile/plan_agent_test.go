@@ -31,14 +31,14 @@ func TestChooseAgent(t *testing.T) {
 			[]Account{usedUp(first)},
 			issueNo(1),
 			nil,
-			"codex of /h/.codex-2 in place of codex of /h/.codex: the primary limit of /h/.codex is used up until 13:00",
+			"codex of /h/.codex-2",
 		},
 		{
 			"another kind",
 			[]Account{usedUp(first), blocked(second, time.Minute)},
 			issueNo(1),
 			nil,
-			"claude in place of codex of /h/.codex: the primary limit of /h/.codex is used up until 13:00",
+			"claude",
 		},
 		{
 			"none, and the first that can again ends the wait",
@@ -54,7 +54,7 @@ func TestChooseAgent(t *testing.T) {
 			[]Account{{Agent: first, Block: authBlock(1, 0), Probing: true}},
 			issueNo(1),
 			nil,
-			"codex of /h/.codex-2 in place of codex of /h/.codex: codex of /h/.codex: agent_auth: log in",
+			"codex of /h/.codex-2",
 		},
 		{"an issue stays with its agent", nil, issueNo(1), by(claude), "claude"},
 		{
@@ -69,15 +69,14 @@ func TestChooseAgent(t *testing.T) {
 			[]Account{usedUp(second)},
 			issueNo(1),
 			by(second),
-			"codex of /h/.codex in place of codex of /h/.codex-2: " +
-				"the primary limit of /h/.codex-2 is used up until 13:00",
+			"codex of /h/.codex",
 		},
 		{
 			"its agent is not in the workflow any more",
 			nil,
 			issueNo(1),
 			by(Agent{Kind: "gemini", Home: "/h/.gemini"}),
-			"codex of /h/.codex in place of gemini: the workflow chooses it now",
+			"codex of /h/.codex",
 		},
 		{"a label chooses", nil, issueNo(1, label("hard")), nil, "claude"},
 		{
@@ -85,7 +84,7 @@ func TestChooseAgent(t *testing.T) {
 			nil,
 			issueNo(1, label("hard")),
 			by(first),
-			"claude in place of codex of /h/.codex: the workflow chooses it now",
+			"claude",
 		},
 		{
 			"a chosen agent has no other",
@@ -100,15 +99,14 @@ func TestChooseAgent(t *testing.T) {
 			[]Account{blocked(first, time.Minute)},
 			issueNo(1),
 			func(c *Claim) { c.Wanted = true },
-			"codex of /h/.codex-2 in place of codex of /h/.codex: codex of /h/.codex: agent_auth: log in",
+			"codex of /h/.codex-2",
 		},
 		{
 			"and tests a block if none can",
 			[]Account{usedUp(first), blocked(second, time.Minute), blocked(claude, time.Minute)},
 			issueNo(1),
 			func(c *Claim) { c.Wanted = true },
-			"codex of /h/.codex-2 in place of codex of /h/.codex: " +
-				"the primary limit of /h/.codex is used up until 13:00, a probe",
+			"codex of /h/.codex-2, a probe",
 		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
@@ -133,9 +131,6 @@ func agentStory(plan Plan, pol Policy) string {
 			continue
 		}
 		line := pol.AgentName(a.Change.Insert.Agent)
-		if a.Message != "" {
-			line = strings.Replace(a.Message, " works in place", " in place", 1)
-		}
 		if a.Change.Claim.Agent != a.Change.Insert.Agent {
 			line += ", not its claim's"
 		}

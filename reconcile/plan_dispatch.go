@@ -19,14 +19,12 @@ type contender struct {
 // dispatch counts the slots of a plan.
 type dispatch struct {
 	*planner
-	taken   SlotUse
-	byState map[string]SlotUse
+	taken   int
+	byState map[string]int
 	started int
-	onHost  map[string]int // the agents of each host
-	// askingOnHost counts the agents of each host that wait for a person's answer.
-	askingOnHost map[string]int
-	noHost       *Obstacle                // why no host can take a run; nil if that is not known
-	lost         map[string]time.Duration // of LostHosts
+	onHost  map[string]int           // the agents of each host
+	noHost  *Obstacle                // why no host can take a run; nil if that is not known
+	lost    map[string]time.Duration // of LostHosts
 	// obstacle keeps every issue from starting. The block of the agent, and the budget of the
 	// day, stop only contenders that no person wants (isWanted). Each is nil if it is not in
 	// the way.
@@ -116,18 +114,18 @@ func (p *planner) queue(c Claim, message string) {
 func (p *planner) newDispatch() *dispatch {
 	d := &dispatch{
 		planner:  p,
-		byState:  map[string]SlotUse{},
+		byState:  map[string]int{},
 		obstacle: p.s.obstacle(),
 		budget:   p.s.budget(),
 	}
 	for _, c := range p.claims {
 		if c.Status == Running && !c.delivering() {
-			d.take(c.Issue.State, p.s.useOf(c.RunID))
+			d.take(c.Issue.State)
 		}
 	}
 	for _, r := range p.s.Runs {
 		if r.Kind == AgentRun && p.runs[r.ID] == nil && len(p.s.Liveness[r.ID].Left) > 0 {
-			d.take(r.Issue.State, SlotUse{Working: 1})
+			d.take(r.Issue.State)
 		}
 	}
 	d.surveyHosts()
@@ -178,10 +176,9 @@ func (s *Snapshot) dispatchBlocks() (list []*Block) {
 }
 
 // take counts an agent that works on an issue in a state.
-func (d *dispatch) take(state string, use SlotUse) {
-	name := NormalizeState(state)
-	d.taken = d.taken.plus(use)
-	d.byState[name] = d.byState[name].plus(use)
+func (d *dispatch) take(state string) {
+	d.taken++
+	d.byState[NormalizeState(state)]++
 }
 
 // contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose
@@ -293,11 +290,6 @@ func (s *Snapshot) obstacle() *Obstacle {
 			Reason:  SkipBlocked,
 			Message: s.MachineBlock.Code + ": " + s.MachineBlock.Message,
 		}
-	case s.Tracker != nil && s.Tracker.Low:
-		return &Obstacle{
-			Reason:  SkipRateLimited,
-			Message: TrackerLowText,
-		}
 	case s.FreeBytes >= 0 && s.FreeBytes < least:
 		message := DiskLowText(s.Policy.WorkspaceRoot, s.FreeBytes, least)
 		return &Obstacle{Reason: SkipDiskLow, Message: message}
@@ -383,12 +375,12 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.isWanted(c):
 		return d.budget.Reason, "", d.budget.Message
-	case !anySlot && d.taken.SlotsFull(pol.MaxConcurrent):
-		return SkipNoSlot, "", d.taken.SlotsText(pol.MaxConcurrent, "")
-	case !anySlot && limited && d.byState[state].SlotsFull(limit):
-		return SkipNoSlotInState, "", d.byState[state].SlotsText(limit, " for "+issue.State)
+	case !anySlot && d.taken >= pol.MaxConcurrent:
+		return SkipNoSlot, "", slotsText(pol.MaxConcurrent, "")
+	case !anySlot && limited && d.byState[state] >= limit:
+		return SkipNoSlotInState, "", slotsText(limit, " for "+issue.State)
 	case s.Slots != nil && s.Slots.Free <= 0:
-		return SkipNoSlot, "", d.accountText()
+		return SkipNoSlot, "", MaxAgentsVar + ": " + slotsText(s.Slots.Max, " of "+s.Slots.Home)
 	}
 	_, reason, message = d.chooseHost(c)
 	if reason == "" && issue.PullsUnread && s.begins(c) {
@@ -398,15 +390,6 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipElsewhere, "", "the next pass asks for its claim, after those of other issues were not to be had"
 	}
 	return reason, "", message
-}
-
-// accountText is the sentence about slots of SYMPHONY_MAX_AGENTS that are full. Others of the
-// account's agents than those of this project count as working.
-func (d *dispatch) accountText() string {
-	slots := d.s.Slots
-	asking := min(d.taken.Asking, slots.Taken)
-	use := SlotUse{Working: slots.Taken - asking, Asking: asking}
-	return MaxAgentsVar + ": " + use.SlotsText(slots.Max, " of "+slots.Home)
 }
 
 // begins reports whether a run would be the first step on the issue, without an operator's
@@ -430,36 +413,9 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 		case b.State == nil:
 			unknown = " (unknown to the tracker)"
 		}
-		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown+s.standstill(b))
+		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
 	}
 	return strings.Join(list, ", "), len(list) > 0
-}
-
-// standing are the statuses of claims with which nothing goes on before a person acts.
-var standing = []Status{StatusNeedsAnswer, StatusNeedsHelp, StatusHeld, StatusUndelivered}
-
-// standstill says that a blocker does not go on before a person acts, such as " (held)"; empty if it
-// does, or if that is not known.
-func (s *Snapshot) standstill(b BlockerRef) string {
-	if b.ID == nil {
-		return ""
-	}
-	for _, c := range s.Claims {
-		if c.IssueID != *b.ID {
-			continue
-		}
-		status := c.IssueStatus(slices.Contains(s.Asking, c.RunID), false)
-		if slices.Contains(standing, status) {
-			return " (" + status.Label() + ")"
-		}
-		return ""
-	}
-	for _, r := range s.Reviews {
-		if r.IssueID == *b.ID {
-			return " (" + StatusHandedOver.Label() + ")"
-		}
-	}
-	return ""
 }
 
 // malformed is the fault of the record of a blocker without a state, as far as it is among the
@@ -575,28 +531,9 @@ func (d *dispatch) start(c contender) {
 		IssueID:    c.issue.ID,
 		Identifier: c.issue.Identifier,
 		Reason:     reason,
-		Message:    d.takeover(c, agent),
 		Change:     change,
 		Probe:      probed,
 	})
-}
-
-// takeover says that another agent than the normal one, or than the one before, works on the
-// issue; empty if that is not so.
-func (d *dispatch) takeover(c contender, agent Agent) string {
-	name := d.s.Policy.AgentName
-	before := d.s.Policy.AgentsFor(c.issue.Labels)[0]
-	if c.claim != nil && c.claim.Agent != (Agent{}) {
-		before = c.claim.Agent
-	}
-	if agent == before {
-		return ""
-	}
-	why := "the workflow chooses it now"
-	if o := d.agentObstacle(before); o != nil && d.s.hasAccounts() {
-		why = o.Message
-	}
-	return name(agent) + " works in place of " + name(before) + ": " + why
 }
 
 // startedClaim returns the contender's claim with a run of an agent that is starting; a new
@@ -650,7 +587,7 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 // occupy takes the slots of the contender's run. If the run tests whether a block is over, the
 // block stops the next contenders.
 func (d *dispatch) occupy(c contender, host string, agent Agent) {
-	d.take(c.issue.State, SlotUse{Working: 1})
+	d.take(c.issue.State)
 	d.started++
 	d.onHost[host]++
 	if d.s.Slots != nil {

@@ -146,25 +146,6 @@ func TestCircleOfBlockers(t *testing.T) {
 	}
 }
 
-// A blocker that waits for a person is named with that.
-func TestStandstillOfBlocker(t *testing.T) {
-	blocker := issueNo(1, inState("Human Review"))
-	waits := issueNo(2, inState("Todo"), func(i *Issue) {
-		i.BlockedBy = []BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: &blocker.State}}
-	})
-	handedOver := newScene()
-	handedOver.Reviews = []InReview{{IssueID: blocker.ID}}
-	for want, s := range map[string]*scene{
-		"A-1":               newScene(),
-		"A-1 (held)":        newScene().held(blocker, HoldOperator),
-		"A-1 (needs help)":  newScene().held(blocker, HoldNeedsHelp),
-		"A-1 (handed over)": handedOver,
-	} {
-		names, _ := s.blockers(waits)
-		equal(t, want, names, want)
-	}
-}
-
 // An issue does not wait for itself if its blocker has begun: blockers count only before.
 func TestNoCircleWithBegunIssue(t *testing.T) {
 	blockedBy := func(id, state string) func(*Issue) {
@@ -310,10 +291,6 @@ func TestSlots(t *testing.T) {
 			s.Policy.MaxConcurrent = 3
 			s.held(issueNo(6), HoldMaxRuns).claim(issueNo(7), func(c *Claim) { c.DueAt = noon.Add(time.Hour) })
 		}, "dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
-		{"agents that wait for an answer take theirs", func(s *scene) {
-			s.Policy.MaxConcurrent = 2
-			s.Asking = []string{"run-A-1", "run-A-2"}
-		}, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
 		{"a cleanup takes none", func(s *scene) {
 			s.Policy.MaxConcurrent = 3
 			s.Runs = append(s.Runs, Run{ID: "c", Kind: CleanupRun, IssueID: "id-9"})

@@ -164,7 +164,6 @@ func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 // surveyHosts counts the runs of each host, and finds the hosts that are lost.
 func (d *dispatch) surveyHosts() {
 	d.onHost = map[string]int{}
-	d.askingOnHost = map[string]int{}
 	d.lost = LostHosts(
 		slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }),
 		d.s.Now,
@@ -172,7 +171,6 @@ func (d *dispatch) surveyHosts() {
 	for _, r := range d.runs {
 		if r.Host != "" && r.Kind == AgentRun {
 			d.onHost[r.Host]++
-			d.askingOnHost[r.Host] += d.s.useOf(r.ID).Asking
 		}
 	}
 }
@@ -244,7 +242,7 @@ func hostsText(hostsByObstacle map[string][]string) string {
 // get a run.
 func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
-		return d.fullHostText(host, limit), SkipNoSlot
+		return slotsText(limit, ""), SkipNoSlot
 	}
 	if silence := d.lost[host]; silence > 0 {
 		return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
@@ -259,12 +257,6 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 		return b.Code + ": " + strings.TrimPrefix(b.Message, host+": "), SkipBlocked
 	}
 	return "", ""
-}
-
-// fullHostText is the sentence about a host whose slots are all taken.
-func (d *dispatch) fullHostText(host string, limit int) string {
-	asking := d.askingOnHost[host]
-	return SlotUse{Working: d.onHost[host] - asking, Asking: asking}.SlotsText(limit, "")
 }
 
 // setRemoteBlock sets the block of a host in the snapshot and returns the blocks to store. A

@@ -263,13 +263,6 @@ func TestHosts(t *testing.T) {
 			home(two(newScene().hosted(), "far", 1), "far"),
 			"no_slot far: both slots are taken",
 		},
-		{
-			"it is full of agents that wait for an answer, which keep their memory",
-			home(two(newScene().hosted(), "far", 1), "far").edit(func(s *Snapshot) {
-				s.Asking = []string{"run-A-1", "run-A-2"}
-			}),
-			"no_slot far: both slots are taken, 2 of 2 by agents that wait for your answer",
-		},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
 		{
 			"that host is gone",

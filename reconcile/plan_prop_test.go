@@ -94,12 +94,12 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 			runs[a.IssueID] = true
 			state := NormalizeState(a.Change.Insert.Issue.State)
 			limit, limited := s.Policy.MaxByState[state]
-			if !s.AtOnce && (used.taken.Working > s.Policy.MaxConcurrent || limited && used.byState[state].Working > limit) {
+			if !s.AtOnce && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
 				fail(
 					"%d of %d slots, %d of %d in %s",
-					used.taken.Working,
+					used.taken,
 					s.Policy.MaxConcurrent,
-					used.byState[state].Working,
+					used.byState[state],
 					limit,
 					state,
 				)
@@ -117,7 +117,6 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	case p.s.Paused,
 		s.Tracker == nil,
 		s.DispatchOff,
-		s.Tracker.Low,
 		s.FreeBytes == 1,
 		account.Limit != nil,
 		account.Probing && n > asked,

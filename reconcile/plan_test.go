@@ -238,7 +238,6 @@ func TestObstacle(t *testing.T) {
 			s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
 			s.Today = []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
-		"rate_limited: less than a tenth of the tracker's allowance is left":          func(s *Snapshot) { s.Tracker.Low = true },
 		"disk_low: /w has 1.0 MiB free, less than workspace.min_free_bytes (2.0 GiB)": func(s *Snapshot) { s.FreeBytes = 1 << 20 },
 	} {
 		for _, off := range []bool{false, true} {

@@ -118,19 +118,9 @@ var ErrRejected = errors.New("the tracker rejected the request")
 // ErrGone is wrapped by the error of a write to an issue or comment that no longer exists.
 var ErrGone = errors.New("it no longer exists")
 
-// ErrMisplaced is an ErrGone whose error says where the issue is now, or why it is not read there:
-// "done/A-1.md has it, where no issue is read".
-var ErrMisplaced = fmt.Errorf("it is elsewhere: %w", ErrGone)
-
 // Limited is implemented by a tracker's rate limit errors. ResetAt is when the next request
 // may be made.
 type Limited interface{ ResetAt() time.Time }
-
-// Low reports whether less than a tenth of the allowance was left at the last answer and the
-// allowance was not renewed since.
-func (t *TrackerAdapter) Low(now time.Time) bool {
-	return t.Budget != nil && now.Before(t.Budget().LowUntil())
-}
 
 // clocksDiffer is by how much the tracker's clock may differ at most.
 const clocksDiffer = 24 * time.Hour
@@ -281,8 +271,6 @@ type AgentTool struct {
 	Call func(ctx context.Context, issue Issue, args json.RawMessage) ToolAnswer
 	// reports whether a call changes an issue, beyond commenting
 	ChangesIssue func(args json.RawMessage) bool
-	// Describes reports whether a call may change the description of issue. Nil: no call does.
-	Describes func(issue Issue, args json.RawMessage) bool
 	// MovesTo returns the states to which a call moves issues. Nil: no call does.
 	MovesTo func(ctx context.Context, issue Issue, args json.RawMessage) ([]string, error)
 	// Summary describes a call in a few words, such as "mutation issueUpdate", "" for

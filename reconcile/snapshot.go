@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,6 @@ type State struct {
 	Claims   []Claim
 	Runs     []Run // unsettled
 	Commands []Command
-	Asking   []string // the ids of the runs whose agents wait for a person's answer
 	Paused   bool
 	// faults of the machine, nil if there is none
 	AgentBlock, TrackerBlock, MachineBlock *Block
@@ -83,10 +83,6 @@ type Options struct {
 	// try.
 	Only   []string
 	AtOnce bool
-	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer,
-	// and the allowance was not renewed since. The pass asks only for the issues of running
-	// claims.
-	TrackerLow bool
 }
 
 // concerns reports whether the pass may touch the issue.
@@ -130,8 +126,6 @@ type Tracked struct {
 	ByID       map[string]Issue // the refreshed issues that the tracker returned
 	Candidates []Issue          // in the tracker's order
 	Fetched    bool             // the candidates were read; they are not if nothing could start
-	// less than a tenth of the tracker's allowance is left, so that nothing is started
-	Low bool
 }
 
 // Workspace is a recorded workspace of an issue.
@@ -343,15 +337,7 @@ type Change struct {
 }
 
 // Empty reports whether the change changes nothing.
-func (c Change) Empty() bool {
-	ofIssue := c.Claim != nil || c.Delete || c.Insert != nil || c.Settle != "" ||
-		len(c.Commands) > 0 || c.Abandon != "" || c.Watch != nil || c.Reviewed != "" ||
-		c.ForgetWork != ""
-	ofMachine := c.AgentBlock != nil || c.TrackerBlock != nil || c.MachineBlock != nil ||
-		c.Paused != nil || !c.Unblocked.IsZero()
-	ofHosts := len(c.RemoteBlocks) > 0 || c.HostGone != ""
-	return !ofIssue && !ofMachine && !ofHosts
-}
+func (c Change) Empty() bool { return reflect.ValueOf(c).IsZero() }
 
 // String is the line that symphony tick -v prints for the action.
 func (a Action) String() string {
@@ -435,9 +421,6 @@ const NothingStarts = "nothing new starts"
 
 // NothingStartsOn is the consequence of an obstacle on a machine.
 func NothingStartsOn(host string) string { return NothingStarts + " on " + host }
-
-// TrackerLowText says that too little of the tracker's allowance is left to look for new work.
-const TrackerLowText = "less than a tenth of the tracker's allowance is left"
 
 // DiskLowText says that too little space is free for workspaces.
 func DiskLowText(root string, free, least int64) string {

@@ -19,8 +19,6 @@ type Report struct {
 	// was in the future when the pass planned: it may be past by now, and then the next pass
 	// finds work. Both are zero if there is none.
 	NextDue, NextWake time.Time
-	// nothing was started, because less than a tenth of the tracker's allowance is left
-	TrackerLow bool
 	// Obstacle is why the pass started nothing; nil if it started runs, or did not look for
 	// issues to start.
 	Obstacle *Obstacle

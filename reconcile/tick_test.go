@@ -331,25 +331,6 @@ func TestOneIssue(t *testing.T) {
 	equal(t, "swept", w.lastSweep.IsZero(), true)
 }
 
-// If the allowance is low, claims are refreshed and nothing is started. If that is known
-// before the requests, only running claims are refreshed.
-func TestLowBudget(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
-	w := worldOf(s.Snapshot)
-	w.low = true
-	equal(t, "plan", w.story(tickOnce(t, w, s.Policy, Options{})), "stop A-1 missing; skip A-3 rate_limited")
-	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
-
-	w = worldOf(s.held(issueNo(4), HoldOperator).Snapshot)
-	w.workspaces = newScene().workspace(issueNo(5)).Workspaces
-	report := tickOnce(t, w, s.Policy, Options{TrackerLow: true})
-	equal(t, "plan", w.story(report), "stop A-1 missing")
-	equal(t, "asked", strings.Join(w.asked, "; "), "ids id-1")
-	equal(t, "swept", w.lastSweep.IsZero(), true)
-	equal(t, "reported", report.TrackerLow, true)
-	equal(t, "candidates", report.Skips == nil, true)
-}
-
 // What was used today is read only if the workflow sets a budget.
 func TestDailyBudgetIsRead(t *testing.T) {
 	for most, want := range map[int64]string{0: "dispatch A-1", 500: "skip A-1 budget"} {

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -10,7 +9,7 @@ import (
 // Waits says why a watched pull request waits, such as for "checks, which are at work" since
 // 10:05.
 type Waits struct {
-	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge, merge,
+	// Code is rework, hold, person, quiet, late_check, checks, review, merge,
 	// symphony, forge or merge_refused.
 	Code string `json:"code"`
 	// Text names the reason in a line, without the time: `the check "sign", which has not
@@ -29,9 +28,7 @@ const (
 	WaitsLate   = "late_check" // a check did not report for an hour
 	WaitsChecks = "checks"     // checks are at work
 	WaitsReview = "review"     // nothing keeps it from a review
-	// it is red, and the agent answered that without a commit
-	WaitsReviewOrMerge = "review_or_merge"
-	WaitsMerge         = "merge" // a reviewer approved it
+	WaitsMerge  = "merge"      // a reviewer approved it
 	// symphony merges it, with the next pass or once its checks have ended
 	WaitsSymphony = "symphony"
 	WaitsForge    = "forge"         // symphony asked the forge to merge it
@@ -81,42 +78,10 @@ func (w *Watch) WaitsFor(f Feedback, now time.Time) *Waits {
 // waitsForPerson returns the wait for a person, of a pull request without other reasons to
 // wait.
 func (w *Watch) waitsForPerson() *Waits {
-	code := WaitsReview
-	text := "a review"
-	answered := w.answered()
-	if len(answered) > 0 {
-		code = WaitsReviewOrMerge
-		text = "a review or a merge"
-	}
 	if w.Pull.verdict() == reviewApproved {
-		code = WaitsMerge
-		text = "a merge"
+		return newWaits(WaitsMerge, "a merge", w.HeadAt)
 	}
-	if len(answered) > 0 {
-		text += fmt.Sprintf("; %s, which was answered without a commit", strings.Join(answered, ", "))
-	} else if known := w.knownFailures(); len(known.OfBase) > 0 {
-		text += "; red like its base: " + named(known.OfBase)
-	}
-	return newWaits(code, text, w.HeadAt)
-}
-
-// answered lists the faults of the newest commit that are left although the issue came back
-// for them: "lint failed".
-func (w *Watch) answered() (list []string) {
-	var failed []string
-	known := w.knownFailures()
-	for _, c := range w.Pull.Checks.all() {
-		if c.State == CheckFailure && slices.Contains(known.Told, c.Name) {
-			failed = append(failed, c.Name)
-		}
-	}
-	if len(failed) > 0 {
-		list = append(list, named(failed)+" failed")
-	}
-	if w.Pull.Mergeable == pullConflicts && w.handled("conflict "+w.Pull.Head) {
-		list = append(list, "it conflicts with its base")
-	}
-	return list
+	return newWaits(WaitsReview, "a review", w.HeadAt)
 }
 
 // unquiet is the newest review that is less than two minutes old and will bring the issue

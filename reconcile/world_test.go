@@ -47,7 +47,6 @@ type world struct {
 	issues  map[string]Issue
 	refused error // the error of ByIDs
 	hidden  error // the error of Candidates
-	low     bool
 	asked   []string
 
 	now   time.Time
@@ -117,7 +116,6 @@ func worldOf(s Snapshot) *world {
 				w.issues[i.ID] = i
 			}
 		}
-		w.low = s.Tracker.Low
 	}
 	return w
 }
@@ -589,15 +587,8 @@ func (w *world) Candidates(_ context.Context, states []string) ([]Issue, error) 
 	return list, nil
 }
 
-// tracker returns the world as a tracker whose allowance is used up, or complete.
-func (w *world) tracker() *TrackerAdapter {
-	return &TrackerAdapter{Tracker: w, Budget: func() Budget {
-		if w.low {
-			return Budget{At: w.now, Reset: w.now.Add(time.Hour)}
-		}
-		return Budget{At: w.now, Left: 1}
-	}}
-}
+// tracker returns the world as a tracker.
+func (w *world) tracker() *TrackerAdapter { return &TrackerAdapter{Tracker: w} }
 
 // ends lets the worker of the issue's unsettled run record an outcome and end.
 func (w *world) ends(i Issue, outcome Outcome, code string) {

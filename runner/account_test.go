@@ -60,7 +60,7 @@ func (a *accountLog) Failed(_ context.Context, _ time.Time, code, message string
 
 func (a *accountLog) Worked(context.Context, time.Time, time.Time) error { return a.record("worked") }
 
-// Only members of the limits that have changed are shared.
+// Only limits that have changed are shared.
 func TestLimitsAreShared(t *testing.T) {
 	a := &accountLog{journal: newMemory()}
 	w, _ := bare(a.journal)
@@ -78,13 +78,7 @@ func TestLimitsAreShared(t *testing.T) {
 		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, "", nil},
 		{
 			`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`,
-			`{"limitId":"codex","primary":{"usedPercent":2}}`,
-			nil,
-		},
-		// A change that could not be stored is stored with the next one.
-		{
-			`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":10}}`,
-			`{"limitId":"codex","secondary":{"usedPercent":10}}`,
+			`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`,
 			errors.New("no space"),
 		},
 		{
@@ -92,8 +86,6 @@ func TestLimitsAreShared(t *testing.T) {
 			`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`,
 			nil,
 		},
-		// Equal values of another limit are new.
-		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
 	} {
 		a.calls = nil
 		a.err = step.err

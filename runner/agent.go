@@ -1,11 +1,11 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -24,45 +25,16 @@ import (
 
 // launcher starts the agents of a run.
 type launcher struct {
-	runID     string
-	site      *site
-	shell     *shell
-	processes *processes
-	rec       *record
-	redactor  *agent.Redactor
-	log       *slog.Logger
-	version   string // of symphony, for the agent
-	free      bool   // the run is that of an agent without an issue
-	dir       string // the run's directory
-	stderr    string // the name of the file there with the agent's stderr
-	flags     string // additional arguments of the command, for a shell
-}
-
-func (j *job) newLauncher() *launcher {
-	return &launcher{
-		runID:     j.run.ID,
-		site:      j.site,
-		shell:     j.shell,
-		processes: j.processes,
-		rec:       j.rec,
-		redactor:  j.worker.Redactor,
-		log:       j.log,
-		version:   j.worker.Version,
-		free:      j.worker.Free != nil,
-		dir:       j.worker.Dir,
-		stderr:    stderrFile,
-	}
+	*parts
+	site   *site  // where they start
+	shell  *shell // there
+	stderr string // the name of the file in the run's directory with the agent's stderr
+	flags  string // additional arguments of the command, for a shell
 }
 
 // agentProcess is an app-server process of the run, and the session with it.
 type agentProcess struct {
-	runID     string
-	site      *site
-	processes *processes
-	rec       *record
-	redactor  *agent.Redactor
-	log       *slog.Logger
-	free      bool
+	*launcher
 
 	session agent.Session
 	child   host.Process
@@ -96,11 +68,7 @@ func (l *launcher) in(s *site) *launcher {
 // addPermissions starts agents with the permission profile of turns. It returns the name of
 // the profile for commands, which are no turns; "" if the policy needs no profile.
 func (l *launcher) addPermissions(ctx context.Context) (name string, err error) {
-	policy, err := l.site.turnPolicy(ctx)
-	if err != nil {
-		return "", err
-	}
-	profile, err := l.site.Config.Profile(ctx, l.site.Machine, policy)
+	_, profile, err := l.site.profile(ctx)
 	if err != nil || profile == nil {
 		return "", err
 	}
@@ -119,7 +87,7 @@ func (l *launcher) open(
 	if g == nil || err == nil || ctx.Err() != nil || !Collided(err) {
 		return g, err
 	}
-	l.log.Info("the agent collided with another and is replaced once", "error", err)
+	l.Log.Info("the agent collided with another and is replaced", "error", err)
 	g.end(ctx)
 	return l.try(ctx, options, openSession)
 }
@@ -166,34 +134,28 @@ func (l *launcher) launch(
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := agent.OpenTailFile(filepath.Join(l.dir, l.stderr), stderrLimit, l.redactor)
+	stderr, err := agent.OpenTailFile(filepath.Join(l.Dir, l.stderr), stderrLimit, l.Redactor)
 	if err != nil {
 		return nil, err
 	}
 	child, err := l.site.host.Start(ctx, request)
 	if err != nil {
-		warn(l.log, "agent's stderr", stderr.Close())
+		warn(l.Log, "agent's stderr", stderr.Close())
 		return nil, noShell(config.Agent, err)
 	}
 	g := &agentProcess{
-		runID:     l.runID,
-		site:      l.site,
-		processes: l.processes,
-		rec:       l.rec,
-		redactor:  l.redactor,
-		log:       l.log,
-		free:      l.free,
-		started:   request.Env,
-		child:     child,
-		stderr:    stderr,
-		drained:   make(chan struct{}),
-		ready:     make(chan struct{}),
-		gone:      make(chan struct{}),
+		launcher: l,
+		started:  request.Env,
+		child:    child,
+		stderr:   stderr,
+		drained:  make(chan struct{}),
+		ready:    make(chan struct{}),
+		gone:     make(chan struct{}),
 	}
 	go g.drain()
 	o := options(g)
 	o.PID = child.Process().PID
-	o.ClientVersion = l.version
+	o.ClientVersion = l.Version
 	o.Unheard = l.site.unsettled
 	o.ReadTimeout = config.ReadTimeout
 	o.InitializeTimeout = config.InitializeTimeout
@@ -241,16 +203,14 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	if err != nil {
 		return server, err
 	}
-	g.log.Info("agent ready", "user_agent", server.UserAgent)
+	g.Log.Info("agent ready", "user_agent", server.UserAgent)
 	if !g.site.Config.Agent.Sandboxes {
 		g.readEnviron(ctx)
 		server.Home = g.site.Config.Agent.Name // its own sessions are no other kind's
 		return server, nil
 	}
 	if server.Version == "" {
-		title := g.site.Config.Agent.Title
-		g.log.Warn("the agent names no " + title + " release: it gets only what the specification names, " +
-			"no settings of " + title + " and no permission profile, and its sandbox is not tried")
+		g.Log.Warn("the agent names no release: it gets only what the specification names")
 	}
 	home, warning, err := g.site.Config.CheckHome(ctx, g.site.Machine, server.Home)
 	if err != nil {
@@ -258,7 +218,7 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	}
 	server.Home = home
 	if warning != "" {
-		g.log.Warn(warning)
+		g.Log.Warn(warning)
 	}
 	g.readEnviron(ctx)
 	if server.Version == "" {
@@ -274,7 +234,7 @@ func (g *agentProcess) drain() {
 	_, err := io.Copy(g.stderr, g.child.Stderr())
 	err = errors.Join(err, g.stderr.Err())
 	if !errors.Is(err, os.ErrClosed) {
-		warn(g.log, "agent's stderr", err)
+		warn(g.Log, "agent's stderr", err)
 	}
 }
 
@@ -284,16 +244,15 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 	// The processes of the command: the agent may run below a wrapper.
 	environ, err := g.child.Environ(ctx)
 	warn(
-		g.log,
-		"the agent's environment can't be read: secrets that only "+g.site.Config.Agent.CommandKey+
-			" sets are not redacted",
+		g.Log,
+		"the agent's environment can't be read: secrets in it are not redacted",
 		err,
 	)
 	g.environ = environ
 	if len(environ) == 0 {
 		g.environ = g.started
 	}
-	g.redactor.Add(g.site.Config.SecretsIn(g.environ))
+	g.Redactor.Add(g.site.Config.SecretsIn(g.environ))
 }
 
 // probeSandbox checks whether the agent can sandbox commands in the workspace, before a turn uses
@@ -303,15 +262,15 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	if err != nil || !confine.Confines(policy) {
 		return err
 	}
-	runDir := host.RunDir(g.site.StateDir, g.runID)
+	runDir := host.RunDir(g.site.StateDir, g.run.ID)
 	err = g.sandboxFault(ctx, confine.TrySandbox(ctx, g.session, g.site.space.Path, runDir, policy))
 	if errors.Is(err, agent.ErrNoProbe) {
-		warn(g.log, "sandbox not probed", err)
+		warn(g.Log, "sandbox not probed", err)
 		return nil
 	}
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if ok { // the run's row does not store the hint
-		g.log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
+		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
 }
@@ -439,6 +398,35 @@ func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bo
 	}
 }
 
+// outputOf runs a command in a sandbox to its end, and returns the beginning of what it printed
+// and the last line of its stderr.
+func (l *launcher) outputOf(
+	ctx context.Context,
+	request host.StartRequest,
+) (printed, words string, exit host.Exit, err error) {
+	child, err := l.site.host.Start(ctx, request)
+	if err != nil {
+		return "", "", exit, noShell(l.site.Config.Agent, err)
+	}
+	var output bytes.Buffer
+	said := &text.Tail{Limit: lastWordsKept}
+	var reading sync.WaitGroup
+	read := make(chan struct{})
+	// what is read until an error is all that there is
+	reading.Go(func() { _, _ = io.Copy(&output, io.LimitReader(child.Stdout(), agent.MostOutput)) })
+	reading.Go(func() { _, _ = io.Copy(said, child.Stderr()) })
+	go func() {
+		defer close(read)
+		reading.Wait()
+	}()
+	_ = child.Wait(ctx) // Close ends what still runs
+	awaitAll(outputBound, read)
+	exit, err = child.Close()
+	<-read
+	last, _ := said.Text()
+	return output.String(), agent.LastWords(string(last)), exit, err
+}
+
 // exitError is the error of an agent that exited by itself. said is what it wrote to its stdout
 // in place of its first message.
 func (g *agentProcess) exitError(exit host.Exit, said string) error {
@@ -448,23 +436,20 @@ func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	}
 	kind := g.site.Config.Agent
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
-	if notFound && g.free {
-		return reconcile.NewError(
-			string(kind.NotFound),
-			fmt.Sprintf("%q can't be run: %s", g.site.Config.Command, words),
-			"install "+kind.Title+" so that a login shell finds it, or set "+kind.ProgramVar+" to its path",
-		)
-	}
 	if notFound {
+		key := kind.CommandKey
+		if g.Free != nil {
+			key = kind.ProgramVar
+		}
 		return reconcile.NewError(
 			string(kind.NotFound),
-			fmt.Sprintf("%s %q can't be run: %s; %s", kind.CommandKey, g.site.Config.Command, words, kind.Install),
-			kind.Install+", or give its path in "+kind.CommandKey,
+			fmt.Sprintf("%s %q can't be run: %s; %s", key, g.site.Config.Command, words, kind.Install),
+			kind.Install+", or give its path in "+key,
 		)
 	}
 	message := "the agent exited unexpectedly, " + exit.Text
 	if g.site.Config.Sandbox != nil && exit.Code == exitKilled {
-		message += " (killed, perhaps because it used more memory than there is, or than agent.max_memory_bytes)"
+		message += " (killed, perhaps by agent.max_memory_bytes)"
 	}
 	if words != "" {
 		message += ": " + words
@@ -522,11 +507,11 @@ func (g *agentProcess) end(ctx context.Context) {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, interruptBound)
-	warn(g.log, "turn not interrupted", g.session.Interrupt(bounded))
+	warn(g.Log, "turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
 	g.rec.storeTokens(ctx, g.session)
 	g.processes.observe()
-	warn(g.log, "agent's stdin", g.session.Close())
+	warn(g.Log, "agent's stdin", g.session.Close())
 	stdin := stdinBound
 	term := termBound
 	if g.environ == nil {
@@ -534,17 +519,17 @@ func (g *agentProcess) end(ctx context.Context) {
 		term = lockBound
 	}
 	if !g.endedWithin(ctx, stdin) {
-		warn(g.log, "agent not signalled", g.child.SignalGroup(unix.SIGTERM))
+		warn(g.Log, "agent not signalled", g.child.SignalGroup(unix.SIGTERM))
 		if !g.endedWithin(ctx, term) {
-			warn(g.log, "agent not killed", g.child.SignalGroup(unix.SIGKILL))
+			warn(g.Log, "agent not killed", g.child.SignalGroup(unix.SIGKILL))
 		}
 	}
 	awaitAll(outputBound, g.session.Done(), g.drained)
 	_, err := g.child.Close()
-	warn(g.log, "agent", err)
+	warn(g.Log, "agent", err)
 	// stdout is closed: the events that are still queued are stored before the log is closed
 	<-g.session.Done()
-	warn(g.log, "agent's stderr", g.stderr.Close())
+	warn(g.Log, "agent's stderr", g.stderr.Close())
 }
 
 func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {

@@ -40,24 +40,14 @@ type Sandbox struct {
 // boxes makes the sandboxes of a run: of its agents, and of verify. All have the same way to
 // the network, a proxy in this process.
 type boxes struct {
-	dir      string // for the sockets, below the directory of the run
-	events   *eventLog
-	redactor *agent.Redactor
-	log      *slog.Logger
+	dir    string // for the sockets, below the directory of the run
+	events *eventLog
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	end     func() // ends the proxy; nil before it serves
 	refused []proxy.Refusal
 	allow   []string // what the workflow allows
-}
-
-func (j *job) newBoxes() *boxes {
-	return &boxes{
-		dir:      filepath.Join(j.worker.Dir, "sandbox"),
-		events:   j.events,
-		redactor: j.worker.Redactor,
-		log:      j.log,
-	}
 }
 
 const (
@@ -214,8 +204,8 @@ func KeyFault(service agent.Service, model string) *reconcile.Error {
 	}
 	return reconcile.NewError(
 		"invalid_config",
-		"agent.key: symphony does not know how the provider of agent.model "+model+" gets its key",
-		"put the key into agent.env, where the agent and its commands can read it",
+		"agent.key: the provider of agent.model "+model+" is unknown",
+		"put the key into agent.env",
 	)
 }
 
@@ -392,11 +382,7 @@ func (b *boxes) explain(message string, from int) string {
 		return message
 	}
 	shown := refused[:min(len(refused), namedRefusals)]
-	names := text.Map(shown, proxy.Refusal.String)
-	if more := len(refused) - len(shown); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	message += "; the sandbox refused " + strings.Join(names, ", ")
+	message += "; the sandbox refused " + listed(text.Map(refused, proxy.Refusal.String), namedRefusals)
 	line := lineFor(allow, shown)
 	if line != "" {
 		message += " (to allow it: " + line + ")"

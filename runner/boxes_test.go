@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -52,7 +53,8 @@ func TestKeyStaysOutside(t *testing.T) {
 	t.Cleanup(model.Close)
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	c := boxedConfig("secret")
-	s := &shell{runID: "run-1", site: &site{Place: Place{Config: c}}}
+	run := reconcile.Run{ID: "run-1"}
+	s := &shell{parts: &parts{run: run}, site: &site{Place: Place{Config: c}}}
 	env := s.boxEnv([]string{
 		"PATH=/bin", "HOME=/home/me", "MODEL_KEY=secret", "A_TOKEN=a", "DEPLOY_TOKEN=d", "MINE_HOME=/home/me/mine",
 		"MODEL_BASE_URL=" + model.URL + "/gateway", "XDG_CONFIG_HOME=/home/me/.config",
@@ -108,7 +110,7 @@ func TestUnknownProvider(t *testing.T) {
 	_, err := c.Sandbox.way(c, nil)
 	code, message := codeOf(err)
 	test.Equal(t, "code", code, "invalid_config")
-	test.Contains(t, "message", message, "agent.key: symphony does not know")
+	test.Contains(t, "message", message, "agent.key: the provider of agent.model")
 }
 
 func TestLineFor(t *testing.T) {

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -13,28 +12,10 @@ import (
 
 // issueBranch is the branch of the run's issue, in its workspace and in the remote repository.
 type issueBranch struct {
-	issueID string
-	site    *site
-	shell   *shell
-	journal DeliveryJournal // nil if an operator holds the workspace
-	rec     *record
-	events  *eventLog
-	log     *slog.Logger
+	*parts
 
 	delivered reconcile.Delivered // the last push for the issue, if there is no journal
 	base      host.FetchAnswer    // of the last fetch; without a Commit if nothing was fetched
-}
-
-func (j *job) newIssueBranch() *issueBranch {
-	return &issueBranch{
-		issueID: j.run.IssueID,
-		site:    j.site,
-		shell:   j.shell,
-		journal: j.worker.Journal,
-		rec:     j.rec,
-		events:  j.events,
-		log:     j.log,
-	}
 }
 
 // repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit
@@ -45,8 +26,8 @@ const repositoryTimeout = 10 * time.Minute
 // something was pushed, even if its title or the workflow changes.
 func (b *issueBranch) name(ctx context.Context) (name string, last reconcile.Delivered, err error) {
 	last = b.delivered
-	if b.journal != nil {
-		last, _, err = b.journal.Delivered(ctx, b.issueID)
+	if b.Journal != nil {
+		last, _, err = b.Journal.Delivered(ctx, b.run.IssueID)
 		if err != nil {
 			return "", last, err
 		}
@@ -72,10 +53,10 @@ func (b *issueBranch) recordFound(
 	base string,
 	now time.Time,
 ) error {
-	if b.journal == nil {
+	if b.Journal == nil {
 		return nil
 	}
-	return b.journal.RecordDelivered(ctx, b.issueID, reconcile.Delivered{
+	return b.Journal.RecordDelivered(ctx, b.run.IssueID, reconcile.Delivered{
 		URL:    b.site.Config.Repository.URL,
 		Branch: branch,
 		Commit: found.Commit,
@@ -147,17 +128,6 @@ func (b *issueBranch) look(ctx context.Context, q host.CloneRequest) (*host.Push
 	return answer.Pushed, nil
 }
 
-// fetchPushed fetches others' pushes to the branch since the last delivery, and moves the
-// workspace to them, where that is possible; nil for none.
-func (b *issueBranch) fetchPushed(ctx context.Context) (*host.Pushed, error) {
-	q, err := b.pushedRequest(ctx)
-	if err != nil || q == nil {
-		return nil, err
-	}
-	answer, err := b.site.host.Fetch(ctx, *q)
-	return answer.Pushed, err
-}
-
 // pushedRequest is the request to fetch the branch of the last delivery; nil if nothing was
 // delivered to the repository, or nothing is to be.
 func (b *issueBranch) pushedRequest(ctx context.Context) (*host.CloneRequest, error) {
@@ -165,7 +135,7 @@ func (b *issueBranch) pushedRequest(ctx context.Context) (*host.CloneRequest, er
 	if !repository.Deliver {
 		return nil, nil
 	}
-	last, _, err := b.journal.Delivered(ctx, b.issueID)
+	last, _, err := b.Journal.Delivered(ctx, b.run.IssueID)
 	if err != nil || last.Branch == "" || last.URL != repository.URL {
 		return nil, err
 	}
@@ -180,23 +150,22 @@ func (b *issueBranch) takePushed(ctx context.Context, p *host.Pushed) {
 	if p == nil {
 		return
 	}
-	watch, _, err := b.journal.Watch(ctx, b.issueID)
-	warn(b.log, "it is not known who has pushed to the branch", err)
+	watch, _, err := b.Journal.Watch(ctx, b.run.IssueID)
+	warn(b.Log, "state of the pull request not read", err)
 	p.OfBase = watch.IsBaseMerge(p.Commit)
 	who := "others have pushed"
 	if p.OfBase {
 		who = "symphony has merged the base and pushed"
 	}
-	b.log.Info(
+	b.Log.Info(
 		who+" to the branch",
 		"commit", p.Commit,
 		"commits", p.Total,
 		"taken", p.Taken,
-		"why", p.Why,
 	)
-	how := "the workspace has them now"
+	how := "the workspace has them"
 	if !p.Taken {
-		how = fmt.Sprintf("the agent has to merge %.12s, because %s", p.Commit, p.Why)
+		how = fmt.Sprintf("the agent has to merge %.12s", p.Commit)
 	}
 	b.events.note("pushed", who+" "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }
@@ -230,9 +199,9 @@ func (b *issueBranch) keep(ctx context.Context) {
 	if !b.site.farClone() {
 		return
 	}
-	commit, err := b.site.host.Keep(ctx, b.site.here.keepRequest(b.issueID))
+	commit, err := b.site.host.Keep(ctx, b.site.here.keepRequest(b.run.IssueID))
 	if err != nil {
-		warn(b.log, "the commits are not copied to this machine", err)
+		warn(b.Log, "the commits are not copied to this machine", err)
 		return
 	}
 	b.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = r.Delivery.Handover.About(commit) })
@@ -240,8 +209,8 @@ func (b *issueBranch) keep(ctx context.Context) {
 
 // forget drops the commits that were kept of a workspace, after it was removed.
 func (b *issueBranch) forget(ctx context.Context) {
-	err := b.site.host.Forget(ctx, b.site.here.keepRequest(b.issueID))
-	warn(b.log, "the commits of the workspace stay on this machine", err)
+	err := b.site.host.Forget(ctx, b.site.here.keepRequest(b.run.IssueID))
+	warn(b.Log, "the commits of the workspace stay on this machine", err)
 }
 
 // keepRequest asks this machine to keep the commits of an issue. That needs no remote, and so

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -19,21 +18,17 @@ const claimStep = 5 * time.Second
 // claimKeeper keeps the claim of the run's issue in the git remote, which keeps the other machines of
 // the team from the issue, and without which nothing is delivered.
 type claimKeeper struct {
-	issue  team.Issue
-	member *team.Member            // nil without a team
-	cancel context.CancelCauseFunc // ends the run
-	log    *slog.Logger
+	*parts
+	issue team.Issue
 
 	looking sync.Mutex
 	looked  team.Instant // when checkBeforeCall looked last
 }
 
-func (j *job) newClaimKeeper(cancel context.CancelCauseFunc) *claimKeeper {
+func (p *parts) newClaimKeeper() *claimKeeper {
 	return &claimKeeper{
-		issue:  team.Issue{ID: j.run.IssueID, Identifier: j.run.Identifier},
-		member: j.worker.Team,
-		cancel: cancel,
-		log:    j.log,
+		parts: p,
+		issue: team.Issue{ID: p.run.IssueID, Identifier: p.run.Identifier},
 	}
 }
 
@@ -43,10 +38,10 @@ func (k *claimKeeper) keep() team.Keep { return team.Keep{Issue: k.issue, Status
 // takeForDelivery claims the issue of work that waits for its delivery. It has no claim yet if claims
 // were switched on meanwhile. If another machine has one, the first renewal ends the run.
 func (k *claimKeeper) takeForDelivery(ctx context.Context, kind reconcile.RunKind) error {
-	if k.member == nil || kind != reconcile.DeliveryRun {
+	if k.Team == nil || kind != reconcile.DeliveryRun {
 		return nil
 	}
-	missing, err := k.member.Take(ctx, []team.Issue{k.issue})
+	missing, err := k.Team.Take(ctx, []team.Issue{k.issue})
 	if err != nil {
 		return err
 	}
@@ -56,7 +51,7 @@ func (k *claimKeeper) takeForDelivery(ctx context.Context, kind reconcile.RunKin
 // startRenewing renews the claim until stop is called. It ends the run if another machine has the
 // claim, or if the claim could not be renewed in time.
 func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
-	if k.member == nil {
+	if k.Team == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -65,7 +60,7 @@ func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
 		repeat(ctx, claimStep, func() {
 			err := k.renew(ctx)
 			if err != nil && ctx.Err() == nil {
-				k.cancel(err)
+				k.rec.cancel(err)
 			}
 		})
 	})
@@ -77,11 +72,11 @@ func (k *claimKeeper) startRenewing(ctx context.Context) (stop func()) {
 
 // renew renews the claim if that is due. An error is the end of the run.
 func (k *claimKeeper) renew(ctx context.Context) error {
-	left, err := k.member.Renew(ctx, k.keep())
+	left, err := k.Team.Renew(ctx, k.keep())
 	if team.IsLost(err) {
 		return endOfLostClaim(err)
 	}
-	warn(k.log, "claim not renewed", err)
+	warn(k.Log, "claim not renewed", err)
 	if left > 0 || err == nil {
 		return nil
 	}
@@ -102,17 +97,17 @@ const (
 // checkBeforeCall returns an error if another machine has the issue, before the agent calls a tool of the
 // tracker. If the remote can't be asked, the claim counts as long as it holds.
 func (k *claimKeeper) checkBeforeCall(ctx context.Context) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
 	k.looking.Lock()
 	defer k.looking.Unlock()
-	now := k.member.Clock()
+	now := k.Team.Clock()
 	age, isKnown := now.Sub(k.looked)
 	if !isKnown || age >= lookStep {
 		bounded, cancel := context.WithTimeout(ctx, lookLimit)
 		defer cancel()
-		warn(k.log, "claims not read before a call of a tool", k.member.Look(bounded))
+		warn(k.Log, "claims not read before a call of a tool", k.Team.Look(bounded))
 		k.looked = now
 	}
 	return k.renew(ctx)
@@ -122,7 +117,7 @@ func (k *claimKeeper) checkBeforeCall(ctx context.Context) error {
 // people see, such as a move of the issue. Afterwards the claim says what was delivered last, and for
 // which causes the pull request has brought the issue back.
 func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, watch reconcile.Watch) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
 	keep := k.keep()
@@ -130,33 +125,33 @@ func (k *claimKeeper) confirm(ctx context.Context, work reconcile.Delivered, wat
 	keep.Commit = work.Commit
 	keep.PullRequest = work.PullRequest
 	keep.Handled, keep.Rounds = watch.Answered()
-	return k.member.Confirm(ctx, keep)
+	return k.Team.Confirm(ctx, keep)
 }
 
 // takenElsewhere looks at the claims after a conflict of a delivery. It returns an error if another machine
 // has the issue, whose work is then on the branch; nil if none has it, or if the remote can't be asked.
 func (k *claimKeeper) takenElsewhere(ctx context.Context) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
-	err := k.member.Look(ctx)
+	err := k.Team.Look(ctx)
 	if err == nil {
-		err = k.member.Check(ctx, k.issue)
+		err = k.Team.Check(ctx, k.issue)
 	}
 	if team.IsLost(err) {
 		return err
 	}
-	warn(k.log, "claims not read after a conflict", err)
+	warn(k.Log, "claims not read after a conflict", err)
 	return nil
 }
 
 // mayContinue looks at the claims before the work goes on from a branch that this machine knows nothing
 // of. It returns an error if the branch belongs to another issue.
 func (k *claimKeeper) mayContinue(ctx context.Context, branch string) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
-	if err := k.member.Look(ctx); err != nil {
+	if err := k.Team.Look(ctx); err != nil {
 		return err
 	}
 	return k.checkBranch(ctx, branch)
@@ -165,10 +160,10 @@ func (k *claimKeeper) mayContinue(ctx context.Context, branch string) error {
 // checkBranch returns an error if the claim of another issue says that commits were delivered to a branch,
 // as this machine saw it last: two projects that share a remote may have the same identifiers.
 func (k *claimKeeper) checkBranch(ctx context.Context, branch string) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
-	other, isOthers, err := k.member.OtherIssueOn(ctx, branch, k.issue)
+	other, isOthers, err := k.Team.OtherIssueOn(ctx, branch, k.issue)
 	if err != nil || !isOthers {
 		return err
 	}
@@ -176,7 +171,7 @@ func (k *claimKeeper) checkBranch(ctx context.Context, branch string) error {
 		host.CodeInvalidBranch,
 		fmt.Sprintf("the branch %s belongs to %s in another project (%s), which %s has",
 			branch, other.Identifier, other.Project, other.Holder()),
-		"let repository.branch begin with a name of this project, such as web/{{ issue.identifier }}",
+		"begin repository.branch with a name of this project, such as web/{{ issue.identifier }}",
 	)
 }
 
@@ -185,12 +180,12 @@ func (k *claimKeeper) fence(
 	branch string,
 	limit time.Duration,
 ) func(ctx context.Context, push host.PushFenced) error {
-	if k.member == nil {
+	if k.Team == nil {
 		return nil
 	}
 	keep := k.keep()
 	keep.Branch = branch
 	return func(ctx context.Context, push host.PushFenced) error {
-		return k.member.Fence(ctx, keep, limit, push)
+		return k.Team.Fence(ctx, keep, limit, push)
 	}
 }

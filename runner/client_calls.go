@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -20,17 +19,10 @@ const missedWake = 2 * time.Second
 // clientCalls carries out the calls of clients until the run is stopped, or is idle for too
 // long.
 type clientCalls struct {
-	runID    string
-	free     *Free
-	maker    *conversationMaker
-	account  sharedAccount
-	events   *eventLog
-	redactor *agent.Redactor
-	now      func() time.Time
-	mono     func() time.Duration
-	log      *slog.Logger
+	*parts
 
 	mu            sync.Mutex
+	made          []*conversation          // also those that could not be opened
 	conversations map[string]*conversation // by the call that opened it
 	begun         map[string]bool          // calls that were handed to a goroutine
 	open          int                      // how many of these have not ended
@@ -40,15 +32,7 @@ type clientCalls struct {
 
 func (j *job) newClientCalls() *clientCalls {
 	return &clientCalls{
-		runID:         j.run.ID,
-		free:          j.worker.Free,
-		maker:         j.newConversationMaker(),
-		account:       j.account,
-		events:        j.events,
-		redactor:      j.worker.Redactor,
-		now:           j.worker.Now,
-		mono:          j.worker.Mono,
-		log:           j.log,
+		parts:         j.parts,
 		conversations: map[string]*conversation{},
 		begun:         map[string]bool{},
 	}
@@ -56,12 +40,12 @@ func (j *job) newClientCalls() *clientCalls {
 
 // serve carries out calls as they come.
 func (cc *clientCalls) serve(ctx context.Context) error {
-	cc.idle = cc.mono()
+	cc.idle = cc.Mono()
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.runID)
-		warn(cc.log, "calls not read", err) // the next look tries again
+		calls, err := cc.Free.Calls.QueuedCalls(ctx, cc.run.ID)
+		warn(cc.Log, "calls not read", err) // the next look tries again
 		for _, call := range calls {
 			cc.begin(ctx, call)
 		}
@@ -69,13 +53,13 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 			return runEnd{
 				reconcile.Succeeded,
 				"idle",
-				fmt.Sprintf("it had nothing to do for %v", cc.free.Idle),
+				fmt.Sprintf("it had nothing to do for %v", cc.Free.Idle),
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-cc.free.Wake:
+		case <-cc.Free.Wake:
 		case <-look.C:
 		}
 	}
@@ -85,7 +69,7 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 func (cc *clientCalls) idleFor() bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	return cc.free.Idle > 0 && cc.open == 0 && cc.mono()-cc.idle >= cc.free.Idle
+	return cc.Free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.Free.Idle
 }
 
 // maxConversations limits the conversations of an agent, because slots count agents and not
@@ -115,7 +99,7 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 		return
 	}
 	if call.Verb == reconcile.CallConversation {
-		c = cc.maker.add()
+		c = cc.add()
 		c.opened = make(chan struct{})
 		cc.conversations[call.ID] = c
 	}
@@ -159,7 +143,7 @@ func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call recon
 // resultOf carries out a call and returns its result. The thread of a new conversation is
 // written into call.
 func (cc *clientCalls) resultOf(ctx context.Context, c *conversation, call *reconcile.Call) (any, error) {
-	if err := cc.free.Calls.BeginCall(ctx, call.ID, cc.now()); err != nil {
+	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
 		return nil, err
 	}
 	if call.Verb == reconcile.CallConversation {
@@ -209,7 +193,7 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	defer cc.mu.Unlock()
 	cc.open--
 	if cc.open == 0 {
-		cc.idle = cc.mono()
+		cc.idle = cc.Mono()
 	}
 }
 
@@ -219,7 +203,7 @@ func (cc *clientCalls) completed(ctx context.Context, call reconcile.Call, resul
 	if err != nil {
 		return cc.failed(ctx, call, err)
 	}
-	call.Result = cc.redactor.Bytes(data)
+	call.Result = cc.Redactor.Bytes(data)
 	call.Status = reconcile.CallCompleted
 	return call
 }
@@ -236,8 +220,8 @@ func (cc *clientCalls) failed(ctx context.Context, call reconcile.Call, err erro
 	} else if errors.Is(err, errInterrupted) {
 		call.Status = reconcile.CallInterrupted
 	}
-	call.ErrorText = cc.redactor.Text(call.ErrorText)
-	cc.account.failed(ctx, call.ErrorCode, call.ErrorText)
+	call.ErrorText = cc.Redactor.Text(call.ErrorText)
+	cc.accountFailed(ctx, call.ErrorCode, call.ErrorText)
 	return call
 }
 
@@ -249,12 +233,12 @@ const storeRetry = 2 * time.Second
 // call has ended there already.
 func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
-		call.EndedAt = cc.now()
-		err := cc.free.Calls.EndCall(context.WithoutCancel(ctx), call)
+		call.EndedAt = cc.Now()
+		err := cc.Free.Calls.EndCall(context.WithoutCancel(ctx), call)
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return
 		}
-		warn(cc.log, "end of a call not stored", err)
+		warn(cc.Log, "end of a call not stored", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -301,7 +285,7 @@ func (cc *clientCalls) runTurn(
 	c *conversation,
 	call reconcile.Call,
 ) (any, error) {
-	if err := cc.free.Calls.BeginCall(ctx, call.ID, cc.now()); err != nil {
+	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
 		return nil, err
 	}
 	if err := c.awaitOpened(turn); err != nil {
@@ -362,7 +346,7 @@ var errNoTurn = reconcile.NewError(
 func (cc *clientCalls) end(ctx context.Context) {
 	cc.working.Wait()
 	var ending sync.WaitGroup
-	for _, c := range cc.maker.made {
+	for _, c := range cc.made {
 		ending.Go(func() { c.stop(context.WithoutCancel(ctx)) })
 	}
 	ending.Wait()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,16 +24,8 @@ import (
 // conversation belongs to a free run, and has a process of its own. If the process exits,
 // the next call starts it again and goes on with the thread.
 type conversation struct {
-	run         reconcile.Run // as dispatched
-	free        *Free
-	site        *site
-	agents      *launcher // of this conversation alone
-	account     sharedAccount
-	desk        agent.Desk // without Ending and Gone
-	newListener func() *listener
-	rec         *record
-	now         func() time.Time
-	log         *slog.Logger
+	*parts
+	agents *launcher // of this conversation alone
 
 	// clientCalls.mu guards these three.
 	turns     []reconcile.Call // that wait
@@ -51,59 +42,16 @@ type conversation struct {
 	params ConversationCall
 }
 
-// conversationMaker makes the conversations of a free run. clientCalls.mu guards it.
-type conversationMaker struct {
-	run     reconcile.Run // as dispatched
-	free    *Free
-	site    *site
-	agents  *launcher
-	account sharedAccount
-	desk    agent.Desk // without Ending and Gone
-	// newListener makes the listener to the events of an agent.
-	newListener func() *listener
-	rec         *record
-	now         func() time.Time
-	log         *slog.Logger
-
-	made []*conversation
-}
-
-func (j *job) newConversationMaker() *conversationMaker {
-	return &conversationMaker{
-		run:         j.run,
-		free:        j.worker.Free,
-		site:        j.site,
-		agents:      j.agents,
-		account:     j.account,
-		desk:        j.desk,
-		newListener: j.newListener,
-		rec:         j.rec,
-		now:         j.worker.Now,
-		log:         j.log,
-	}
-}
-
-// add makes another conversation, without a process.
-func (m *conversationMaker) add() *conversation {
-	agents := m.agents.in(m.site)
+// add makes another conversation, without a process. The caller holds mu.
+func (cc *clientCalls) add() *conversation {
+	agents := cc.agents.in(cc.site)
 	// a conversation may begin much later: it runs the login profile itself
 	agents.shell.loginAt = time.Time{}
-	if n := len(m.made) + 1; n > 1 {
+	if n := len(cc.made) + 1; n > 1 {
 		agents.stderr = fmt.Sprintf("agent-%d.stderr", n)
 	}
-	c := &conversation{
-		run:         m.run,
-		free:        m.free,
-		site:        m.site,
-		agents:      agents,
-		account:     m.account,
-		desk:        m.desk,
-		newListener: m.newListener,
-		rec:         m.rec,
-		now:         m.now,
-		log:         m.log,
-	}
-	m.made = append(m.made, c)
+	c := &conversation{parts: cc.parts, agents: agents}
+	cc.made = append(cc.made, c)
 	return c
 }
 
@@ -160,11 +108,10 @@ func (c *conversation) converse(
 }
 
 // harmless are the settings of the agent that a client may change. Others start programs outside
-// the sandbox, or reach further than the sandbox of a turn. A client may only switch the
-// search in the web off: its terms leave the machine.
+// the sandbox, or reach further than the sandbox of a turn.
 var harmless = []string{
 	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary",
-	"model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
+	"model_verbosity", "personality", "show_raw_agent_reasoning",
 }
 
 func refuseSettings(config map[string]any) error {
@@ -178,13 +125,6 @@ func refuseSettings(config map[string]any) error {
 					strings.Join(harmless, ", "),
 				),
 			}
-		}
-	}
-	if search, named := config["web_search"]; named && search != "disabled" {
-		return &reconcile.Error{
-			Code:    "invalid_argument",
-			Message: fmt.Sprintf("config: a client can't set \"web_search\" to %v, only to disabled", search),
-			Hint:    "leave it out for the search that agents have by default",
 		}
 	}
 	return nil
@@ -201,15 +141,15 @@ func (c *conversation) dir(named string) string {
 // directory. They protect its git directory, and also the git directory of a repository in it
 // where the conversation starts.
 func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
-	guarded, err := c.free.Guarded(ctx)
+	guarded, err := c.Free.Guarded(ctx)
 	if err != nil {
 		return "", err
 	}
 	if unclear := c.site.Config.Patterns(*c.site.space); len(unclear) > 0 {
 		return "", reconcile.NewError(
 			"invalid_argument",
-			"the agent's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
-			"use directories without *?[]{} in their paths",
+			"the sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
+			"use directories without *?[]{}",
 		)
 	}
 	for dir := c.dir(""); dir != c.site.space.Path && paths.Inside(c.site.space.Path, dir); dir = filepath.Dir(dir) {
@@ -354,7 +294,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		OnQuestion:   c.site.Config.OnQuestion,
 		Busy:         g.busy,
 		Ask:          desk.Decide,
-		Now:          c.now,
+		Now:          c.Now,
 		OnEvent:      c.newListener().follow(g),
 	}
 }
@@ -400,7 +340,7 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	err = g.explain(ctx, err)
 	if err == nil {
 		c.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
-		c.account.worked(ctx)
+		c.accountWorked(ctx)
 	} else if turn.Status == "" { // it goes on
 		c.interrupt(g)
 	}
@@ -413,7 +353,7 @@ func (c *conversation) interrupt(g *liveAgent) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
 	defer cancel()
 	if err := g.session.Interrupt(ctx); err != nil {
-		warn(c.log, "turn not interrupted: the agent is ended", err)
+		warn(c.Log, "turn not interrupted: the agent is ended", err)
 		c.stop(context.Background())
 	}
 }

@@ -3,59 +3,29 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/team"
 )
 
 // deliveryStep delivers the commits of the workspace, and hands the issue over.
 type deliveryStep struct {
-	run       reconcile.Run // as dispatched
-	site      *site
-	shell     *shell
+	*parts
 	issue     *issueReader
 	claim     *claimKeeper
 	branch    *issueBranch
 	pull      *pullRequest
 	verifier  *verifier
 	workspace *workspaceStep
-	journal   DeliveryJournal
-	tracker   *reconcile.TrackerAdapter
-	rec       *record
-	redactor  *agent.Redactor
-	now       func() time.Time
-	log       *slog.Logger
 
 	// obeyed are the files that the delivered commits change and that decide what symphony
 	// runs for their own project, such as its WORKFLOW.md.
 	obeyed []string
-}
-
-func (j *job) newDeliveryStep() *deliveryStep {
-	return &deliveryStep{
-		run:       j.run,
-		site:      j.site,
-		shell:     j.shell,
-		issue:     j.issue,
-		claim:     j.claim,
-		branch:    j.branch,
-		pull:      j.pull,
-		verifier:  j.verifier,
-		workspace: j.workspace,
-		journal:   j.worker.Journal,
-		tracker:   j.worker.Tracker,
-		rec:       j.rec,
-		redactor:  j.worker.Redactor,
-		now:       j.worker.Now,
-		log:       j.log,
-	}
 }
 
 // deliver pushes the commits of the workspace, stores the result, and opens a pull request if
@@ -103,29 +73,29 @@ func (d *deliveryStep) deliverSince(
 		Env:          env,
 	})
 	if err != nil {
-		logOutput(d.log, err)
+		logOutput(d.Log, err)
 		return result, "", err
 	}
 	d.takeSigned(answer)
 	d.obeyed = answer.Obeyed
 	if answer.Commits == 0 {
-		d.log.Info("nothing to push")
+		d.Log.Info("nothing to push")
 	} else {
 		result.Branch = branch
 		result.Commit = answer.Commit
 		result.Commits = answer.Commits
-		d.log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
+		d.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
 		last = reconcile.Delivered{
 			URL:    repository.URL,
 			Branch: branch,
 			Commit: answer.Commit,
 			Base:   answer.Base,
-			At:     d.now(),
+			At:     d.Now(),
 			// such as "ops/WORKFLOW.md, bin/tracker"
 			Workflow: strings.Join(answer.Obeyed, ", "),
 			Origin:   last.Origin,
 		}
-		err := d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
+		err := d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
 			return result, answer.Commit, err
 		}
@@ -148,22 +118,22 @@ func (d *deliveryStep) mayPushAgain(last reconcile.Delivered) bool {
 // disarm takes back that the forge merges the pull request by itself: it would merge what is
 // pushed now, which nobody has approved.
 func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
-	if d.pull.open == nil {
+	if d.Forge == nil {
 		return nil
 	}
-	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	watch, _, err := d.Journal.Watch(ctx, d.run.IssueID)
 	if err != nil || !watch.MayBeArmed() {
 		return err
 	}
 	if err := d.claim.confirm(ctx, reconcile.Delivered{}, watch); err != nil {
 		return err
 	}
-	if err := d.journal.BeginDisarm(ctx, d.run.IssueID); err != nil {
+	if err := d.Journal.BeginDisarm(ctx, d.run.IssueID); err != nil {
 		return err
 	}
 	crash.At("runner.disarming")
 	disarm := func(ctx context.Context) (struct{}, error) {
-		forge, err := d.pull.open(ctx, env)
+		forge, err := d.Forge(ctx, env)
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -171,25 +141,11 @@ func (d *deliveryStep) disarm(ctx context.Context, env []string) error {
 	}
 	_, err = host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the end of auto-merge", disarm)
 	if err != nil {
-		return d.notDisarmed(err)
+		return adding("nothing is pushed, because auto-merge could not be ended", err, host.CodeDeliveryFailed)
 	}
 	crash.At("runner.disarmed")
-	d.log.Info("auto-merge was ended before the push", "url", watch.Pull.URL)
-	return d.journal.EndMerge(context.WithoutCancel(ctx), d.run.IssueID)
-}
-
-// notDisarmed adds to the error of a forge that nothing is pushed because of it.
-func (d *deliveryStep) notDisarmed(err error) error {
-	known, ok := errors.AsType[*reconcile.Error](err)
-	if !ok {
-		return err
-	}
-	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
-	return &reconcile.Error{
-		Code:    host.CodeDeliveryFailed,
-		Message: "nothing is pushed, because auto-merge of its " + d.pull.words.Name + " could not be ended: " + why,
-		Err:     err,
-	}
+	d.Log.Info("auto-merge was ended before the push", "url", watch.Pull.URL)
+	return d.Journal.EndMerge(context.WithoutCancel(ctx), d.run.IssueID)
 }
 
 // takeSigned moves the verification to the signed copy of the verified commit, which contains
@@ -210,7 +166,7 @@ func (d *deliveryStep) takeSigned(answer host.DeliverAnswer) {
 // handoff.state it is part of a handover.
 func (d *deliveryStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := d.rec.get().Delivery.Handover
-	if d.pull.open == nil || last.Branch == "" || last.PullRequest != "" {
+	if d.Forge == nil || last.Branch == "" || last.PullRequest != "" {
 		return false
 	}
 	if d.site.Config.Handoff.State == "" {
@@ -234,31 +190,32 @@ func (d *deliveryStep) openPullRequest(
 	}
 	crash.At("forge.Open.before")
 	open := func(ctx context.Context) (reconcile.OpenedPull, error) {
-		forge, err := d.pull.open(ctx, env)
+		forge, err := d.Forge(ctx, env)
 		if err != nil {
 			return reconcile.OpenedPull{}, err
 		}
 		return forge.Open(ctx, request)
 	}
-	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the "+d.pull.words.Name, open)
+	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the "+d.pull.words().Name, open)
 	crash.At("forge.Open.after")
 	if err != nil {
-		return "", d.notOpened(last.Branch, err)
+		failed := last.Branch + " is pushed, but has no " + d.pull.words().Name
+		return "", adding(failed, err, host.CodeDeliveryFailed)
 	}
 	if answer.URL == "" {
-		d.log.Info("no pull request: the base contains the commits", "branch", last.Branch)
+		d.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
 		return "", nil
 	}
-	d.log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
+	d.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
 	d.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
 	last.PullRequest = answer.URL
 	last.PullID = answer.ID
-	return answer.URL, d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
+	return answer.URL, d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 }
 
 // newPull describes the pull request for the delivered commits.
 func (d *deliveryStep) newPull(ctx context.Context, last reconcile.Delivered) (reconcile.NewPull, error) {
-	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	watch, _, err := d.Journal.Watch(ctx, d.run.IssueID)
 	if err != nil {
 		return reconcile.NewPull{}, err
 	}
@@ -269,23 +226,19 @@ func (d *deliveryStep) newPull(ctx context.Context, last reconcile.Delivered) (r
 		Branch: last.Branch,
 		Commit: last.Commit,
 		Base:   d.site.Config.Repository.Base,
-		Title:  d.redactor.Text(pullRequestTitle(run.Issue)),
-		Body:   d.redactor.Text(body),
+		Title:  d.Redactor.Text(pullRequestTitle(run.Issue)),
+		Body:   d.Redactor.Text(body),
 	}, nil
 }
 
-// notOpened adds to the error of a pull request that its branch is pushed.
-func (d *deliveryStep) notOpened(branch string, err error) error {
+// adding returns the error of a forge or a tracker with a code, and with what failed because of it.
+func adding(what string, err error, code string) error {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if !ok {
 		return err
 	}
 	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
-	return &reconcile.Error{
-		Code:    host.CodeDeliveryFailed,
-		Message: branch + " is pushed, but has no " + d.pull.words.Name + ": " + why,
-		Err:     err,
-	}
+	return &reconcile.Error{Code: code, Message: what + ": " + why, Err: err}
 }
 
 // workflowText warns of work that changes the WORKFLOW.md of its own project, or another file
@@ -337,9 +290,9 @@ func (d *deliveryStep) noteFailure(err error) {
 	code, message := codeOf(err)
 	d.rec.change(func(r *reconcile.Run) {
 		r.Delivery.Code = code
-		r.Delivery.Message = d.redactor.Text(message)
+		r.Delivery.Message = d.Redactor.Text(message)
 	})
-	warn(d.log, "the work was not delivered", err)
+	warn(d.Log, "the work was not delivered", err)
 }
 
 // noCommitsPatience is how long a stop may take to look for commits: the run is to end soon.
@@ -376,9 +329,7 @@ func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
 		}
 	}
 	if d.othersPushed(ctx, err) {
-		d.log.Info(
-			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
-		)
+		d.Log.Info("nothing is delivered: others have pushed to the branch")
 		d.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{OthersPushed: true} })
 		return nil
 	}
@@ -435,13 +386,13 @@ func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 	if pushed == nil && err == nil {
 		pushed, err = d.branch.foundMeanwhile(ctx)
 	}
-	warn(d.log, "it is not known whether the agent can merge what others have pushed", err)
+	warn(d.Log, "branch not fetched", err)
 	if pushed == nil {
 		return false
 	}
 	issue, visible, err := d.issue.read(ctx)
 	if err != nil {
-		warn(d.log, "it is not known whether an agent will merge what others have pushed", err)
+		warn(d.Log, "issue not read", err)
 		return false
 	}
 	reason, _ := d.site.Config.Policy.StopReason(issue, visible)
@@ -469,7 +420,7 @@ func (d *deliveryStep) beginAgain(ctx context.Context, h *reconcile.Handover) er
 	if err := d.workspace.hook(ctx, afterCreate, d.site.Config.Hooks.AfterCreate, ""); err != nil {
 		return err
 	}
-	d.log.Info("the workspace is gone: its commits are delivered from this machine", "commit", kept)
+	d.Log.Info("the workspace is gone: kept commits are delivered", "commit", kept)
 	return d.site.host.Confirm(ctx, host.ConfirmRequest{})
 }
 
@@ -480,8 +431,8 @@ func (d *deliveryStep) redeliver(ctx context.Context) error {
 	if !delivers && h != nil && h.Delivers {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
-			"its commits have to be pushed before the handover, and the workflow pushes none now",
-			"set repository.url again, without deliver: none; or move the issue yourself",
+			"its commits have to be pushed, and the workflow pushes none now",
+			"set repository.url and deliver again, or move the issue yourself",
 		)
 	}
 	if !delivers && !d.site.Config.Verify.isDue(h, "") { // only the issue is to be handed over
@@ -508,8 +459,7 @@ func (d *deliveryStep) redeliver(ctx context.Context) error {
 		return err
 	}
 	if d.rec.get().Delivery.OthersPushed {
-		const why = "nothing was pushed: others have pushed to its branch meanwhile, " +
-			"which its agent has to merge"
+		const why = "nothing was pushed: others have pushed to its branch meanwhile"
 		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}
 	}
 	return nil

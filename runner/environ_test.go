@@ -132,7 +132,7 @@ func TestKeyInTitle(t *testing.T) {
 	r.Here.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
 	r.Here.Config.Agent.Start = func(s agent.Streams, o agent.Options) agent.Session {
-		return namedSession{codex.Start(s, o), &name}
+		return namedSession{codex.New(s, o), &name}
 	}
 	// not ends: the row has the issue as the tracker gave it
 	test.Must(r.Run(t.Context(), r.run, r.terminate))

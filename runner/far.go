@@ -32,7 +32,7 @@ func (j *job) reach(ctx context.Context) error {
 	if err := j.rec.markBegun(ctx); err != nil {
 		return err
 	}
-	far, begun, err := j.worker.Reach(ctx, func(why string) {
+	far, begun, err := j.Reach(ctx, func(why string) {
 		j.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
 	})
 	j.rec.change(func(r *reconcile.Run) { r.Activity = "" })
@@ -50,17 +50,17 @@ func (j *job) reach(ctx context.Context) error {
 
 // enter makes a machine that was reached the site of the run.
 func (j *job) enter(far Far) {
-	here := j.worker.Here
+	here := j.Here
 	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
 	*j.site = site{
-		Place:   far.place(here.Config, j.worker.Dir),
+		Place:   far.place(here.Config, j.Dir),
 		here:    here,
 		root:    root,
 		host:    far.Machine.Run(j.run.ID),
 		link:    far.Link,
 		gitHere: here.Machine.Run(host.HereID(j.run.ID)),
 	}
-	j.worker.Redactor.Add(j.site.Config.SecretsIn(j.site.Env))
+	j.Redactor.Add(j.site.Config.SecretsIn(j.site.Env))
 	j.rec.change(func(r *reconcile.Run) {
 		r.WorkspaceRoot = root
 		j.rec.link = far.Link
@@ -106,7 +106,7 @@ func expandHome(path, home string) string {
 // after which the host ends it. It watches until the link is closed: also the end of a run may
 // wait for it.
 func (j *job) watchLink(link Link) {
-	patience := 2 * j.worker.Here.Config.Policy.LostAfter
+	patience := 2 * j.Here.Config.Policy.LostAfter
 	lost := false
 	for {
 		select {
@@ -120,10 +120,10 @@ func (j *job) watchLink(link Link) {
 		}
 		silent := link.Lost()
 		if silent > 0 && !lost {
-			j.log.Info("link lost", "host", j.run.Host)
+			j.Log.Info("link lost", "host", j.run.Host)
 		}
 		if silent == 0 && lost {
-			j.log.Info("link back", "host", j.run.Host)
+			j.Log.Info("link back", "host", j.run.Host)
 		}
 		lost = silent > 0
 		if silent > patience {
@@ -142,17 +142,17 @@ func (j *job) leaveHost(ctx context.Context) {
 		return
 	}
 	defer link.Close()
-	err := saveSpace(ctx, j.worker.Journal, j.site.Place, j.rec.get())
-	warn(j.log, "workspace on the host not recorded", err)
+	err := saveSpace(ctx, j.Journal, j.site.Place, j.rec.get())
+	warn(j.Log, "workspace on the host not recorded", err)
 	err = link.Release(ctx)
 	if err == nil || hostEnded(err) {
 		j.rec.change(func(r *reconcile.Run) {
 			r.Remote = reconcile.RemoteEnded
-			r.HeardAt = j.worker.Now()
+			r.HeardAt = j.Now()
 		})
 		return
 	}
-	warn(j.log, "run not ended on its host: another worker ends it", err)
+	warn(j.Log, "run not ended on its host", err)
 }
 
 // hostEnded reports whether an error is the host's answer that the run ended there.

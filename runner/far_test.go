@@ -24,7 +24,7 @@ func (l endedLink) Err() error { return l.err }
 // A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
-	j := &job{site: &site{}, boxes: &boxes{}}
+	j := &job{parts: &parts{site: &site{}, boxes: &boxes{}}}
 	end := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(
 		t,
@@ -75,7 +75,7 @@ func TestFailedWriteWhileElsewhere(t *testing.T) {
 	r.journal.refuse = func(reconcile.Run) error { return locked }
 	test.Equal(t, "the write fails", errors.Is(j.rec.store(t.Context()), locked), true)
 	test.OK(t, ended)
-	test.OK(t, os.RemoveAll(j.rec.stateDir))
+	test.OK(t, os.RemoveAll(j.Here.StateDir))
 	test.Equal(t, "the next one, too", errors.Is(j.rec.store(t.Context()), locked), true)
 	test.Equal(t, "the run ends without its directory", errors.Is(ended, errNotOurs), true)
 }

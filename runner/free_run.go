@@ -7,43 +7,28 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // freeRun is the work of the run of an agent without an issue: it asks a person whether the
 // agent may start, prepares the directory, and carries out the calls of clients.
 type freeRun struct {
-	run       reconcile.Run // as dispatched
-	free      *Free
-	site      *site
+	*parts
 	workspace *workspaceStep
-	desk      agent.Desk // without Ending and Gone
-	rec       *record
-	dir       string // the run's directory
 	calls     *clientCalls
 }
 
 func (j *job) newFreeRun() *freeRun {
-	return &freeRun{
-		run:       j.run,
-		free:      j.worker.Free,
-		site:      j.site,
-		workspace: j.workspace,
-		desk:      j.desk,
-		rec:       j.rec,
-		dir:       j.worker.Dir,
-		calls:     j.newClientCalls(),
-	}
+	return &freeRun{j.parts, j.workspace, j.newClientCalls()}
 }
 
 // work carries the run out until it is stopped, or is idle for too long.
 func (f *freeRun) work(ctx context.Context) error {
 	defer f.calls.end(ctx)
-	if f.free.Orphaned != nil {
+	if f.Free.Orphaned != nil {
 		go f.followHost(ctx)
 	}
-	if f.free.Permission != nil {
-		err := f.awaitPermission(ctx, f.free.Permission)
+	if f.Free.Permission != nil {
+		err := f.awaitPermission(ctx, f.Free.Permission)
 		if err != nil {
 			return err
 		}
@@ -59,7 +44,7 @@ func (f *freeRun) work(ctx context.Context) error {
 func (f *freeRun) followHost(ctx context.Context) {
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
-	for !f.free.Orphaned() {
+	for !f.Free.Orphaned() {
 		select {
 		case <-ctx.Done():
 			return
@@ -103,7 +88,7 @@ func (f *freeRun) prepare(ctx context.Context) error {
 	if f.site.Config.Repository.URL != "" {
 		return f.takeClone(ctx)
 	}
-	space, err := newSpace(f.run.WorkspacePath, freeDir(f.dir))
+	space, err := newSpace(f.run.WorkspacePath, freeDir(f.Dir))
 	if err != nil {
 		return fmt.Errorf("directories of the agent: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"log/slog"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -13,66 +12,21 @@ import (
 
 // guide writes the text of each turn.
 type guide struct {
-	run          reconcile.Run // as dispatched
-	rec          *record
-	policy       reconcile.Policy
-	maxTurns     int
-	resumeThread bool
-	redactor     *agent.Redactor // removes only the tracker's key from the text for the agent
-	log          *slog.Logger
-	messages     *operatorMessages
-	comments     *issueComments
-	memory       *threadMemory
-	news         *turnNews
+	*parts
+	messages *operatorMessages
+	comments *issueComments
+	memory   *threadMemory
+	news     *turnNews
 }
 
 func (j *job) newGuide() *guide {
-	w := j.worker
-	messages := &operatorMessages{
-		runID:    j.run.ID,
-		issueID:  j.run.IssueID,
-		journal:  w.Journal,
-		events:   j.events,
-		redactor: j.agentRedactor,
-		now:      w.Now,
-		log:      w.Log,
-	}
+	messages := &operatorMessages{parts: j.parts}
 	return &guide{
-		run:          j.run,
-		rec:          j.rec,
-		policy:       w.Here.Config.Policy,
-		maxTurns:     w.Here.Config.MaxTurns,
-		resumeThread: w.Here.Config.ResumeThread,
-		redactor:     j.agentRedactor,
-		log:          w.Log,
-		messages:     messages,
-		comments: &issueComments{
-			tracker: w.Tracker,
-			journal: w.Journal,
-			created: &creations{
-				runID:   j.run.ID,
-				issueID: j.run.IssueID,
-				journal: w.Journal,
-				now:     w.Now,
-			},
-			now: w.Now,
-		},
-		memory: &threadMemory{
-			run:      j.run,
-			rec:      j.rec,
-			threads:  w.Journal,
-			answers:  w.Journal,
-			messages: messages,
-			now:      w.Now,
-			log:      w.Log,
-		},
-		news: &turnNews{
-			rec:      j.rec,
-			pull:     j.pull,
-			branch:   j.branch,
-			redactor: w.Redactor,
-			log:      w.Log,
-		},
+		parts:    j.parts,
+		messages: messages,
+		comments: &issueComments{parts: j.parts, created: &creations{parts: j.parts}},
+		memory:   &threadMemory{parts: j.parts, messages: messages},
+		news:     &turnNews{parts: j.parts, pull: j.pull, branch: j.branch},
 	}
 }
 
@@ -87,7 +41,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 			Prompt:      hashOf(prompt),
 		}
 		update := g.updateForNewThread(ctx, issue, seen, t)
-		return g.redactor.Text(agent.FirstTurn(prompt, t.note(), update)), nil
+		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), update)), nil
 	}
 	seen, last, err := g.memory.lastRun(ctx, t.id, issue)
 	if err != nil {
@@ -96,7 +50,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	r := agent.Resumption{
 		Issue:     issue,
 		Attempt:   g.run.Attempt,
-		Policy:    g.policy,
+		Policy:    g.site.Config.Policy,
 		Last:      last,
 		Elsewhere: t.elsewhere,
 	}
@@ -106,13 +60,13 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	}
 	seen.Prompt = hash
 	r.Update = g.update(ctx, seen)
-	return g.redactor.Text(r.Text()), nil
+	return g.agentRedactor.Text(r.Text()), nil
 }
 
 // laterTurnText returns the text of a later turn of the run.
 func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	update := g.update(ctx, g.memory.knows())
-	return g.redactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.maxTurns, update))
+	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.site.Config.MaxTurns, update))
 }
 
 // updateForNewThread returns the news that a new thread needs besides the prompt. The first
@@ -125,7 +79,7 @@ func (g *guide) updateForNewThread(
 	seen reconcile.LastSeen,
 	t openedThread,
 ) agent.Update {
-	if t.replaces && g.resumeThread {
+	if t.replaces && g.site.Config.ResumeThread {
 		return g.update(ctx, seen)
 	}
 	seen.CommentAt = g.comments.knownUntil(issue)
@@ -146,7 +100,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 		seen.Description = hash
 	}
 	comments, newest, err := g.comments.since(ctx, issue, seen.CommentAt)
-	warn(g.log, "comments not read, starting the turn without them", err)
+	warn(g.Log, "comments not read, starting the turn without them", err)
 	u.Comments = comments
 	seen.CommentAt = newest
 	g.memory.propose(seen, u)
@@ -156,7 +110,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 // newUpdate returns the news for any thread, and records it in seen.
 func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.Update {
 	messages, err := g.messages.take(ctx)
-	warn(g.log, "messages of operators not read, starting the turn without them", err)
+	warn(g.Log, "messages of operators not read, starting the turn without them", err)
 	return agent.Update{
 		Answers:     g.messages.lateAnswers(ctx),
 		Messages:    messages,

@@ -42,19 +42,19 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 		return nil
 	}
 	if issue.Elsewhere {
-		d.log.Info("the issue was taken out of the project meanwhile")
+		d.Log.Info("the issue was taken out of the project meanwhile")
 		return nil
 	}
 	if err := d.answerRework(ctx, h, work); err != nil {
 		return err
 	}
-	if !h.Commented && d.tracker.Post != nil {
+	if !h.Commented && d.Tracker.Post != nil {
 		comment, err := d.postHandover(ctx, h, work)
 		if err != nil {
 			return notHandedOver(work, "the issue got no comment", err)
 		}
 		h.Commented = true
-		if d.tracker.Comments != nil {
+		if d.Tracker.Comments != nil {
 			h.CommentID = comment.ID
 			h.CommentAt = comment.CreatedAt
 		}
@@ -63,7 +63,7 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	}
 	crash.At("runner.handover.commented")
 	if reason, _ := d.site.Config.Policy.StopReason(issue, true); reason != "" {
-		d.log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
+		d.Log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
 		return nil
 	}
 	state := cmp.Or(d.site.Config.Handoff.stateFor(h), h.State)
@@ -76,43 +76,37 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	}
 	d.rec.recordMove()
 	d.rec.flush(ctx)
-	if err := d.tracker.Move(ctx, issue.ID, state); err != nil {
+	if err := d.Tracker.Move(ctx, issue.ID, state); err != nil {
 		return notHandedOver(work, fmt.Sprintf("the issue was not moved to %q", state), err)
 	}
 	d.rec.change(func(r *reconcile.Run) { r.MovedTo = state })
 	d.rec.flush(ctx)
 	crash.At("runner.handover.moved")
-	d.log.Info("handed over", "state", state)
+	d.Log.Info("handed over", "state", state)
 	return nil
 }
 
 // confirmClaim makes sure that no other machine has the issue now. The claim says which reviews and checks
 // are answered: those that the handover answers only after EndRework.
 func (d *deliveryStep) confirmClaim(ctx context.Context, work reconcile.Delivered) error {
-	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	watch, _, err := d.Journal.Watch(ctx, d.run.IssueID)
 	if err != nil {
 		return err
 	}
 	return d.claim.confirm(ctx, work, watch)
 }
 
-// notHandedOver adds to the error of a tracker which step failed, where the commits are, and what
-// to do. It returns nil if the issue no longer exists.
+// notHandedOver adds to the error of a tracker which step failed, and where the commits are. It
+// returns nil if the issue no longer exists.
 func notHandedOver(work reconcile.Delivered, step string, err error) error {
-	known, ok := errors.AsType[*reconcile.Error](err)
-	switch {
-	case errors.Is(err, reconcile.ErrGone):
+	if errors.Is(err, reconcile.ErrGone) {
 		return nil
-	case !ok:
-		return err
 	}
-	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
-	failed := *known
-	failed.Message = step + ": " + why
 	if work.Branch != "" {
-		failed.Message = work.Branch + " is pushed, but " + failed.Message
+		step = work.Branch + " is pushed, but " + step
 	}
-	return &failed
+	code, _ := codeOf(err)
+	return adding(step, err, code)
 }
 
 // handedOver returns the work with which an issue is handed over: its last push; only the
@@ -126,7 +120,7 @@ func (d *deliveryStep) handedOver(
 	if !h.Delivers {
 		return reconcile.Delivered{}, nil
 	}
-	last, _, err := d.journal.Delivered(ctx, d.run.IssueID)
+	last, _, err := d.Journal.Delivered(ctx, d.run.IssueID)
 	if err != nil {
 		return last, err
 	}
@@ -142,8 +136,8 @@ func (d *deliveryStep) postHandover(
 	h reconcile.Handover,
 	work reconcile.Delivered,
 ) (reconcile.Comment, error) {
-	body := d.redactor.Text(handoverText(h, work, d.workflowText()))
-	return d.tracker.PostOnce(ctx, d.run.IssueID, body, h.Marker(), h.At)
+	body := d.Redactor.Text(handoverText(h, work, d.workflowText()))
+	return d.Tracker.PostOnce(ctx, d.run.IssueID, body, h.Marker(), h.At)
 }
 
 // handoverText is the comment about a handover.
@@ -199,12 +193,12 @@ func (d *deliveryStep) answerRework(
 		body += "\n\n" + warning
 	}
 	body += quotation(said) + "\n\n" + mark
-	err = forge.Comment(ctx, r.Number, mark, d.redactor.Text(body))
+	err = forge.Comment(ctx, r.Number, mark, d.Redactor.Text(body))
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err
 	}
 	crash.At("runner.rework.answered")
-	if err := d.journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID); err != nil {
+	if err := d.Journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID); err != nil {
 		return err
 	}
 	crash.At("runner.rework.ended")

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -49,27 +47,9 @@ const (
 
 // handovers decides whether the work of the agent may be handed over.
 type handovers struct {
-	runID    string
-	site     *site
+	*parts
 	branch   *issueBranch
-	rec      *record
-	redactor *agent.Redactor
-	now      func() time.Time
-	log      *slog.Logger
-
 	refusals refusals
-}
-
-func (j *job) newHandovers() *handovers {
-	return &handovers{
-		runID:    j.run.ID,
-		site:     j.site,
-		branch:   j.branch,
-		rec:      j.rec,
-		redactor: j.worker.Redactor,
-		now:      j.worker.Now,
-		log:      j.log,
-	}
 }
 
 // accept reads the agent's request for a handover, and returns an error for the agent if its
@@ -94,10 +74,10 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 		return invalid("arguments must be an object with summary or blocked: " + err.Error())
 	}
 	wish := reconcile.Handover{
-		RunID:    h.runID,
-		At:       h.now(),
-		Summary:  text.VisibleLines(h.redactor.Text(strings.TrimSpace(in.Summary))),
-		Blocked:  text.VisibleLines(h.redactor.Text(strings.TrimSpace(in.Blocked))),
+		RunID:    h.run.ID,
+		At:       h.Now(),
+		Summary:  text.VisibleLines(h.Redactor.Text(strings.TrimSpace(in.Summary))),
+		Blocked:  text.VisibleLines(h.Redactor.Text(strings.TrimSpace(in.Blocked))),
 		Delivers: h.site.Config.Repository.Deliver,
 		Verifies: h.site.Config.Verify.Command != "",
 	}
@@ -136,7 +116,7 @@ func (h *handovers) checkWork(ctx context.Context) error {
 		return refusal
 	}
 	if h.site.Config.Repository.Deliver && found.Git.Ahead != nil && *found.Git.Ahead == 0 {
-		return h.noCommit(ctx, found.Git)
+		return noCommit(found.Git)
 	}
 	return h.tryDelivery(ctx)
 }
@@ -156,7 +136,7 @@ func (h *handovers) tryDelivery(ctx context.Context) error {
 	if known != nil && known.Code == host.CodeIncomplete {
 		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)
 	}
-	warn(h.log, "the delivery was not tried", err)
+	warn(h.Log, "the delivery was not tried", err)
 	return nil
 }
 
@@ -199,7 +179,7 @@ type refusals struct {
 func (h *handovers) countRefusal(ctx context.Context, what string, refusal error) bool {
 	_, sentence := codeOf(refusal)
 	content, err := h.site.Machine.Fingerprint(ctx, h.site.space.Path)
-	warn(h.log, "state of the workspace, only the sentence of the refusal counts", err)
+	warn(h.Log, "state of the workspace", err)
 	r := &h.refusals
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,12 +212,12 @@ func (h *handovers) hopeless() error {
 }
 
 // noCommit returns the error for an agent whose branch contains no commit of its own.
-func (h *handovers) noCommit(ctx context.Context, g *host.GitStatus) error {
+func noCommit(g *host.GitStatus) error {
 	branches := g.Elsewhere
 	if len(branches) == 0 {
 		return agenttool.Refusal(
 			"no_commit",
-			"the branch has no commit of yours: commit the work, or say with blocked what you need"+h.ignored(ctx),
+			"the branch has no commit of yours: commit the work, or say with blocked what you need",
 		)
 	}
 	return agenttool.Refusal("no_commit", fmt.Sprintf(
@@ -247,25 +227,6 @@ func (h *handovers) noCommit(ctx context.Context, g *host.GitStatus) error {
 		strings.Join(branches, ", "),
 		branches[0],
 	))
-}
-
-// ignored names what git ignores in the workspace, as the end of a sentence: it may be the work. It is
-// empty if there is nothing.
-func (h *handovers) ignored(ctx context.Context) string {
-	const named = 3
-	found, err := h.site.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: h.site.space.Path, Most: named})
-	if err != nil {
-		warn(h.log, "the files that git ignores are not named", err)
-		return ""
-	}
-	if found.Count == 0 {
-		return ""
-	}
-	names := strings.Join(text.Map(found.Files, text.Visible), ", ")
-	if more := found.Count - len(found.Files); more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return "; git ignores " + names + ": if that is the work, put it elsewhere, or run git add -f"
 }
 
 // headName returns the branch of HEAD, or its commit if it is detached.

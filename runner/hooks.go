@@ -46,14 +46,14 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		return nil
 	}
 	out := io.Discard
-	file, err := agent.OpenTailFile(filepath.Join(w.dir, HooksFile), hooksLimit, w.redactor)
+	file, err := agent.OpenTailFile(filepath.Join(w.Dir, HooksFile), hooksLimit, w.Redactor)
 	if err != nil { // the run's directory may be gone, but after_run must still push the work
-		warn(w.log, "hook "+name+" without a log", err)
+		warn(w.Log, "hook "+name+" without a log", err)
 	} else {
-		defer func() { warn(w.log, "log of the hooks", file.Close()) }()
+		defer func() { warn(w.Log, "log of the hooks", file.Close()) }()
 		out = file
 	}
-	fmt.Fprintf(out, "== %s %s\n", w.now().UTC().Format(time.RFC3339), name)
+	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
 	env := w.hookEnv(outcome)
 	if name == afterCreate { // later an agent could have planted links in it
 		env = append(env, "SYMPHONY_AGENT_CACHE="+w.site.space.CacheDir)
@@ -61,11 +61,11 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	// before the output is written, so that secrets of the profile are redacted in it
 	profile, err := w.shell.login(ctx)
 	if err != nil {
-		w.log.Warn("hook not started", "hook", name, "error", err)
+		w.Log.Warn("hook not started", "hook", name, "error", err)
 		fmt.Fprintf(out, "--- %s: not started: %v\n", name, err)
 		return err
 	}
-	w.log.Info("hook started", "hook", name)
+	w.Log.Info("hook started", "hook", name)
 	answer, err := w.site.host.RunHook(ctx, host.HookRequest{
 		Name:    name,
 		Where:   w.site.Config.Hooks.Where[name],
@@ -75,14 +75,13 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	})
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
-		w.log.Info("the repository's git hooks are off in this hook, because the agent can write them",
-			"reason", reason)
+		w.Log.Info("git hooks are off in this hook", "reason", reason)
 	}
 	if err != nil {
-		w.log.Warn("hook failed", "hook", name, "error", err)
+		w.Log.Warn("hook failed", "hook", name, "error", err)
 		return err
 	}
-	w.log.Info("hook completed", "hook", name)
+	w.Log.Info("hook completed", "hook", name)
 	return nil
 }
 
@@ -115,11 +114,11 @@ func (w *workspaceStep) runAfterRun(
 		failed = w.hook(ctx, "after_run", script, outcome)
 		err = w.processes.killAll(ctx)
 	}
-	warn(w.log, "after_run failed or did not run", failed)
+	warn(w.Log, "after_run failed or did not run", failed)
 	// otherwise the run itself ends with the reason
 	if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) {
 		_, message := codeOf(failed)
-		w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.redactor.Text(message) })
+		w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 	}
 	return err
 }

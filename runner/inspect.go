@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -58,7 +56,7 @@ func noTemporary(err error) error {
 	return reconcile.NewError(
 		"workspace_failed",
 		"temporary workspace for the agent: "+err.Error(),
-		"see whether this account may write there, and whether the disk has room",
+		"give this account a directory that it can write",
 	).WithCause(err)
 }
 
@@ -83,29 +81,16 @@ func (j *job) tryBox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	child, err := j.site.host.Start(ctx, request)
-	if err != nil {
+	_, words, exit, err := j.agents.outputOf(ctx, request)
+	switch {
+	case err != nil:
 		return err
-	}
-	said := &text.Tail{Limit: lastWordsKept}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(said, child.Stderr()) // what it says until it ends
-	}()
-	waitErr := child.Wait(ctx)
-	awaitAll(outputBound, read)
-	exit, err := child.Close()
-	<-read
-	if waitErr != nil || err != nil {
-		return errors.Join(waitErr, err)
-	}
-	words, _ := said.Text()
-	if exit.NoSandbox {
-		return sandboxError(agent.LastWords(string(words)))
-	}
-	if exit.Code != 0 {
-		return fmt.Errorf("true ended with %s in the sandbox: %s", exit.Text, agent.LastWords(string(words)))
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case exit.NoSandbox:
+		return sandboxError(words)
+	case exit.Code != 0:
+		return fmt.Errorf("true ended with %s in the sandbox: %s", exit.Text, words)
 	}
 	return nil
 }
@@ -174,7 +159,7 @@ func (i *Inspection) prepare(c Config, m host.Machine, env []string, version str
 
 // Open opens a conversation as a run does, with its model and its mode. It uses no tokens.
 func (i *Inspection) Open(ctx context.Context) error {
-	params, permissions, err := i.job.newThreadOpener().params(ctx, i.process)
+	params, permissions, err := (&threadOpener{i.job.parts}).params(ctx, i.process)
 	if err != nil {
 		return err
 	}

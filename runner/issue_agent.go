@@ -3,20 +3,16 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // issueAgent is the agent of an issue. It may be ended between two turns, and started again.
 type issueAgent struct {
-	site     *site
-	launcher *launcher
-	threads  *threadOpener
-	tools    *toolbox
-	watch    *eventWatch
-	desk     agent.Desk // without Ending and Gone
-	now      func() time.Time
+	*parts
+	threads *threadOpener
+	tools   *toolbox
+	watch   *eventWatch
 
 	process *agentProcess // nil until it is started, and while it is paused
 	paused  bool          // the next start goes on with the thread of this run
@@ -24,13 +20,10 @@ type issueAgent struct {
 
 func (j *job) newIssueAgent(g *guide, h *handovers) *issueAgent {
 	return &issueAgent{
-		site:     j.site,
-		launcher: j.agents,
-		threads:  j.newThreadOpener(),
-		tools:    j.newToolbox(g, h),
-		watch:    j.newEventWatch(g),
-		desk:     j.desk,
-		now:      j.worker.Now,
+		parts:   j.parts,
+		threads: &threadOpener{j.parts},
+		tools:   j.newToolbox(g, h),
+		watch:   &eventWatch{parts: j.parts, listener: j.newListener(), memory: g.memory},
 	}
 }
 
@@ -38,7 +31,7 @@ func (j *job) newIssueAgent(g *guide, h *handovers) *issueAgent {
 func (a *issueAgent) start(ctx context.Context) (openedThread, error) {
 	options := func(g *agentProcess) agent.Options { return a.options(g, ctx.Done()) }
 	var thread openedThread
-	g, err := a.launcher.open(ctx, options, func(g *agentProcess) (err error) {
+	g, err := a.agents.open(ctx, options, func(g *agentProcess) (err error) {
 		thread, err = a.threads.handshake(ctx, g, a.paused)
 		return err
 	})
@@ -63,7 +56,7 @@ func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Opti
 	desk := a.desk
 	desk.Ending = ending
 	desk.Gone = g.gone
-	tools, toolsInside := toolsDir(a.site.Config, a.launcher.dir)
+	tools, toolsInside := toolsDir(a.site.Config, a.Dir)
 	return agent.Options{
 		TurnTimeout:  a.site.Config.TurnTimeout,
 		StallTimeout: a.site.Config.StallTimeout,
@@ -71,7 +64,7 @@ func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Opti
 		OnQuestion:   a.site.Config.OnQuestion,
 		Busy:         g.busy,
 		Ask:          desk.Decide,
-		Now:          a.now,
+		Now:          a.Now,
 		Tools:        a.tools.list(),
 		Program:      a.site.Config.programInside(),
 		ToolsDir:     tools,

@@ -12,10 +12,8 @@ import (
 
 // issueComments reads the comments of people on the issue.
 type issueComments struct {
-	tracker *reconcile.TrackerAdapter
-	journal MessageJournal
+	*parts
 	created *creations
-	now     func() time.Time
 
 	refused bool // the tracker does not know the request for comments
 }
@@ -31,8 +29,8 @@ func (c *issueComments) knownUntil(issue reconcile.Issue) (t time.Time) {
 	if issue.LastCommentAt != nil {
 		return *issue.LastCommentAt
 	}
-	if c.tracker.LastComments != nil {
-		return c.tracker.TimeThere(c.now()).Add(-clockMargin)
+	if c.Tracker.LastComments != nil {
+		return c.Tracker.TimeThere(c.Now()).Add(-clockMargin)
 	}
 	return t
 }
@@ -49,16 +47,16 @@ func (c *issueComments) since(
 	issue reconcile.Issue,
 	last time.Time,
 ) (fromPeople []reconcile.Comment, newest time.Time, err error) {
-	if c.tracker.Comments == nil || c.refused {
+	if c.Tracker.Comments == nil || c.refused {
 		return nil, last, nil
 	}
-	known := c.tracker.LastComments == nil // with the issue
+	known := c.Tracker.LastComments == nil // with the issue
 	if known && (issue.LastCommentAt == nil || !issue.LastCommentAt.After(last)) {
 		return nil, last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentsBound)
 	defer cancel()
-	all, err := c.tracker.Comments(ctx, issue.ID, last)
+	all, err := c.Tracker.Comments(ctx, issue.ID, last)
 	c.refused = errors.Is(err, reconcile.ErrRejected)
 	if err != nil {
 		return nil, last, err
@@ -66,7 +64,7 @@ func (c *issueComments) since(
 	if err := c.created.save(ctx, nil); err != nil {
 		return nil, last, err
 	}
-	byAgents, err := c.journal.Created(ctx, text.Map(all, idOfComment))
+	byAgents, err := c.Journal.Created(ctx, text.Map(all, idOfComment))
 	if err != nil {
 		return nil, last, err
 	}
@@ -86,10 +84,7 @@ func idOfComment(c reconcile.Comment) string { return c.ID }
 
 // creations are the entities that the agent creates in the tracker, such as comments.
 type creations struct {
-	runID   string
-	issueID string
-	journal MessageJournal
-	now     func() time.Time
+	*parts
 
 	mu      sync.Mutex
 	unsaved []reconcile.Created
@@ -104,7 +99,7 @@ func (c *creations) save(ctx context.Context, more []reconcile.Created) error {
 	if len(c.unsaved) == 0 {
 		return nil
 	}
-	err := c.journal.SaveCreated(context.WithoutCancel(ctx), c.runID, c.issueID, c.unsaved, c.now())
+	err := c.Journal.SaveCreated(context.WithoutCancel(ctx), c.run.ID, c.run.IssueID, c.unsaved, c.Now())
 	if err != nil {
 		return err
 	}

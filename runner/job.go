@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -15,33 +14,34 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// job is a run in progress: its parts and its steps. It puts them together, and each of them
-// names the parts that it uses.
+// job is a run in progress: its parts and its steps.
 type job struct {
-	worker *Worker
-	run    reconcile.Run // as dispatched
-	log    *slog.Logger
-	rec    *record
-	events *eventLog
-	site   *site
-
-	processes *processes
-	shell     *shell
-	boxes     *boxes
+	*parts
 	issue     *issueReader
 	claim     *claimKeeper
 	branch    *issueBranch
 	pull      *pullRequest
-	agents    *launcher
 	verifier  *verifier
-	account   sharedAccount
-	desk      agent.Desk // without Ending and Gone
-	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
-	agentRedactor *agent.Redactor
-
 	workspace *workspaceStep
 	turns     *turnLoop
 	delivery  *deliveryStep
+}
+
+// parts are what the steps of a run share.
+type parts struct {
+	*Worker
+	run    reconcile.Run // as dispatched
+	site   *site
+	rec    *record
+	events *eventLog
+	desk   agent.Desk // without Ending and Gone
+
+	boxes     *boxes
+	processes *processes
+	shell     *shell
+	agents    *launcher
+	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
+	agentRedactor *agent.Redactor
 }
 
 // Files in a run's directory, besides the host's.
@@ -53,34 +53,21 @@ const (
 	stderrFile   = "agent.stderr" // of a free run: of its first conversation
 )
 
-// newJob puts a run together. cancel ends the run.
-func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
-	j := &job{
-		worker:        w,
+// newParts makes what the steps of a run share. cancel ends the run.
+func (w *Worker) newParts(run reconcile.Run, cancel context.CancelCauseFunc) *parts {
+	p := &parts{
+		Worker:        w,
 		run:           run,
-		log:           w.Log,
-		rec:           w.newRecord(run, cancel),
 		site:          w.newSite(run),
+		rec:           w.newRecord(run, cancel),
 		agentRedactor: agent.NewExactRedactor(w.Here.Config.SecretValues),
 	}
-	j.events = &eventLog{rec: j.rec, now: w.Now, log: w.Log}
-	j.processes = &processes{site: j.site, rec: j.rec, events: j.events, log: w.Log}
-	j.boxes = j.newBoxes()
-	j.shell = &shell{site: j.site, runID: run.ID, boxes: j.boxes, redactor: w.Redactor, log: w.Log}
-	j.account = sharedAccount{account: w.Account, began: run.StartedAt, now: w.Now, log: w.Log}
-	j.issue = j.newIssueReader()
-	j.claim = j.newClaimKeeper(cancel)
-	j.branch = j.newIssueBranch()
-	j.pull = &pullRequest{
-		issueID: run.IssueID,
-		open:    w.Forge,
-		words:   w.Here.Config.Repository.Words,
-		journal: w.Journal,
-		shell:   j.shell,
-	}
-	j.agents = j.newLauncher()
-	j.verifier = j.newVerifier()
-	j.desk = agent.Desk{
+	p.events = &eventLog{Worker: w, rec: p.rec}
+	p.boxes = &boxes{dir: filepath.Join(w.Dir, "sandbox"), events: p.events, log: w.Log}
+	p.processes = &processes{p}
+	p.shell = &shell{parts: p, site: p.site}
+	p.agents = &launcher{parts: p, site: p.site, shell: p.shell, stderr: stderrFile}
+	p.desk = agent.Desk{
 		Store:    w.Requests,
 		Timeout:  w.Here.Config.AnswerTimeout,
 		Redactor: w.Redactor,
@@ -88,21 +75,43 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 		Now:      w.Now,
 		Notify:   w.Attend,
 		Instant:  func() reconcile.Instant { return reconcile.Instant{Boot: w.Boot, Mono: w.Mono()} },
-		Run:      j.rec.get,
+		Run:      p.rec.get,
 	}
-	j.workspace = j.newWorkspaceStep()
+	return p
+}
+
+// newJob puts a run together. cancel ends the run.
+func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
+	p := w.newParts(run, cancel)
+	j := &job{
+		parts:    p,
+		issue:    &issueReader{p},
+		claim:    p.newClaimKeeper(),
+		branch:   &issueBranch{parts: p},
+		pull:     &pullRequest{p},
+		verifier: &verifier{p},
+	}
+	j.workspace = &workspaceStep{parts: p, branch: j.branch, claim: j.claim}
 	j.turns = j.newTurnLoop()
-	j.delivery = j.newDeliveryStep()
+	j.delivery = &deliveryStep{
+		parts:     p,
+		issue:     j.issue,
+		claim:     j.claim,
+		branch:    j.branch,
+		pull:      j.pull,
+		verifier:  j.verifier,
+		workspace: j.workspace,
+	}
 	return j
 }
 
 // open opens the event log.
 func (j *job) open() error {
-	file, err := agent.OpenEventLog(filepath.Join(j.worker.Dir, eventsFile), j.worker.Redactor)
+	file, err := agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor)
 	if err != nil {
 		return err
 	}
-	file.Complete = j.worker.Free != nil
+	file.Complete = j.Free != nil
 	j.events.file = file
 	return nil
 }
@@ -110,16 +119,15 @@ func (j *job) open() error {
 func (j *job) close() {
 	j.boxes.close()
 	if j.events.file != nil {
-		warn(j.log, "run directory", j.events.file.Close())
+		warn(j.Log, "run directory", j.events.file.Close())
 	}
 }
 
 // eventLog is the event log of a run.
 type eventLog struct {
+	*Worker
 	file *agent.EventLog // nil until it is opened
 	rec  *record
-	now  func() time.Time
-	log  *slog.Logger
 }
 
 // append writes an event. An inspection keeps no log, and a run whose log could not be opened
@@ -135,17 +143,17 @@ func (l *eventLog) append(e agent.Event) error {
 func (l *eventLog) note(name, message string, payload any) {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		warn(l.log, "event not stored", err)
+		warn(l.Log, "event not stored", err)
 		return
 	}
 	err = l.append(agent.Event{
 		Name:     name,
-		At:       l.now(),
+		At:       l.Now(),
 		ThreadID: l.rec.get().ThreadID,
 		Message:  message,
 		Raw:      raw,
 	})
-	warn(l.log, "event not stored", err)
+	warn(l.Log, "event not stored", err)
 }
 
 func warn(log *slog.Logger, what string, err error) {
@@ -179,28 +187,21 @@ func codeOf(err error) (code, message string) {
 	return "run_failed", err.Error()
 }
 
-// sharedAccount tells other projects what a run learns about the account of its agent.
-type sharedAccount struct {
-	account Account   // nil: nothing is shared with other projects
-	began   time.Time // when the run started
-	now     func() time.Time
-	log     *slog.Logger
-}
-
-// failed stores the fault of the account that ended the run. It is called before the outcome
-// is stored, so that no pass starts another run that meets the same fault.
-func (s sharedAccount) failed(ctx context.Context, code, message string) {
-	if s.account == nil || !reconcile.AccountFault(code) {
+// accountFailed tells other projects of a fault of the agent's account. It is called before the
+// outcome is stored, so that no pass starts another run that meets the same fault.
+func (p *parts) accountFailed(ctx context.Context, code, message string) {
+	if p.Account == nil || !reconcile.AccountFault(code) {
 		return
 	}
-	warn(s.log, "fault of the account not shared", s.account.Failed(ctx, s.now(), code, message))
+	err := p.Account.Failed(ctx, p.Now(), code, message)
+	warn(p.Log, "fault of the account not shared", err)
 }
 
-// worked ends a block of the account, if that is older than the run.
-func (s sharedAccount) worked(ctx context.Context) {
-	if s.account == nil {
+// accountWorked ends a block of the account, if that is older than the run.
+func (p *parts) accountWorked(ctx context.Context) {
+	if p.Account == nil {
 		return
 	}
-	err := s.account.Worked(context.WithoutCancel(ctx), s.now(), s.began)
-	warn(s.log, "block of the account not ended", err)
+	err := p.Account.Worked(context.WithoutCancel(ctx), p.Now(), p.run.StartedAt)
+	warn(p.Log, "block of the account not ended", err)
 }

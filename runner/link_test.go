@@ -66,7 +66,7 @@ func (m *onlyRun) Run(string) host.Run { return m.run }
 // link serves a machine and returns a client of it.
 func link(t *testing.T, m host.Machine, id string) host.Machine {
 	t.Helper()
-	server := remote.NewServer(m, remote.Incarnation{RunID: id, Number: 1}, t.TempDir())
+	server := remote.NewServer(m, remote.Incarnation{RunID: id, Number: 1})
 	dial := func(context.Context) (io.ReadWriteCloser, error) {
 		near, far := net.Pipe()
 		go func() { _ = server.Serve(far) }()

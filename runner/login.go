@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -29,11 +27,8 @@ const (
 // shell makes the environments of the programs of a run: hooks, git and the agent. They
 // contain what the login profile of the account sets.
 type shell struct {
-	runID    string
-	site     *site
-	boxes    *boxes
-	redactor *agent.Redactor
-	log      *slog.Logger
+	*parts
+	site *site // of the programs
 
 	// profile is the result of the login profile at loginAt, which is zero before the first
 	// login shell.
@@ -48,20 +43,20 @@ func (s *shell) login(ctx context.Context) (host.LoginAnswer, error) {
 		return s.profile, nil
 	}
 	answer, err := s.site.host.Login(ctx, host.LoginRequest{
-		Env:     s.site.Config.RunHookEnv(s.site.Env, s.runID, *s.site.space),
+		Env:     s.site.Config.RunHookEnv(s.site.Env, s.run.ID, *s.site.space),
 		Timeout: cmp.Or(s.site.Config.LoginTimeout, loginTimeout),
 	})
 	if err == nil {
 		s.profile = answer
 		s.loginAt = time.Now()
-		s.redactor.Add(s.site.Config.SecretsIn(answer.Set))
+		s.Redactor.Add(s.site.Config.SecretsIn(answer.Set))
 		return answer, nil
 	}
 	if s.loginAt.IsZero() || ctx.Err() != nil {
 		return s.profile, err
 	}
 	// The work must still be pushed. A profile that hangs is not started for each hook again.
-	warn(s.log, "the login shell failed, using what it had set before", err)
+	warn(s.Log, "the login shell failed, using what it had set before", err)
 	s.loginAt = time.Now()
 	return s.profile, nil
 }
@@ -105,16 +100,11 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 		started = s.site.Config.AtHome(command)
 	}
 	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
-	if s.site.Config.Sandbox != nil { // which has no profile
-		argv := []string{"bash", "-c", umask(profile) + script}
+	argv := []string{"bash", "-c", umask(profile) + script}
+	if s.site.Config.Sandbox != nil {
 		return s.boxes.enclose(s.site, argv, env, command)
 	}
-	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
-		// the profile may add relative directories again
-		path := "PATH=" + text.ShellWord(host.Variable(env, "PATH")) + "; "
-		return host.StartRequest{Argv: []string{"bash", "-lc", path + script}, Env: env, Dir: "/"}, nil
-	}
-	return host.StartRequest{Argv: []string{"bash", "-c", umask(profile) + script}, Env: env, Dir: "/"}, nil
+	return host.StartRequest{Argv: argv, Env: env, Dir: "/"}, nil
 }
 
 // atHome returns a shell command whose program is given below a home, without ~.
@@ -143,7 +133,7 @@ func (s *shell) boxEnv(env []string) []string {
 	}
 	env = host.Scrub(c.WithoutSecrets(env, kept), slices.Concat(homeVars, c.Agent.HomeVars)...)
 	own := []string{
-		host.RunMark + "=" + s.runID, // which Scrub removes
+		host.RunMark + "=" + s.run.ID, // which Scrub removes
 		"HOME=" + c.Sandbox.Home,
 		"TMPDIR=/tmp",
 	}
@@ -156,9 +146,9 @@ func (s *shell) boxEnv(env []string) []string {
 // agentEnv returns the environment of the agent before the login profile changes it.
 func (s *shell) agentEnv() []string {
 	if s.site.Config.Sandbox != nil {
-		return s.site.Config.BoxEnv(s.site.Env, s.runID, *s.site.space)
+		return s.site.Config.BoxEnv(s.site.Env, s.run.ID, *s.site.space)
 	}
-	return s.site.Config.StartEnv(s.site.Env, s.runID, *s.site.space)
+	return s.site.Config.StartEnv(s.site.Env, s.run.ID, *s.site.space)
 }
 
 // makeHome makes the home of agents, with the login of the operator.
@@ -218,10 +208,7 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 	if err != nil || len(l.Files) == 0 {
 		return err
 	}
-	names := strings.Join(l.Files[:min(len(l.Files), launcherFiles)], ", ")
-	if more := len(l.Files) - launcherFiles; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
+	names := listed(l.Files, launcherFiles)
 	kind := s.site.Config.Agent
 	where := ""
 	if s.site.Config.confinesItself() {
@@ -235,33 +222,33 @@ func (s *shell) refuseLauncher(ctx context.Context) error {
 		names,
 		s.site.space.Path,
 	)
-	return &reconcile.Error{Code: "agent_command_unsafe", Message: message, Hint: LauncherHint(kind, l)}
+	return &reconcile.Error{Code: "agent_command_unsafe", Message: message, Hint: LauncherHint(kind)}
 }
 
 // launcherFiles is how many files an error names.
 const launcherFiles = 5
 
+// listed names at most so many of a list.
+func listed(names []string, most int) string {
+	more := len(names) - most
+	if more <= 0 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+}
+
 // LauncherHint suggests a command to replace a launcher.
-func LauncherHint(kind agent.Kind, l host.Launcher) string {
+func LauncherHint(kind agent.Kind) string {
 	if !kind.Sandboxes {
 		return kind.Install + "; and write the full path of what it installs into " + kind.CommandKey
 	}
-	hint := fmt.Sprintf(
-		"install %s (npm install -g %s) and write its full path into %s",
+	return fmt.Sprintf(
+		"install %s (npm install -g %s) and write its full path into %s; or, if no agent can change what it starts, %s: true",
 		kind.Title,
 		kind.Package,
 		kind.CommandKey,
+		kind.Key("trust_launcher"),
 	)
-	if l.Direct != "" {
-		hint = fmt.Sprintf(
-			"write the path of %s itself: %s: %s %s",
-			kind.Title,
-			kind.CommandKey,
-			l.Direct,
-			kind.ProgramArgs,
-		)
-	}
-	return hint + "; or, if no agent can change what it starts, " + kind.Key("trust_launcher") + ": true"
 }
 
 // umask returns a shell command that sets the umask of the login profile.
@@ -270,13 +257,6 @@ func umask(profile host.LoginAnswer) string {
 		return ""
 	}
 	return "umask " + profile.Umask + "; "
-}
-
-// usesFunction reports whether a word of a shell command is the name of a function.
-func usesFunction(command string, functions []string) bool {
-	separates := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) }
-	isFunction := func(word string) bool { return slices.Contains(functions, word) }
-	return slices.ContainsFunc(strings.FieldsFunc(command, separates), isFunction)
 }
 
 // noShell returns the error for a command of an agent that could not be started.
@@ -310,7 +290,7 @@ func (s *shell) gitEnv(ctx context.Context) ([]string, error) {
 		Env:     here.Config.HookEnv(here.Env),
 		Timeout: cmp.Or(here.Config.LoginTimeout, loginTimeout),
 	})
-	s.redactor.Add(here.Config.SecretsIn(profile.Set))
+	s.Redactor.Add(here.Config.SecretsIn(profile.Set))
 	return here.Config.GitEnv(here.Env, profile), err
 }
 

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -13,13 +12,7 @@ import (
 
 // operatorMessages passes on messages and late answers of operators to the agent.
 type operatorMessages struct {
-	runID    string
-	issueID  string
-	journal  MessageJournal
-	events   *eventLog
-	redactor *agent.Redactor // removes only the tracker's key from the text for the agent
-	now      func() time.Time
-	log      *slog.Logger
+	*parts
 
 	// the ids of messages that are in the text of a turn or were added to a running turn
 	given []string
@@ -27,8 +20,8 @@ type operatorMessages struct {
 
 // lateAnswers returns the answers of operators that came after the run which asked.
 func (m *operatorMessages) lateAnswers(ctx context.Context) []reconcile.Request {
-	answers, err := m.journal.LateAnswers(ctx, m.issueID)
-	warn(m.log, "late answers not read, starting the turn without them", err)
+	answers, err := m.Journal.LateAnswers(ctx, m.run.IssueID)
+	warn(m.Log, "late answers not read", err)
 	return answers
 }
 
@@ -36,12 +29,12 @@ func (m *operatorMessages) lateAnswers(ctx context.Context) []reconcile.Request 
 // oldest first. It records the attempt before this run makes it: after a crash the agent
 // learns that it may have read them.
 func (m *operatorMessages) take(ctx context.Context) ([]reconcile.Message, error) {
-	list, err := m.journal.UntoldMessages(ctx, m.issueID, reconcile.MaxMessages)
+	list, err := m.Journal.UntoldMessages(ctx, m.run.IssueID, reconcile.MaxMessages)
 	if err != nil {
 		return nil, err
 	}
 	list = text.Filter(list, func(one reconcile.Message) bool { return !slices.Contains(m.given, one.ID) })
-	if err := m.journal.MarkMessages(ctx, list, m.runID, time.Time{}); err != nil {
+	if err := m.Journal.MarkMessages(ctx, list, m.run.ID, time.Time{}); err != nil {
 		return nil, err
 	}
 	slices.Reverse(list)
@@ -53,8 +46,8 @@ func (m *operatorMessages) take(ctx context.Context) ([]reconcile.Message, error
 
 // reached records that the agent got messages.
 func (m *operatorMessages) reached(ctx context.Context, list []reconcile.Message) {
-	err := m.journal.MarkMessages(context.WithoutCancel(ctx), list, m.runID, m.now())
-	warn(m.log, "what the agent was told is not stored, a later run may repeat it", err)
+	err := m.Journal.MarkMessages(context.WithoutCancel(ctx), list, m.run.ID, m.Now())
+	warn(m.Log, "messages not marked as told", err)
 	for _, one := range list {
 		m.events.note(agent.EventTold, one.By+": "+text.OneLine(one.Text), one.Words)
 	}
@@ -68,7 +61,7 @@ func (m *operatorMessages) tell(ctx context.Context, session agent.Session) erro
 	}
 	err = session.Steer(ctx, []agent.Input{{
 		Type: "text",
-		Text: m.redactor.Text(agent.MessagesText(list)),
+		Text: m.agentRedactor.Text(agent.MessagesText(list)),
 	}})
 	if err != nil {
 		m.given = m.given[:len(m.given)-len(list)]

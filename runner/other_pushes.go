@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -10,11 +9,8 @@ import (
 
 // otherPushes lets the agent of an issue take up what others push to the branch meanwhile.
 type otherPushes struct {
-	branch    *issueBranch
-	agent     *issueAgent
-	processes *processes
-	rec       *record
-	log       *slog.Logger
+	*parts
+	branch *issueBranch
 
 	// came lists others' pushes during the last turn, if the handover looked for them.
 	came *host.Pushed
@@ -28,50 +24,32 @@ func (p *otherPushes) returnForMerge(ctx context.Context, wish reconcile.Handove
 		return false
 	}
 	pushed, err := p.branch.pushedMeanwhile(ctx)
-	warn(p.log, "it is not known whether others have pushed to the branch", err)
+	warn(p.Log, "branch not fetched", err)
 	if pushed == nil {
 		return false
 	}
-	p.log.Info("the handover waits for what others have pushed meanwhile", "commit", pushed.Commit)
+	p.Log.Info("others have pushed meanwhile", "commit", pushed.Commit)
 	p.came = pushed
 	p.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	return true
 }
 
-// catchUp looks before a further turn whether others pushed to the branch meanwhile. The
-// workspace is moved to their commits, where that is possible; for that the agent ends, with
-// all its processes. Its next turn tells the agent about them, once, unless it hands over
-// without a merge. A commit to which the workspace could not be moved in this run is not tried
-// again.
-func (p *otherPushes) catchUp(ctx context.Context) error {
+// catchUp looks before a further turn whether others pushed to the branch meanwhile. Its next turn
+// tells the agent about them, once, unless it hands over without a merge.
+func (p *otherPushes) catchUp(ctx context.Context) {
 	came := p.came
 	p.came = nil
 	if came == nil {
 		pushed, err := p.branch.pushedMeanwhile(ctx)
-		warn(p.log, "it is not known whether others have pushed to the branch", err)
+		warn(p.Log, "branch not fetched", err)
 		if pushed == nil {
-			return nil
+			return
 		}
-		if p.branch.base.Pushed.Refuses(pushed.Commit) {
-			return nil
+		told := p.branch.base.Pushed
+		if told != nil && told.Commit == pushed.Commit {
+			return
 		}
 		came = pushed
 	}
-	if p.branch.base.Pushed.Refuses(came.Commit) {
-		came.TakenWithoutAgent = false
-		came.Why = p.branch.base.Pushed.Why
-	}
-	if came.TakenWithoutAgent {
-		p.agent.pause(ctx)
-		if err := p.processes.killAll(ctx); err != nil {
-			return err
-		}
-		taken, err := p.branch.fetchPushed(ctx)
-		warn(p.log, "what others have pushed is not fetched, the agent has to merge it", err)
-		if taken != nil {
-			came = taken
-		}
-	}
 	p.branch.takePushed(ctx, came)
-	return nil
 }

@@ -113,8 +113,8 @@ type MessageJournal interface {
 
 // Account stores the data that all projects of a home of agents share.
 type Account interface {
-	// SaveLimits stores the changed members of the agent's rate limits, a JSON object.
-	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
+	// SaveLimits stores the agent's rate limits, a JSON object.
+	SaveLimits(ctx context.Context, now time.Time, limits []byte) error
 	// Failed stores the fault of login or quota that ended a run.
 	Failed(ctx context.Context, now time.Time, code, message string) error
 	// Worked stores that a run which started at began completed a turn.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -12,12 +11,7 @@ import (
 )
 
 // processes watches the processes of a run, and ends them.
-type processes struct {
-	site   *site
-	rec    *record
-	events *eventLog
-	log    *slog.Logger
-}
+type processes struct{ *parts }
 
 // killAll ends all processes of the run: processes with the marker of the run or its thread,
 // recorded processes, and the descendants of this worker.
@@ -35,7 +29,7 @@ func (p *processes) killAll(ctx context.Context) error {
 // logLocks notes the locks of git that were removed.
 func (p *processes) logLocks(locks []string) {
 	if len(locks) > 0 {
-		p.log.Info("locks of killed git commands removed", "files", locks[:min(len(locks), restoredLogged)])
+		p.Log.Info("locks of killed git commands removed", "files", locks[:min(len(locks), restoredLogged)])
 	}
 }
 
@@ -52,15 +46,15 @@ func (p *processes) observe() {
 	}
 	answer, err := p.site.host.Observe(context.Background())
 	for _, holder := range answer.LockHolders {
-		p.log.Warn(
-			"ended a process of the agent that held a lock of symphony",
+		p.Log.Warn(
+			"ended a process that held a lock of symphony",
 			"pid", holder.PID,
 			"name", holder.Name,
 		)
 		message := fmt.Sprintf("ended process %d (%s), which held a lock of symphony", holder.PID, holder.Name)
 		p.events.note("lock_ended", message, map[string]any{"pid": holder.PID, "name": holder.Name})
 	}
-	warn(p.log, "processes of the run", err)
+	warn(p.Log, "processes of the run", err)
 }
 
 // startObserving scans for new processes and locks of the run until stop is called, even after

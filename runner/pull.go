@@ -10,22 +10,17 @@ import (
 )
 
 // pullRequest is the pull request of the run's issue.
-type pullRequest struct {
-	issueID string
-	// open returns the adapter to pull requests, whose login is looked for in env; nil if the
-	// workflow wants none.
-	open    func(ctx context.Context, env []string) (*reconcile.Forge, error)
-	words   reconcile.PullWords
-	journal DeliveryJournal
-	shell   *shell
-}
+type pullRequest struct{ *parts }
+
+// words are what people call it.
+func (p *pullRequest) words() reconcile.PullWords { return p.Here.Config.Repository.Words }
 
 // rework returns why the issue came back; nil if it did not.
 func (p *pullRequest) rework(ctx context.Context) (*reconcile.Rework, error) {
-	if p.open == nil {
+	if p.Forge == nil {
 		return nil, nil
 	}
-	w, _, err := p.journal.Watch(ctx, p.issueID)
+	w, _, err := p.Journal.Watch(ctx, p.run.IssueID)
 	return w.Rework, err
 }
 
@@ -35,7 +30,7 @@ func (p *pullRequest) openForge(ctx context.Context) (*reconcile.Forge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.open(ctx, env)
+	return p.Forge(ctx, env)
 }
 
 // maxTitle is the length of the longest title of a pull request in characters; forges allow at

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -32,18 +31,8 @@ const (
 // record is the worker's copy of its run's row, and the only writer of the row. Events change
 // the copy; every heartbeat writes it, and so do changes that views should show at once.
 type record struct {
-	runs     RunJournal
-	threads  ThreadJournal
-	alive    Alive
-	log      *slog.Logger
-	redactor *agent.Redactor
-	now      func() time.Time
-	mono     func() time.Duration
-	// stateDir is the project's directory on this machine, also while the run works on another
-	// machine.
-	stateDir  string
-	maxTokens int64                   // agent.max_tokens; 0 for no limit
-	cancel    context.CancelCauseFunc // ends the run
+	*Worker
+	cancel context.CancelCauseFunc // ends the run
 
 	write sync.Mutex // held while the row is written
 	mu    sync.Mutex // guards row, stop, link, movedMono and corrects
@@ -66,26 +55,18 @@ type record struct {
 	// unstored are the sessions whose totals could not be stored. A run with several
 	// conversations has a session for each.
 	unstored   map[agent.Session]struct{}
-	overBudget atomic.Bool // whether the issue used up maxTokens
+	overBudget atomic.Bool // whether the issue used up agent.max_tokens
 }
 
 func (w *Worker) newRecord(run reconcile.Run, cancel context.CancelCauseFunc) *record {
 	return &record{
-		runs:      w.Journal,
-		threads:   w.Journal,
-		alive:     w.Alive,
-		log:       w.Log,
-		redactor:  w.Redactor,
-		now:       w.Now,
-		mono:      w.Mono,
-		stateDir:  w.Here.StateDir,
-		maxTokens: w.Here.Config.Policy.MaxTokens,
-		cancel:    cancel,
-		row:       run,
-		base:      map[string]reconcile.Tokens{},
-		used:      map[string]reconcile.Tokens{},
-		unstored:  map[agent.Session]struct{}{},
-		messages:  make(chan struct{}, 1),
+		Worker:   w,
+		cancel:   cancel,
+		row:      run,
+		base:     map[string]reconcile.Tokens{},
+		used:     map[string]reconcile.Tokens{},
+		unstored: map[agent.Session]struct{}{},
+		messages: make(chan struct{}, 1),
 	}
 }
 
@@ -106,31 +87,27 @@ func (r *record) get() reconcile.Run {
 // phase moves the run to its next phase and writes it at once.
 func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 	r.change(func(run *reconcile.Run) { run.Phase = p })
-	r.log.Info("phase", "phase", p)
+	r.Log.Info("phase", "phase", p)
 	r.flush(ctx)
 }
 
 // flush writes the row. An error does not stop the run: the next heartbeat tries again.
-func (r *record) flush(ctx context.Context) { warn(r.log, "heartbeat not stored", r.store(ctx)) }
+func (r *record) flush(ctx context.Context) { warn(r.Log, "heartbeat not stored", r.store(ctx)) }
 
 // store writes the row, and ends the run if it is to be stopped or is not this worker's any
 // more.
 func (r *record) store(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
-	now := r.now()
+	now := r.Now()
 	r.change(func(run *reconcile.Run) { r.setTimes(run, now) })
-	orders, err := r.runs.UpdateRun(context.WithoutCancel(ctx), now, r.get())
+	orders, err := r.Journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
 		return nil
 	}
 	if err != nil && r.stateDeleted() {
-		r.log.Error(
-			"the state directory was deleted: the run ends, its workspace stays",
-			"directory",
-			r.stateDir,
-		)
+		r.Log.Error("the state directory was deleted: the run ends", "directory", r.Here.StateDir)
 		r.cancel(errNotOurs)
 		return err
 	}
@@ -151,10 +128,10 @@ func (r *record) store(ctx context.Context) error {
 func (r *record) setTimes(run *reconcile.Run, now time.Time) {
 	if r.corrects && !run.MovedAt.IsZero() {
 		run.MovedAt = now
-		r.movedMono = r.mono()
+		r.movedMono = r.Mono()
 	}
 	// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
-	at := now.Add(r.movedMono - r.mono())
+	at := now.Add(r.movedMono - r.Mono())
 	if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
 		run.MovedAt = at
 	}
@@ -168,7 +145,7 @@ func (r *record) setTimes(run *reconcile.Run, now time.Time) {
 // is gone alone can be restored while the worker goes on; without the directory no pass will
 // ever know of the run.
 func (r *record) stateDeleted() bool {
-	_, err := os.Lstat(r.stateDir)
+	_, err := os.Lstat(r.Here.StateDir)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -179,9 +156,9 @@ func (r *record) markBegun(ctx context.Context) error {
 	defer r.write.Unlock()
 	r.change(func(run *reconcile.Run) {
 		run.Remote = reconcile.RemoteBegun
-		run.HeardAt = r.now()
+		run.HeardAt = r.Now()
 	})
-	_, err := r.runs.UpdateRun(ctx, r.now(), r.get())
+	_, err := r.Journal.UpdateRun(ctx, r.Now(), r.get())
 	if err != nil {
 		r.change(func(run *reconcile.Run) { run.Remote = "" })
 	}
@@ -192,9 +169,9 @@ func (r *record) markBegun(ctx context.Context) error {
 // issue: this may be the handoff.
 func (r *record) recordMove() {
 	r.change(func(run *reconcile.Run) {
-		run.MovedAt = r.now()
+		run.MovedAt = r.Now()
 		run.MovedTo = ""
-		r.movedMono = r.mono()
+		r.movedMono = r.Mono()
 	})
 }
 
@@ -210,7 +187,7 @@ func (r *record) waitForCorrection(ctx context.Context) {
 // worker dies.
 func (r *record) keepLinks(links []reconcile.Link) {
 	for i := range links {
-		links[i].URL = r.redactor.Text(links[i].URL)
+		links[i].URL = r.Redactor.Text(links[i].URL)
 	}
 	more := false
 	r.change(func(run *reconcile.Run) {
@@ -233,9 +210,9 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 		repeat(beats, heartbeat, func() {
 			r.change(func(run *reconcile.Run) {
 				run.Beats++
-				run.HeartbeatAt = r.now()
+				run.HeartbeatAt = r.Now()
 			})
-			warn(r.log, "alive file not written", r.alive.Beat(r.get().Beats, r.mono()))
+			warn(r.Log, "alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
 		})
 	})
 	running.Go(func() { repeat(beats, heartbeat, func() { r.flush(beats) }) })
@@ -263,7 +240,7 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 // this run used: the totals of a resumed thread include earlier runs. It reads the totals
 // itself: if two calls come at once, the later call stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
-	warn(r.log, "tokens not stored", r.saveTotals(ctx, session))
+	warn(r.Log, "tokens not stored", r.saveTotals(ctx, session))
 }
 
 func (r *record) saveTotals(ctx context.Context, session agent.Session) error {
@@ -272,14 +249,14 @@ func (r *record) saveTotals(ctx context.Context, session agent.Session) error {
 	ctx = context.WithoutCancel(ctx)
 	run := r.get()
 	byThread := session.UsageByThread()
-	if len(byThread) == 0 || r.threads == nil { // an inspection stores nothing
+	if len(byThread) == 0 || r.Journal == nil { // an inspection stores nothing
 		return nil
 	}
 	r.unstored[session] = struct{}{}
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
-			before, _, err := r.threads.Thread(ctx, id)
+			before, _, err := r.Journal.Thread(ctx, id)
 			if err != nil {
 				// stored now, the total would hide the use of earlier runs
 				return err
@@ -295,7 +272,7 @@ func (r *record) saveTotals(ctx context.Context, session agent.Session) error {
 			Total:     u.Total,
 		}
 		thread := reconcile.Thread{ID: id, WorkspaceID: run.WorkspaceID}
-		err := r.threads.SaveThread(ctx, run.ID, run.IssueID, thread, total, r.now())
+		err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, thread, total, r.Now())
 		if err != nil {
 			// the run must not count them either, because the next run on the thread will
 			return err
@@ -334,18 +311,19 @@ const overBudgetGrace = 500 * time.Millisecond
 // Tokens of earlier runs count, except tokens before an operator's retry. The next pass then
 // holds the issue.
 func (r *record) checkBudget(ctx context.Context) {
-	if r.maxTokens <= 0 {
+	limit := r.Here.Config.Policy.MaxTokens
+	if limit <= 0 {
 		return
 	}
-	used, err := r.runs.IssueTokens(ctx, r.get().IssueID)
+	used, err := r.Journal.IssueTokens(ctx, r.get().IssueID)
 	if err != nil {
-		warn(r.log, "tokens of the issue not read", err) // the next count checks again
+		warn(r.Log, "tokens of the issue not read", err) // the next count checks again
 		return
 	}
-	if used < r.maxTokens || !r.overBudget.CompareAndSwap(false, true) {
+	if used < limit || !r.overBudget.CompareAndSwap(false, true) {
 		return
 	}
-	message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, r.maxTokens)
+	message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, limit)
 	time.AfterFunc(overBudgetGrace, func() {
 		r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message})
 	})
@@ -363,7 +341,7 @@ func (r *record) finish(ctx context.Context) error {
 	if err := r.retryTokens(ctx); err != nil {
 		return err
 	}
-	return r.runs.Finish(ctx, r.now(), r.get())
+	return r.Journal.Finish(ctx, r.Now(), r.get())
 }
 
 // conclude stores the outcome of the run. If that fails, it tries again for concludePatience,
@@ -390,7 +368,7 @@ func (r *record) conclude(run context.Context) error {
 			return fmt.Errorf("outcome of %s: %w", r.get().ID, err)
 		}
 		last = err
-		r.log.Error("outcome not stored, retrying", "error", err)
+		r.Log.Error("outcome not stored, retrying", "error", err)
 		select {
 		case <-time.After(concludePause):
 		case <-ctx.Done():

@@ -188,7 +188,7 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := newTestJob(t)
 	now := time.Now()
 	off := time.Duration(0)
-	a.rec.now = func() time.Time { return now.Add(off) }
+	a.Now = func() time.Time { return now.Add(off) }
 	a.rec.recordMove()
 	a.rec.flush(t.Context())
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {

@@ -3,46 +3,25 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // issueReader reads the issue of a run from the tracker.
-type issueReader struct {
-	id         string
-	identifier string // such as ABC-1
-	tracker    *reconcile.TrackerAdapter
-	policy     reconcile.Policy
-	rec        *record
-	now        func() time.Time
-	log        *slog.Logger
-}
-
-func (j *job) newIssueReader() *issueReader {
-	return &issueReader{
-		id:         j.run.IssueID,
-		identifier: j.run.Identifier,
-		tracker:    j.worker.Tracker,
-		policy:     j.worker.Here.Config.Policy,
-		rec:        j.rec,
-		now:        j.worker.Now,
-		log:        j.log,
-	}
-}
+type issueReader struct{ *parts }
 
 // read reads the issue from the tracker. It is not visible if the tracker does not return it.
 func (i *issueReader) read(ctx context.Context) (issue reconcile.Issue, visible bool, err error) {
-	found, err := i.tracker.ByIDs(ctx, []string{i.id})
+	found, err := i.Tracker.ByIDs(ctx, []string{i.run.IssueID})
 	if err != nil {
 		return issue, false, err
 	}
-	issue, visible = found[i.id]
+	issue, visible = found[i.run.IssueID]
 	if issue.Malformed != "" {
 		err = reconcile.NewError(
 			"tracker_malformed",
-			"the tracker's record of "+i.identifier+" is malformed: "+issue.Malformed,
+			"the tracker's record of "+i.run.Identifier+" is malformed: "+issue.Malformed,
 			"correct it in the tracker",
 		)
 	}
@@ -56,7 +35,7 @@ func (i *issueReader) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if reason, _ := i.policy.StopReason(issue, visible); reason != "" {
+	if reason, _ := i.site.Config.Policy.StopReason(issue, visible); reason != "" {
 		return canceled("the issue no longer qualifies", reason)
 	}
 	i.rec.change(func(r *reconcile.Run) { r.Issue = issue })
@@ -81,12 +60,12 @@ func (i *issueReader) refreshPatiently(ctx context.Context) error {
 		if !is || reconcile.RunClass(known.Code) != reconcile.ClassTracker {
 			return err
 		}
-		warn(i.log, "refresh failed, retrying", err)
+		warn(i.Log, "refresh failed, retrying", err)
 		pause := refreshPause
 		var limit reconcile.Limited
 		if errors.As(err, &limit) {
 			// an earlier request would be refused, and delay other workers
-			pause = max(pause, limit.ResetAt().Sub(i.now()))
+			pause = max(pause, limit.ResetAt().Sub(i.Now()))
 		}
 		select {
 		case <-time.After(pause):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -13,17 +12,14 @@ import (
 
 // settlement decides after a turn whether the agent gets another.
 type settlement struct {
-	site      *site
+	*parts
 	agent     *issueAgent
 	issue     *issueReader
 	handovers *handovers
 	pushes    *otherPushes
 	verifier  *verifier
 	news      *turnNews
-	rec       *record
-	log       *slog.Logger
 
-	earlier *reconcile.Handover // of the previous run; nil if it had none
 	// refused is how verify failed last in this run; the zero value if it did not.
 	refused reconcile.Verification
 }
@@ -63,7 +59,7 @@ func (s *settlement) wantsMore(ctx context.Context, turn int) (bool, error) {
 	}
 	var moved runEnd
 	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
-		s.log.Info("the issue needs no further turn", "reason", moved.code)
+		s.Log.Info("the issue needs no further turn", "reason", moved.code)
 		return false, nil // usually it was handed over: the run succeeds
 	}
 	return turn < s.site.Config.MaxTurns, err
@@ -78,7 +74,7 @@ func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) 
 	}
 	if agenttool.IsRefusal(err) {
 		// the agent is told when it hands over again
-		s.log.Info("the work can't be handed over as it is now", "why", err)
+		s.Log.Info("not handed over", "why", err)
 		s.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 		return true, nil
 	}
@@ -94,7 +90,7 @@ func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) 
 	if wish.NeedsVerify("") {
 		return s.verifyHandover(ctx, wish)
 	}
-	s.log.Info("the agent hands the issue over")
+	s.Log.Info("the agent hands the issue over")
 	return false, nil
 }
 
@@ -117,7 +113,7 @@ func (s *settlement) returnForDelivery(ctx context.Context, turn int) (more bool
 	}
 	s.rec.waitForCorrection(ctx)
 	_, s.news.undelivered = codeOf(refusal)
-	s.log.Info("the work can't be delivered, which the agent is told", "why", s.news.undelivered)
+	s.Log.Info("not delivered", "why", s.news.undelivered)
 	return true, nil
 }
 
@@ -126,13 +122,13 @@ func (s *settlement) returnForDelivery(ctx context.Context, turn int) (more bool
 func (s *settlement) closedByOthers(ctx context.Context) bool {
 	issue, _, err := s.issue.read(ctx)
 	if err != nil {
-		warn(s.log, "it is not known whether the issue is closed", err)
+		warn(s.Log, "issue not read", err)
 		return true
 	}
 	own := s.rec.get().MovedTo
 	closed := s.site.Config.Policy.Terminal(issue.State) && !reconcile.SameState(own, issue.State)
 	if closed {
-		s.log.Info("the work can't be delivered, but the issue was closed meanwhile", "state", issue.State)
+		s.Log.Info("not delivered: the issue was closed meanwhile", "state", issue.State)
 	}
 	return closed
 }
@@ -141,7 +137,7 @@ func (s *settlement) closedByOthers(ctx context.Context) bool {
 // whether the agent must go on, with the output in its next turn.
 func (s *settlement) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := s.refused
-	earlier := s.earlier
+	earlier := s.run.Delivery.Handover // of the previous run
 	if before.Round == 0 && earlier.Refused() && earlier.Verification.Round > 0 {
 		before = *earlier.Verification
 	}
@@ -165,7 +161,7 @@ func (s *settlement) verifyHandover(ctx context.Context, wish reconcile.Handover
 		return false, verifyFailed("verify failed in "+text.Plural(v.Round, "round"), v)
 	}
 	if v.Commit != "" && v.Commit == before.Commit {
-		return false, verifyFailed("the agent handed the same commit over again, for which verify had failed", v)
+		return false, verifyFailed("the agent handed the same commit over again", v)
 	}
 	return true, nil
 }

@@ -61,6 +61,17 @@ func (s *site) turnPolicy(ctx context.Context) (json.RawMessage, error) {
 	return s.Config.TurnPolicy(ctx, s.Machine, *s.space)
 }
 
+// profile returns the sandbox policy of turns, and the permission profile that applies instead;
+// nil for none.
+func (s *site) profile(ctx context.Context) (policy json.RawMessage, profile map[string]any, err error) {
+	policy, err = s.turnPolicy(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	profile, err = s.Config.Profile(ctx, s.Machine, policy)
+	return policy, profile, err
+}
+
 // farClone reports whether the workspace is a clone on another machine, with which its commits
 // can be lost.
 func (s *site) farClone() bool {

@@ -177,11 +177,7 @@ func (h *Holding) WithheldPassEnv() []string {
 // sandbox translates the policy of a run's turns into flags of the agent's command line and
 // settings, which it adds to config.
 func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
-	raw, err := h.job.site.turnPolicy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	profile, err := h.job.site.Config.Profile(ctx, h.Here.Machine, raw)
+	raw, profile, err := h.job.site.profile(ctx)
 	if err != nil {
 		return nil, err
 	}

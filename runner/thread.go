@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -30,13 +29,10 @@ type openedThread struct {
 
 // note returns the note about earlier threads for a new thread.
 func (t openedThread) note() string {
-	switch {
-	case !t.worked:
+	if !t.worked {
 		return ""
-	case t.elsewhere:
-		return agent.WorkElsewhere(t.last)
 	}
-	return agent.EarlierWork
+	return agent.EarlierWork(t.last)
 }
 
 // maxThreadFailures is how many runs in a row may fail on a thread before a new thread is
@@ -44,27 +40,7 @@ func (t openedThread) note() string {
 const maxThreadFailures = 2
 
 // threadOpener opens the thread of a run.
-type threadOpener struct {
-	run       reconcile.Run // as dispatched
-	site      *site
-	processes *processes
-	journal   ThreadJournal
-	rec       *record
-	redactor  *agent.Redactor // removes only the tracker's key from the name of the thread
-	log       *slog.Logger
-}
-
-func (j *job) newThreadOpener() *threadOpener {
-	return &threadOpener{
-		run:       j.run,
-		site:      j.site,
-		processes: j.processes,
-		journal:   j.worker.Journal,
-		rec:       j.rec,
-		redactor:  j.agentRedactor,
-		log:       j.log,
-	}
-}
+type threadOpener struct{ *parts }
 
 // handshake opens the session and the thread: the thread that this run already had if the
 // agent was paused.
@@ -111,11 +87,7 @@ func (o *threadOpener) params(
 	if err != nil {
 		return p, "", err
 	}
-	policy, err := o.site.turnPolicy(ctx)
-	if err != nil {
-		return p, "", err
-	}
-	profile, err := o.site.Config.Profile(ctx, o.site.Machine, policy)
+	policy, profile, err := o.site.profile(ctx)
 	if err != nil {
 		return p, "", err
 	}
@@ -125,7 +97,7 @@ func (o *threadOpener) params(
 	}
 	issue := o.run.Issue
 	return agent.ThreadParams{
-		Name:           o.redactor.Text(issue.Identifier + ": " + issue.Title),
+		Name:           o.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
 		Cwd:            o.site.space.Path,
 		ApprovalPolicy: o.site.Config.ApprovalPolicy,
 		Sandbox:        o.site.Config.ThreadSandbox,
@@ -160,7 +132,7 @@ func (o *threadOpener) openThread(
 	home string,
 	params agent.ThreadParams,
 ) (openedThread, error) {
-	newest, here, err := o.journal.LastThread(ctx, o.run.IssueID, home)
+	newest, here, err := o.Journal.LastThread(ctx, o.run.IssueID, home)
 	if err != nil {
 		return openedThread{}, err
 	}
@@ -174,8 +146,8 @@ func (o *threadOpener) openThread(
 		if err != nil {
 			return openedThread{}, err
 		}
-		o.log.Info(
-			"the issue's last thread is in another home, or another agent's",
+		o.Log.Info(
+			"the issue's last thread is elsewhere",
 			"thread_id", newest.ID,
 			"its_home", newest.Home,
 			"home", home,
@@ -200,7 +172,7 @@ func (o *threadOpener) openThread(
 
 // lastRunOf returns the last run of the issue on a thread, nil if it is no longer stored.
 func (o *threadOpener) lastRunOf(ctx context.Context, thread string) (*reconcile.Run, error) {
-	last, found, err := o.journal.LastRunOf(ctx, o.run.IssueID, thread)
+	last, found, err := o.Journal.LastRunOf(ctx, o.run.IssueID, thread)
 	if err != nil {
 		return nil, fmt.Errorf("read the last run of the other thread: %w", err)
 	}
@@ -218,7 +190,7 @@ func (o *threadOpener) resumeThread(
 	thread string,
 	params agent.ThreadParams,
 ) (openedThread, error) {
-	used, _, err := o.journal.Thread(ctx, thread)
+	used, _, err := o.Journal.Thread(ctx, thread)
 	if err != nil {
 		return openedThread{}, fmt.Errorf("read the tokens of the thread: %w", err)
 	}
@@ -239,7 +211,7 @@ func (o *threadOpener) resumeThread(
 		err = g.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		o.log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
+		o.Log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
 	if err != nil {

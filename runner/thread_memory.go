@@ -3,9 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -15,13 +13,8 @@ import (
 // threadMemory records which part of its issue the thread knows. The loop of turns uses it,
 // and the handler of the agent's events.
 type threadMemory struct {
-	run      reconcile.Run // as dispatched
-	rec      *record
-	threads  ThreadJournal
-	answers  MessageJournal
+	*parts
 	messages *operatorMessages
-	now      func() time.Time
-	log      *slog.Logger
 
 	home string // where the agent stores the thread
 
@@ -46,11 +39,11 @@ func (m *threadMemory) lastRun(
 	thread string,
 	issue reconcile.Issue,
 ) (reconcile.LastSeen, *reconcile.Run, error) {
-	last, found, err := m.threads.LastRunOf(ctx, m.run.IssueID, thread)
+	last, found, err := m.Journal.LastRunOf(ctx, m.run.IssueID, thread)
 	if err != nil {
 		return reconcile.LastSeen{}, nil, err
 	}
-	seen, known, err := m.threads.LastSeen(ctx, thread)
+	seen, known, err := m.Journal.LastSeen(ctx, thread)
 	if !found {
 		last.StartedAt = m.run.StartedAt
 		last.Issue = issue
@@ -109,24 +102,9 @@ func (m *threadMemory) store(ctx context.Context, p pendingUpdate) {
 		WorkspaceID: run.WorkspaceID,
 		Home:        m.home,
 	}
-	seenErr := m.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, m.now())
-	answersErr := m.answers.MarkAnswersSeen(ctx, p.answers, run.ID)
+	seenErr := m.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, m.Now())
+	answersErr := m.Journal.MarkAnswersSeen(ctx, p.answers, run.ID)
 	err := errors.Join(seenErr, answersErr)
-	warn(m.log, "what the thread has seen is not stored, a later turn may repeat it", err)
+	warn(m.Log, "what the thread has seen is not stored", err)
 	m.messages.reached(ctx, p.messages)
-}
-
-// noteDescription marks the description as seen, because the agent itself may have written it.
-// issue is the issue after the agent's call of the tool.
-func (m *threadMemory) noteDescription(ctx context.Context, issue reconcile.Issue) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.pending
-	if p == nil {
-		p = &pendingUpdate{seen: m.seen}
-	}
-	p.seen.Description = hashOf(text.OrEmpty(issue.Description))
-	if m.pending == nil && p.seen != m.seen {
-		m.store(ctx, *p)
-	}
 }

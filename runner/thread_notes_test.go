@@ -106,13 +106,13 @@ func TestWhichThreadIsResumed(t *testing.T) {
 					t,
 					last,
 					[]string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"},
-					agent.EarlierWork,
+					agent.EarlierWork(nil),
 					"begin with the tests",
 				)
 			} else {
 				contains(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
 			}
-			if strings.Contains(last, agent.EarlierWork) != c.note ||
+			if strings.Contains(last, agent.EarlierWork(nil)) != c.note ||
 				strings.Contains(last, "begin with the tests") != c.comments {
 				t.Errorf("the turn's text is\n%s", last)
 			}
@@ -150,18 +150,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	if run.ThreadID != first.ThreadID || len(list) != 3 {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
 	}
-	contains(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
-}
-
-// A description that the agent has written with its tool counts as seen, so that no turn
-// repeats it.
-func TestDescriptionByTheAgent(t *testing.T) {
-	j, r := newTestJob(t)
-	g := j.newGuide()
-	j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
-	two := "Two."
-	g.memory.noteDescription(t.Context(), reconcile.Issue{Description: &two})
-	test.Equal(t, "what the thread has seen", r.journal.seen["t1"].Description, hashOf(two))
+	contains(t, list[2], []string{"failed (port_exit)", "cut short", "use red"}, "blue indeed")
 }
 
 // What an agent created while the database refused writes is stored later. Until then turns

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
@@ -17,17 +16,11 @@ import (
 // toolbox carries out the tools of the agent of an issue: those of the tracker, and hand_over
 // if the workflow names a state for handovers.
 type toolbox struct {
-	site      *site
-	tracker   *reconcile.TrackerAdapter
+	*parts
 	issue     *issueReader
 	handovers *handovers
 	created   *creations
-	memory    *threadMemory
 	claim     *claimKeeper
-	rec       *record
-	events    *eventLog
-	redactor  *agent.Redactor // removes only the tracker's key from the answers of tools
-	log       *slog.Logger
 
 	// Commands of the agent can make any number of calls, each of which starts git or asks the
 	// tracker, outside of the sandbox. Only some are carried out at once, and others wait.
@@ -41,17 +34,11 @@ const maxCalls = 4
 
 func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 	return &toolbox{
-		site:      j.site,
-		tracker:   j.worker.Tracker,
+		parts:     j.parts,
 		issue:     j.issue,
 		handovers: h,
 		created:   g.comments.created,
-		memory:    g.memory,
 		claim:     j.claim,
-		rec:       j.rec,
-		events:    j.events,
-		redactor:  j.agentRedactor,
-		log:       j.log,
 		calls:     make(chan struct{}, maxCalls),
 		handOvers: make(chan struct{}, 1),
 	}
@@ -60,7 +47,7 @@ func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
 // list returns the tools.
 func (t *toolbox) list() []agent.Tool {
 	var list []agent.Tool
-	for _, tool := range t.tracker.Tools {
+	for _, tool := range t.Tracker.Tools {
 		list = append(list, agent.Tool{
 			Name:        tool.Name,
 			Description: tool.Description,
@@ -95,8 +82,8 @@ func (t *toolbox) call(
 		return t.askHandover(ctx, g, args)
 	}
 	named := func(tool reconcile.AgentTool) bool { return tool.Name == name }
-	answer := t.callTracker(ctx, text.First(t.tracker.Tools, named), args)
-	return agent.ToolResult{Text: t.redactor.Text(answer.Text), Success: answer.Success}
+	answer := t.callTracker(ctx, text.First(t.Tracker.Tools, named), args)
+	return agent.ToolResult{Text: t.agentRedactor.Text(answer.Text), Success: answer.Success}
 }
 
 // callTracker runs the agent's call of a tool of the tracker (specification 10.5). If the call
@@ -128,22 +115,19 @@ func (t *toolbox) callTracker(
 		t.events.note(agent.EventMutation, message, m)
 		t.rec.keepLinks(linksInMutation(*m))
 		// If this is never stored, the next run takes the agent's own comment for a person's.
-		warn(t.log, "what the agent created in the tracker is not stored yet", t.created.save(ctx, m.Created))
+		warn(t.Log, "what the agent created is not stored yet", t.created.save(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}
 	if !changes {
 		return answer
 	}
-	issue, visible, err := t.issue.read(ctx)
+	issue, _, err := t.issue.read(ctx)
 	if err != nil {
-		warn(t.log, "handoff not confirmed", err)
+		warn(t.Log, "handoff not confirmed", err)
 		return answer
 	}
 	t.rec.change(func(r *reconcile.Run) { r.MovedTo = issue.State })
 	t.rec.flush(ctx)
-	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
-		t.memory.noteDescription(ctx, issue)
-	}
 	return answer
 }
 
@@ -158,7 +142,7 @@ func (t *toolbox) askHandover(
 		if t.handovers.countRefusal(ctx, "hand_over", err) {
 			t.interruptTurn(ctx, g)
 		}
-		return agent.ToolResult{Text: t.redactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
+		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
 	}
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
 	if err := t.rec.store(ctx); err != nil {
@@ -176,6 +160,6 @@ func (t *toolbox) interruptTurn(ctx context.Context, g *agentProcess) {
 	go func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
 		defer cancel()
-		warn(t.log, "turn not interrupted", g.session.Interrupt(bounded))
+		warn(t.Log, "turn not interrupted", g.session.Interrupt(bounded))
 	}()
 }

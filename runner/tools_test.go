@@ -18,23 +18,26 @@ func TestCallsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := make(chan struct{}, 100)
 		end := make(chan struct{})
-		s := &site{}
+		tracker := &reconcile.TrackerAdapter{Tools: []reconcile.AgentTool{{
+			Name:         "look",
+			ChangesIssue: func(json.RawMessage) bool { return false },
+			Call: func(context.Context, reconcile.Issue, json.RawMessage) reconcile.ToolAnswer {
+				begun <- struct{}{}
+				<-end
+				return reconcile.ToolAnswer{Text: "seen", Success: true}
+			},
+		}}}
+		p := &parts{
+			Worker:        &Worker{Tracker: tracker},
+			site:          &site{},
+			rec:           &record{},
+			agentRedactor: agent.NewRedactor(nil),
+		}
 		box := &toolbox{
-			site:      s,
-			handovers: &handovers{site: s},
-			claim:     &claimKeeper{},
-			rec:       &record{},
-			redactor:  agent.NewRedactor(nil),
+			parts:     p,
+			handovers: &handovers{parts: p},
+			claim:     &claimKeeper{parts: p},
 			calls:     make(chan struct{}, maxCalls),
-			tracker: &reconcile.TrackerAdapter{Tools: []reconcile.AgentTool{{
-				Name:         "look",
-				ChangesIssue: func(json.RawMessage) bool { return false },
-				Call: func(context.Context, reconcile.Issue, json.RawMessage) reconcile.ToolAnswer {
-					begun <- struct{}{}
-					<-end
-					return reconcile.ToolAnswer{Text: "seen", Success: true}
-				},
-			}}},
 		}
 		ctx, endTurn := context.WithCancel(t.Context())
 		answers := make(chan agent.ToolResult, 100)
@@ -56,7 +59,7 @@ func TestCallsAtOnce(t *testing.T) {
 // TestHandoverHidesNothing: people read the words of an agent in comments, and in the file of an
 // issue perhaps in a terminal.
 func TestHandoverHidesNothing(t *testing.T) {
-	h := &handovers{site: &site{}, redactor: agent.NewRedactor(nil), now: time.Now}
+	h := &handovers{parts: &parts{Worker: &Worker{Redactor: agent.NewRedactor(nil), Now: time.Now}, site: &site{}}}
 	wish, err := h.read([]byte(`{"summary":"one\ntwo\u001b[2J\u202e\r/close"}`))
 	test.OK(t, err)
 	test.Equal(t, "the summary", wish.Summary, "one\ntwo\\x1b[2J\\x202e\\x0d/close")

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -14,11 +13,9 @@ import (
 // turnNews tells the agent in a turn, once, what is new beside its issue: why its pull request
 // came back, what others pushed, why its work was refused.
 type turnNews struct {
-	rec      *record
-	pull     *pullRequest
-	branch   *issueBranch
-	redactor *agent.Redactor
-	log      *slog.Logger
+	*parts
+	pull   *pullRequest
+	branch *issueBranch
 
 	undelivered string       // why the work can't be delivered, which the agent was not told yet
 	toldRework  bool         // the agent knows why its pull request came back
@@ -62,14 +59,14 @@ func (n *turnNews) rework(ctx context.Context) string {
 	}
 	n.toldRework = true
 	r, err := n.pull.rework(ctx)
-	warn(n.log, "what the pull request asks for is not read", err)
+	warn(n.Log, "what the pull request asks for is not read", err)
 	if r == nil {
 		return ""
 	}
-	n.rec.change(func(run *reconcile.Run) { run.Activity = n.redactor.Text(r.String()) })
+	n.rec.change(func(run *reconcile.Run) { run.Activity = n.Redactor.Text(r.String()) })
 	logs, err := n.logs(ctx, r)
-	warn(n.log, "logs of failed checks are not read", err)
-	return agent.ReworkText(n.pull.words, r, logs)
+	warn(n.Log, "logs of failed checks are not read", err)
+	return agent.ReworkText(n.pull.words(), r, logs)
 }
 
 const (

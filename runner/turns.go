@@ -3,9 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -14,16 +12,12 @@ import (
 
 // turnLoop starts the agent and runs its turns (specification 10.2 and 10.3).
 type turnLoop struct {
-	site       *site
+	*parts
 	agent      *issueAgent
 	turn       *turnRunner
 	settlement *settlement
 	pushes     *otherPushes
 	guide      *guide
-	runs       RunJournal
-	rec        *record
-	now        func() time.Time
-	log        *slog.Logger
 }
 
 // maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may
@@ -33,47 +27,24 @@ const maxIdleTurns = 2
 
 func (j *job) newTurnLoop() *turnLoop {
 	guide := j.newGuide()
-	handovers := j.newHandovers()
+	handovers := &handovers{parts: j.parts, branch: j.branch}
 	agent := j.newIssueAgent(guide, handovers)
-	pushes := &otherPushes{
-		branch:    j.branch,
-		agent:     agent,
-		processes: j.processes,
-		rec:       j.rec,
-		log:       j.log,
-	}
+	pushes := &otherPushes{parts: j.parts, branch: j.branch}
 	return &turnLoop{
-		site:  j.site,
+		parts: j.parts,
 		agent: agent,
-		turn: &turnRunner{
-			site:    j.site,
-			agent:   agent,
-			watch:   agent.watch,
-			branch:  j.branch,
-			account: j.account,
-			guide:   guide,
-			rec:     j.rec,
-			events:  j.events,
-			log:     j.log,
-		},
+		turn:  &turnRunner{parts: j.parts, agent: agent, branch: j.branch, guide: guide},
 		settlement: &settlement{
-			site:      j.site,
+			parts:     j.parts,
 			agent:     agent,
 			issue:     j.issue,
 			handovers: handovers,
 			pushes:    pushes,
 			verifier:  j.verifier,
 			news:      guide.news,
-			rec:       j.rec,
-			log:       j.log,
-			earlier:   j.run.Delivery.Handover,
 		},
 		pushes: pushes,
 		guide:  guide,
-		runs:   j.worker.Journal,
-		rec:    j.rec,
-		now:    j.worker.Now,
-		log:    j.log,
 	}
 }
 
@@ -102,16 +73,14 @@ func (t *turnLoop) work(ctx context.Context, prompt string) error {
 			idle = 0
 		}
 		if idle == maxIdleTurns {
-			t.log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
+			t.Log.Info("the run ends: the agent does nothing", "turns", idle)
 			return nil
 		}
 		if !insisted && t.dayUsedUp(ctx) {
-			t.log.Info("the run ends: agent.budget_per_day is used up")
+			t.Log.Info("the run ends: agent.budget_per_day is used up")
 			return nil
 		}
-		if err := t.pushes.catchUp(ctx); err != nil {
-			return err
-		}
+		t.pushes.catchUp(ctx)
 		input, err = t.nextInput(ctx, prompt, turn+1)
 		if err != nil {
 			return err
@@ -157,22 +126,17 @@ func (t *turnLoop) dayUsedUp(ctx context.Context) bool {
 	if !budget.Set() {
 		return false
 	}
-	today, err := t.runs.UsedOn(ctx, t.now())
-	warn(t.log, "what was used today is not read", err)
+	today, err := t.Journal.UsedOn(ctx, t.Now())
+	warn(t.Log, "what was used today is not read", err)
 	return budget.Reached(today)
 }
 
 // turnRunner runs turns of the agent.
 type turnRunner struct {
-	site    *site
-	agent   *issueAgent
-	watch   *eventWatch
-	branch  *issueBranch
-	account sharedAccount
-	guide   *guide
-	rec     *record
-	events  *eventLog
-	log     *slog.Logger
+	*parts
+	agent  *issueAgent
+	branch *issueBranch
+	guide  *guide
 
 	permissions string // the name of the permission profile of turns; "" for none
 }
@@ -192,7 +156,7 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 		Turn: number,
 		Text: input,
 	})
-	t.watch.worked.Store(false)
+	t.agent.watch.worked.Store(false)
 	g.beginTurn()
 	stopSteering := t.steer(ctx)
 	ended, err := g.session.RunTurn(ctx, agent.TurnParams{
@@ -216,7 +180,7 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 	outcome := "completed"
 	if err == nil {
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
-		t.account.worked(ctx)
+		t.accountWorked(ctx)
 	} else {
 		outcome = err.Error()
 	}
@@ -225,10 +189,10 @@ func (t *turnRunner) run(ctx context.Context, input string, number int) (worked 
 		if ended.Cost != nil {
 			attrs = append(attrs, "cost", ended.Cost.String())
 		}
-		t.log.Info("turn ended", attrs...)
+		t.Log.Info("turn ended", attrs...)
 	}
 	t.rec.flush(ctx)
-	return t.watch.worked.Load(), err
+	return t.agent.watch.worked.Load(), err
 }
 
 // steer passes on messages of operators to the agent during a turn, until stop is called. The
@@ -245,7 +209,7 @@ func (t *turnRunner) steer(ctx context.Context) (stop func()) {
 			}
 			err := t.guide.tell(context.WithoutCancel(ctx), t.agent.process.session)
 			if err != nil {
-				t.log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
+				t.Log.Info("the next turn gets what an operator tells", "error", err)
 				return
 			}
 		}

@@ -61,8 +61,8 @@ func TestRefresh(t *testing.T) {
 		{with(func(i *reconcile.Issue) { i.Labels = []string{"agent"} }), reconcile.StopAssignee},
 	} {
 		a, _ := newTestJob(t, c.issue)
-		a.issue.policy.RequiredLabels = []string{"agent"}
-		a.issue.policy.Assignee = "kim@example.com"
+		a.site.Config.Policy.RequiredLabels = []string{"agent"}
+		a.site.Config.Policy.Assignee = "kim@example.com"
 		if err := a.issue.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
@@ -194,7 +194,7 @@ func TestThreadInUse(t *testing.T) {
 			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, ours)
 			list := r.prompts(run.ThreadID)
 			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != ours ||
-				strings.Contains(last, agent.EarlierWork) == ours {
+				strings.Contains(last, agent.EarlierWork(nil)) == ours {
 				t.Errorf("the turn's text is\n%s", last)
 			}
 		})
@@ -298,12 +298,9 @@ func TestSlowEventsAreStored(t *testing.T) {
 		slow := make(chan struct{})
 		j := r.newJob(r.run, func(error) {})
 		g := &agentProcess{
-			site:      j.site,
-			processes: j.processes,
-			rec:       j.rec,
-			log:       r.Log,
-			child:     exited{stdout: stdout},
-			drained:   make(chan struct{}),
+			launcher: j.agents,
+			child:    exited{stdout: stdout},
+			drained:  make(chan struct{}),
 		}
 		close(g.drained)
 		var err error

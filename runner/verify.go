@@ -1,13 +1,10 @@
 package runner
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -58,35 +55,7 @@ rm -rf "$d"
 exit $code`
 
 // verifier runs the workflow's verify command for the work of the agent.
-type verifier struct {
-	site        *site
-	shell       *shell
-	processes   *processes
-	agents      *launcher
-	newListener func() *listener // for the agent in whose sandbox the command runs
-	rec         *record
-	events      *eventLog
-	redactor    *agent.Redactor
-	now         func() time.Time
-	mono        func() time.Duration
-	log         *slog.Logger
-}
-
-func (j *job) newVerifier() *verifier {
-	return &verifier{
-		site:        j.site,
-		shell:       j.shell,
-		processes:   j.processes,
-		agents:      j.agents,
-		newListener: j.newListener,
-		rec:         j.rec,
-		events:      j.events,
-		redactor:    j.worker.Redactor,
-		now:         j.worker.Now,
-		mono:        j.worker.Mono,
-		log:         j.log,
-	}
-}
+type verifier struct{ *parts }
 
 // verify runs the workflow's verify command for the HEAD of the workspace, in the agent's
 // sandbox. No process of the run is alive when it begins and when it ends, so that nothing
@@ -118,7 +87,7 @@ func (v *verifier) verify(ctx context.Context) (reconcile.Verification, error) {
 	}
 	crash.At("runner.verified")
 	v.events.note("verified", result.String(), result)
-	v.log.Info(result.String())
+	v.Log.Info(result.String())
 	return result, nil
 }
 
@@ -131,7 +100,7 @@ func (v *verifier) committed(
 	if err != nil || found.Git == nil {
 		return result, "", err
 	}
-	result.At = v.now()
+	result.At = v.Now()
 	result.Commit = text.OrEmpty(found.Git.Commit)
 	if refusal := uncommitted(found.Git); refusal != nil {
 		result.Command = "git status"
@@ -150,9 +119,8 @@ func (v *verifier) verifyCommit(
 	result.Command = config.Verify.title()
 	v.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + result.Command })
 	v.rec.flush(ctx)
-	files := commandFiles(config.Verify.Command)
 	if commit == "" {
-		return v.verifyWorkspace(ctx, result, files)
+		return v.verifyWorkspace(ctx, result)
 	}
 	env, err := v.shell.checkoutEnv(ctx)
 	if err != nil {
@@ -161,16 +129,16 @@ func (v *verifier) verifyCommit(
 	answer, err := v.site.host.CheckOut(ctx, host.CheckOutRequest{
 		Commit:     commit,
 		Branch:     branch,
-		Files:      files,
+		Files:      commandFiles(config.Verify.Command),
 		Repository: config.Repository.Repository,
 		Timeout:    max(repositoryTimeout, config.Hooks.Timeout),
 		Env:        env,
 	})
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known != nil && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
-		result.At = v.now()
+		result.At = v.Now()
 		result.Exit = reconcile.ExitNotPrepared
-		result.Output = v.redactor.Text(known.Message)
+		result.Output = v.Redactor.Text(known.Message)
 		return result, nil
 	}
 	if err != nil {
@@ -184,25 +152,12 @@ func (v *verifier) verifyCommit(
 func (v *verifier) verifyWorkspace(
 	ctx context.Context,
 	result reconcile.Verification,
-	files []string,
 ) (reconcile.Verification, error) {
-	space := *v.site.space
-	result, err := v.runVerify(ctx, space, result)
+	result, err := v.runVerify(ctx, *v.site.space, result)
 	if err != nil {
 		return result, err
 	}
-	changed, err := v.site.Machine.ChangedFiles(ctx, host.ChangedRequest{Path: space.Path, Files: files})
-	if err != nil {
-		return result, err
-	}
-	ignored, err := v.site.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: space.Path, Most: namedChanges})
-	if err != nil {
-		return result, err
-	}
-	result.Runs = changed
 	result.InWorkspace = true
-	result.Ignored = ignored.Files
-	result.IgnoredCount = ignored.Count
 	return result, nil
 }
 
@@ -220,7 +175,7 @@ func (v *verifier) runVerify(
 		if err != nil {
 			return result, err
 		}
-		defer func() { warn(v.log, "remove the home of verify", os.RemoveAll(home)) }()
+		defer func() { warn(v.Log, "remove the home of verify", os.RemoveAll(home)) }()
 		there.Config.Sandbox = there.Config.Sandbox.in(home)
 	}
 	agents := v.agents.in(there)
@@ -232,7 +187,7 @@ func (v *verifier) runVerify(
 		return result, err
 	}
 	options := func(g *agentProcess) agent.Options {
-		return agent.Options{Now: v.now, OnEvent: v.newListener().follow(g)}
+		return agent.Options{Now: v.Now, OnEvent: v.newListener().follow(g)}
 	}
 	g, err := agents.open(ctx, options, func(g *agentProcess) error {
 		_, err := g.initialize(ctx)
@@ -274,13 +229,13 @@ func (v *verifier) exec(
 	if err != nil {
 		return result, err
 	}
-	env, err := config.ExecEnv(ctx, g.site.Machine, g.runID, *g.site.space, g.environ)
+	env, err := config.ExecEnv(ctx, g.site.Machine, g.run.ID, *g.site.space, g.environ)
 	if err != nil {
 		return result, err
 	}
 	maps.Copy(env, asAgents)
 	limit := config.Verify.Timeout
-	began := v.mono()
+	began := v.Mono()
 	answer, err := g.session.Exec(ctx, agent.ExecParams{
 		Command:       config.Verify.words(),
 		Cwd:           g.site.space.Path,
@@ -295,15 +250,8 @@ func (v *verifier) exec(
 	return v.ended(result, began, config, answer.ExitCode, cmp.Or(answer.Stdout, answer.Stderr)), nil
 }
 
-// title returns the command in a line, such as "go vet ./... (and 2 more lines)".
-func (v Verify) title() string {
-	lines := text.Filter(strings.Split(v.Command, "\n"), func(line string) bool { return strings.TrimSpace(line) != "" })
-	title := text.Short(text.FirstLine(v.Command), mostCommand)
-	if len(lines) > 1 {
-		title += fmt.Sprintf(" (and %s)", text.Plural(len(lines)-1, "more line"))
-	}
-	return title
-}
+// title returns the first line of the command.
+func (v Verify) title() string { return text.Short(text.FirstLine(v.Command), mostCommand) }
 
 // words returns the command that runs the script. A pipeline fails with each of its programs, and
 // several lines end at the first one that fails, as in most CI.
@@ -319,11 +267,10 @@ func (v Verify) words() []string {
 
 // networkMissed matches what programs print in a sandbox without a network: git, curl, go, npm,
 // pip, cargo, Maven and the libraries behind them.
-var networkMissed = text.Pattern(`(?i)could not resolve|name resolution|name or service not known|` +
-	`nodename nor servname|unknown host|unknownhostexception|no such host|ENOTFOUND|EAI_AGAIN|getaddrinfo|` +
-	`network is unreachable|ENETUNREACH|dial (?:tcp|udp)|socket: operation not permitted|` +
-	`(?:failed|unable|could not|couldn't) to? ?connect|connection (?:refused|timed out)|ECONNREFUSED|ETIMEDOUT|` +
-	`max retries exceeded|could not transfer artifact|CONNECT tunnel failed|Tunnel connection failed|offline mode`)
+var networkMissed = text.Pattern(`(?i)could not resolve|name resolution|name or service not known|unknown ?host|` +
+	`no such host|ENOTFOUND|EAI_AGAIN|getaddrinfo|network is unreachable|ENETUNREACH|dial (?:tcp|udp)|` +
+	`socket: operation not permitted|(?:failed|unable|could not|couldn't) to? ?connect|` +
+	`connection (?:refused|timed out)|ECONNREFUSED|ETIMEDOUT|max retries exceeded|tunnel (?:connection )?failed`)
 
 // ended returns the result of a command that began at a time and ended with an exit code and an
 // output.
@@ -334,12 +281,12 @@ func (v *verifier) ended(
 	code int,
 	output string,
 ) reconcile.Verification {
-	took := v.mono() - began
-	result.At = v.now()
+	took := v.Mono() - began
+	result.At = v.Now()
 	result.Exit = code
 	result.TookMS = took.Milliseconds()
 	result.Late = code != 0 && took >= config.Verify.Timeout
-	result.Output = v.redactor.Text(output)
+	result.Output = v.Redactor.Text(output)
 	if !result.Passed() && networkMissed().MatchString(result.Output) {
 		result.Offline = config.ClosesNetwork()
 	}
@@ -357,8 +304,8 @@ func (v *verifier) execAlone(
 	result reconcile.Verification,
 ) (reconcile.Verification, error) {
 	config := agents.site.Config
-	words := text.Map(config.Verify.words(), text.ShellWord)
-	request, err := agents.shell.agent(ctx, strings.Join(words, " "))
+	command := text.Map(config.Verify.words(), text.ShellWord)
+	request, err := agents.shell.agent(ctx, strings.Join(command, " "))
 	if err != nil {
 		return result, err
 	}
@@ -368,45 +315,23 @@ func (v *verifier) execAlone(
 	}
 	request.Env = confine.WithVariables(request.Env, own)
 	refused := agents.shell.boxes.count()
-	began := v.mono()
-	child, err := agents.site.host.Start(ctx, request)
-	if err != nil {
-		return result, noShell(config.Agent, err)
-	}
-	var output bytes.Buffer
-	printed := make(chan struct{})
-	go func() {
-		defer close(printed)
-		// what is read until an error is all that there is
-		_, _ = io.Copy(&output, io.LimitReader(child.Stdout(), agent.MostOutput))
-	}()
-	said := &text.Tail{Limit: lastWordsKept}
-	silent := make(chan struct{})
-	go func() {
-		defer close(silent)
-		_, _ = io.Copy(said, child.Stderr()) // the script closes it
-	}()
+	began := v.Mono()
 	bounded, cancel := context.WithTimeout(ctx, config.Verify.Timeout+verifyEnds)
 	defer cancel()
-	_ = child.Wait(bounded) // Close ends what still runs
-	awaitAll(outputBound, printed)
-	exit, err := child.Close()
-	<-printed
+	printed, words, exit, err := agents.outputOf(bounded, request)
 	if ctx.Err() != nil {
 		return result, fmt.Errorf("verify: %w", ctx.Err())
 	}
 	if err != nil {
-		return result, fmt.Errorf("verify: %w", err)
+		return result, err
 	}
 	if exit.NoSandbox {
-		<-silent
-		words, _ := said.Text()
-		return result, sandboxError(agent.LastWords(string(words)))
+		return result, sandboxError(words)
 	}
 	if exit.Code < 0 {
 		exit.Code = exitKilled
 	}
-	result = v.ended(result, began, config, exit.Code, output.String())
+	result = v.ended(result, began, config, exit.Code, printed)
 	if !result.Passed() {
 		result.Output = agents.shell.boxes.explain(result.Output, refused)
 	}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,17 +27,4 @@ func TestVerifyWords(t *testing.T) {
 		out, _ := cmd.CombinedOutput() // the exit code says what there is to know
 		test.Equal(t, "the exit code of "+command+", which prints "+string(out), cmd.ProcessState.ExitCode(), exit)
 	}
-}
-
-func TestVerifyTitle(t *testing.T) {
-	for command, title := range map[string]string{
-		"go test ./...\n":                 "go test ./...",
-		"go vet ./...\n\ngo test ./...\n": "go vet ./... (and 1 more line)",
-		"\nmake\nmake test\nmake lint":    "make (and 2 more lines)",
-	} {
-		test.Equal(t, "the title", Verify{Command: command}.title(), title)
-	}
-	long := strings.Repeat("x", 200)
-	title := Verify{Command: long + "\nmake"}.title()
-	test.Contains(t, "the title", title, "xxx… (and 1 more line)")
 }

@@ -7,83 +7,38 @@ import (
 	"unicode"
 )
 
-// programFiles are files of a repository that tell a program which commands to run, by its
-// name. They lie where the program is started.
-var programFiles = map[string][]string{
-	"bun":      {"package.json", "bunfig.toml"},
-	"bundle":   {"Gemfile", "Rakefile", ".rspec"},
-	"cargo":    {".cargo/config.toml", ".cargo/config", "build.rs"},
-	"composer": {"composer.json"},
-	"ctest":    {"CMakeLists.txt"},
-	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
-	"gradle": {
-		"build.gradle",
-		"build.gradle.kts",
-		"settings.gradle",
-		"settings.gradle.kts",
-		"gradle.properties",
-	},
-	"gradlew": {
-		"build.gradle",
-		"build.gradle.kts",
-		"settings.gradle",
-		"settings.gradle.kts",
-		"gradle.properties",
-	},
-	"just": {"justfile", "Justfile", ".justfile"},
-	"make": {"GNUmakefile", "makefile", "Makefile"},
-	"mix":  {"mix.exs"},
-	"mvn":  {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml"},
-	"mvnw": {
-		"pom.xml",
-		".mvn/maven.config",
-		".mvn/jvm.config",
-		".mvn/extensions.xml",
-		".mvn/wrapper/maven-wrapper.properties",
-	},
-	"nox":        {"noxfile.py"},
-	"npm":        {"package.json", ".npmrc"},
-	"npx":        {"package.json", ".npmrc"},
-	"phpunit":    {"phpunit.xml", "phpunit.xml.dist"},
-	"pnpm":       {"package.json", ".npmrc", ".pnpmfile.cjs"},
-	"pre-commit": {".pre-commit-config.yaml"},
-	"pytest":     {"pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "conftest.py"},
-	"rake":       {"Rakefile"},
-	"rspec":      {".rspec"},
-	"task":       {"Taskfile.yml", "Taskfile.yaml"},
-	"tox":        {"tox.ini", "pyproject.toml", "setup.cfg"},
-	"yarn":       {"package.json", ".yarnrc", ".yarnrc.yml"},
+// decisiveFiles are files of a repository that tell build tools which commands to run. They lie
+// where the tool is started.
+var decisiveFiles = []string{
+	".cargo/config.toml", ".mvn/extensions.xml", ".mvn/maven.config", ".npmrc", ".pnpmfile.cjs",
+	".pre-commit-config.yaml", ".rspec", ".yarnrc.yml", "CMakeLists.txt", "GNUmakefile", "Gemfile",
+	"Justfile", "Makefile", "Rakefile", "Taskfile.yml", "build.gradle", "build.gradle.kts", "build.rs",
+	"bunfig.toml", "composer.json", "conftest.py", "gradle.properties", "justfile", "makefile", "mix.exs",
+	"noxfile.py", "package.json", "phpunit.xml", "pom.xml", "pyproject.toml", "pytest.ini",
+	"settings.gradle", "setup.cfg", "tox.ini",
 }
 
-const mostFiles = 500 // paths that are looked for
+const mostFiles = 1000 // paths that are looked for
 
-// commandFiles returns the paths of files in a repository that a shell command would run:
-// files that it names, and files by which the programs that it names choose their commands,
-// also in directories that it names. "cd web && npm test" leads to web/package.json, for
-// example. Many of the paths do not exist.
+// commandFiles returns the paths of files in a repository that a shell command would run: files
+// that it names, and decisiveFiles, also in directories that it names. "cd web && npm test"
+// leads to web/package.json, for example. Many of the paths do not exist.
 func commandFiles(command string) (files []string) {
-	var named, decisive []string
+	dirs := []string{"."}
 	for _, word := range shellWords(command) {
-		decisive = append(decisive, programFiles[path.Base(word)]...)
 		clean := path.Clean(word)
 		if clean != "." && !path.IsAbs(clean) && !strings.HasPrefix(clean, "-") &&
-			!strings.HasPrefix(clean, "..") {
-			named = append(named, clean)
+			!strings.HasPrefix(clean, "..") && !slices.Contains(dirs, clean) {
+			dirs = append(dirs, clean)
 		}
 	}
-	files = append(named, decisive...)
-	for _, dir := range named {
-		for _, file := range decisive {
+	files = slices.Clone(dirs[1:])
+	for _, dir := range dirs {
+		for _, file := range decisiveFiles {
 			files = append(files, path.Join(dir, file))
 		}
 	}
-	var unique []string
-	for _, file := range files {
-		if !slices.Contains(unique, file) && len(unique) < mostFiles {
-			unique = append(unique, file)
-		}
-	}
-	return unique
+	return files[:min(len(files), mostFiles)]
 }
 
 // shellWords splits a shell command, roughly: quotes, operators, assignments and dollar signs

@@ -111,7 +111,7 @@ func (j *job) work(ctx context.Context) error {
 		return err
 	}
 	j.rec.phase(ctx, reconcile.BuildingPrompt)
-	prompt, err := j.worker.Prompt.Render(j.rec.get().Issue, j.run.Attempt)
+	prompt, err := j.Prompt.Render(j.rec.get().Issue, j.run.Attempt)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 	if ours {
 		j.rec.phase(ctx, reconcile.Finishing)
 	}
-	j.account.failed(ctx, end.code, j.worker.Redactor.Text(end.message))
+	j.accountFailed(ctx, end.code, j.Redactor.Text(end.message))
 	var err error
 	if j.site.host != nil { // the machine was reached
 		err = j.leaveMachine(ctx, stoppable, end.outcome)
@@ -138,7 +138,7 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 	if err != nil && end.outcome == reconcile.Succeeded {
 		end = endOfLeaving(err)
 	} else {
-		warn(j.log, "end of the run", err)
+		warn(j.Log, "end of the run", err)
 	}
 	// If its host serves the run no more, the agent was ended there, too.
 	code, message := j.site.endOfLink()
@@ -147,18 +147,18 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 		end = runEnd{reconcile.InterruptedRun, code, message}
 	}
 	if !ours {
-		j.log.Warn("a pass has settled the run: no outcome recorded")
+		j.Log.Warn("a pass has settled the run: no outcome recorded")
 		return errNotOurs
 	}
-	end.message = j.worker.Redactor.Text(end.message)
+	end.message = j.Redactor.Text(end.message)
 	j.rec.change(func(r *reconcile.Run) {
 		r.Outcome = end.outcome
 		r.ErrorCode = end.code
 		r.ErrorText = end.message
 		r.OnlyStopped = end.outcome == reconcile.Canceled && end.code == j.rec.stop
-		r.EndedAt = j.worker.Now()
+		r.EndedAt = j.Now()
 	})
-	j.log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)
+	j.Log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (j *job) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Out
 	j.turns.agent.end(ctx)
 	err := j.processes.killAll(ctx)
 	if j.run.Kind == reconcile.FreeRun { // not before: its processes write there
-		warn(j.log, "directories of the agent", os.RemoveAll(freeDir(j.worker.Dir)))
+		warn(j.Log, "directories of the agent", os.RemoveAll(freeDir(j.Dir)))
 	}
 	// its processes have ended, and the workspace is symphony's
 	quiet := err == nil && (j.run.Kind != reconcile.FreeRun || j.site.Config.Repository.URL != "")
@@ -184,7 +184,7 @@ func (j *job) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Out
 		}
 		err = errors.Join(err, j.delivery.deliverAfterRun(stoppable))
 	}
-	warn(j.log, "lease", j.site.host.Finish(ctx))
+	warn(j.Log, "lease", j.site.host.Finish(ctx))
 	j.leaveHost(ctx)
 	return err
 }

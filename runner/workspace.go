@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -19,21 +16,9 @@ import (
 // workspaceStep takes the workspace of the issue, runs its hooks, protects its git settings,
 // and removes it (specification 9).
 type workspaceStep struct {
-	run       reconcile.Run // as dispatched
-	site      *site
-	shell     *shell
-	branch    *issueBranch
-	claim     *claimKeeper
-	processes *processes
-	journal   RunJournal
-	rec       *record
-	events    *eventLog
-	dir       string // the run's directory, for the log of the hooks
-	redactor  *agent.Redactor
-	// agentRedactor removes only the tracker's key, from the variables of hooks.
-	agentRedactor *agent.Redactor
-	now           func() time.Time
-	log           *slog.Logger
+	*parts
+	branch *issueBranch
+	claim  *claimKeeper
 
 	hooksStarted bool // before_run was started, so that after_run is due
 	// before is the workspace's fingerprint before before_run, "" if it took too long.
@@ -41,25 +26,6 @@ type workspaceStep struct {
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
 	cloned    host.CloneAnswer // of a new workspace
-}
-
-func (j *job) newWorkspaceStep() *workspaceStep {
-	return &workspaceStep{
-		run:           j.run,
-		site:          j.site,
-		shell:         j.shell,
-		branch:        j.branch,
-		claim:         j.claim,
-		processes:     j.processes,
-		journal:       j.worker.Journal,
-		rec:           j.rec,
-		events:        j.events,
-		dir:           j.worker.Dir,
-		redactor:      j.worker.Redactor,
-		agentRedactor: j.agentRedactor,
-		now:           j.worker.Now,
-		log:           j.log,
-	}
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.
@@ -78,12 +44,12 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 		if neverPushed(err) {
 			return err
 		}
-		warn(w.log, "repository not fetched, the agent starts without the newest base", err)
+		warn(w.Log, "repository not fetched, the agent starts without the newest base", err)
 	}
 	before, err := w.site.Machine.Fingerprint(ctx, w.site.space.Path)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is no reason to fail the run.
-		warn(w.log, "fingerprint timed out: the run will count as progress", err)
+		warn(w.Log, "fingerprint timed out", err)
 	} else if err != nil {
 		return fmt.Errorf("state of %s: %w", w.site.space.Path, err)
 	}
@@ -163,11 +129,11 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	q.Issue = w.run.IssueID
 	answer, err := w.site.host.Clone(ctx, q)
 	if err != nil {
-		logOutput(w.log, err)
+		logOutput(w.Log, err)
 		return err
 	}
 	w.cloned = answer
-	w.log.Info(
+	w.Log.Info(
 		"repository cloned",
 		"branch", q.Branch,
 		"base", answer.Base,
@@ -179,8 +145,7 @@ func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	}
 	if answer.InTheWay != "" {
 		message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which this symphony has not made: "+
-			"the work can't be delivered to it; unless a person made it, another symphony works on this project "+
-			"(repository.claims)", q.Branch, answer.InTheWay)
+			"rename it, or set repository.claims if another symphony works here", q.Branch, answer.InTheWay)
 		w.events.note("branch_in_the_way", message, nil)
 	}
 	return nil
@@ -195,18 +160,18 @@ func (w *workspaceStep) goOnFrom(ctx context.Context, branch string, found host.
 	}
 	why := "this machine has pushed it before"
 	if found.Origin != "" {
-		why = "another machine of the team may have made it; its last commit is by " + found.Origin
+		why = "its last commit is by " + found.Origin
 	}
 	message := fmt.Sprintf("the repository has a branch %s already, at %.12s, which no claim names: the work goes on "+
 		"from there, because %s", branch, found.Commit, why)
 	w.events.note("branch_found", message, nil)
-	return w.branch.recordFound(ctx, branch, found, base, w.now())
+	return w.branch.recordFound(ctx, branch, found, base, w.Now())
 }
 
 func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 	answer, err := w.site.host.Fetch(ctx, q)
 	if err != nil {
-		logOutput(w.log, err)
+		logOutput(w.Log, err)
 		return err
 	}
 	w.branch.base = answer
@@ -216,7 +181,7 @@ func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
 		}
 	}
 	w.branch.takePushed(ctx, answer.Pushed)
-	w.log.Info(
+	w.Log.Info(
 		"repository fetched",
 		"base", answer.Base,
 		"commit", answer.Commit,
@@ -262,8 +227,8 @@ func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 		Root:       w.site.space.Root,
 		Path:       w.site.space.Path,
 	}
-	err := w.journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space)
-	warn(w.log, "workspace on the host not recorded", err)
+	err := w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space)
+	warn(w.Log, "workspace on the host not recorded", err)
 }
 
 // recordProgress records whether the run changed anything. If that is not known, it counts as
@@ -272,7 +237,7 @@ func (w *workspaceStep) recordProgress(ctx context.Context) {
 	changed := true
 	if w.before != "" {
 		now, err := w.site.Machine.Fingerprint(ctx, w.site.space.Path)
-		warn(w.log, "state of the workspace", err)
+		warn(w.Log, "state of the workspace", err)
 		changed = err != nil || now != w.before
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
@@ -281,7 +246,7 @@ func (w *workspaceStep) recordProgress(ctx context.Context) {
 // keepEnd keeps the contents of the workspace, and notes the changes of the run.
 func (w *workspaceStep) keepEnd(ctx context.Context) {
 	end, err := w.site.Machine.KeepEnd(ctx, w.site.space.Path)
-	warn(w.log, "end of the work not kept, it can't be compared with that of other attempts", err)
+	warn(w.Log, "end of the work not kept", err)
 	if end == nil {
 		return
 	}
@@ -318,24 +283,20 @@ const restoredLogged = 10
 
 func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if restored.Incomplete != "" {
-		w.log.Warn(restored.Incomplete)
+		w.Log.Warn(restored.Incomplete)
 	}
 	w.processes.logLocks(restored.Locks)
 	w.untrusted = nil
 	if restored.Untrusted != "" {
 		w.untrusted = &reconcile.Error{Code: host.CodeUntrusted, Message: restored.Untrusted}
-		w.log.Warn("workspace not trusted", "error", w.untrusted)
+		w.Log.Warn("workspace not trusted", "error", w.untrusted)
 	}
 	names := restored.Names
 	if len(names) == 0 {
 		return
 	}
-	first := names[:min(len(names), restoredLogged)]
-	w.log.Warn("git configuration undone", "names", first)
-	message := strings.Join(first, ", ")
-	if more := len(names) - len(first); more > 0 {
-		message += fmt.Sprintf(" and %d more", more)
-	}
+	message := listed(names, restoredLogged)
+	w.Log.Warn("git configuration undone", "names", message)
 	w.events.note(agent.EventGitUndone, message, agent.GitUndoneEvent{Names: names})
 }
 
@@ -348,7 +309,7 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 		unsaved, err = w.remove(ctx, discard)
 	}
 	if unsaved != "" {
-		w.log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
+		w.Log.Warn("workspace not removed", "unsaved", unsaved)
 	}
 	if err != nil {
 		return "", err
@@ -358,14 +319,13 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 		Project:     w.site.Config.Policy.Project,
 		KeepRemoved: w.site.Config.KeepRemoved,
 		MinFree:     w.site.Config.Policy.MinFreeBytes,
-		Now:         w.now(),
+		Now:         w.Now(),
 	})
 	if len(answer.Undeletable) > 0 {
-		w.log.Warn("trash not deleted", "paths", answer.Undeletable)
+		w.Log.Warn("trash not deleted", "paths", answer.Undeletable)
 	}
 	for _, path := range slices.Sorted(maps.Keys(answer.Unsaved)) {
-		const left = "left in the trash: it contains work that exists nowhere else"
-		w.log.Warn(left, "path", path, "work", answer.Unsaved[path])
+		w.Log.Warn("left in the trash", "path", path, "unsaved", answer.Unsaved[path])
 	}
 	return unsaved, err
 }
@@ -375,7 +335,7 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved string, err error) {
 	removal, err := w.site.host.PrepareRemoval(ctx, host.RemovalRequest{
 		PrepareRequest: w.prepareRequest(),
-		Now:            w.now(),
+		Now:            w.Now(),
 		Discard:        discard,
 	})
 	if !removal.Found {
@@ -392,12 +352,12 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	warn(w.log, "before_remove failed or did not run, removing the workspace anyway", err)
+	warn(w.Log, "before_remove failed or did not run", err)
 	answer, err := w.site.host.Remove(ctx)
 	if err != nil || answer.Unsaved != "" {
 		return answer.Unsaved, err
 	}
-	w.log.Info("workspace removed", "trash", answer.Trash)
+	w.Log.Info("workspace removed", "trash", answer.Trash)
 	if far {
 		w.branch.forget(ctx)
 	}

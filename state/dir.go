@@ -199,40 +199,17 @@ func checkDir(dir string) (exists, open bool, err error) {
 	return true, true, nil
 }
 
-// unreadable returns the error for a state directory that can't be read. If a file is in its
-// place, or in the place of a directory above it, the error names that.
+// unreadable returns the error for a state directory that can't be read.
 func unreadable(dir string, err error) error {
-	if !errors.Is(err, unix.ENOTDIR) {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	if errors.Is(err, unix.ENOTDIR) {
+		return dirError(dir, "is not a directory", "name a directory with --state-dir or SYMPHONY_STATE_DIR", err)
 	}
-	what := "is not a directory"
-	for at := filepath.Dir(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
-		info, statErr := os.Stat(at)
-		if statErr == nil && !info.IsDir() {
-			what = "cannot be used, because " + at + " is not a directory"
-		}
-	}
-	return dirError(dir, what, "name a directory with --state-dir or SYMPHONY_STATE_DIR", err)
+	return dirError(dir, "cannot be read", "check its path and permissions", err)
 }
 
 func dirError(dir, what, hint string, err error) error {
-	if foreign := closedAbove(dir); errors.Is(err, fs.ErrPermission) && foreign != "" {
-		what += ": " + foreign + " belongs to another account"
-	}
 	hint = cmp.Or(paths.Regain(dir), hint)
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
-}
-
-// closedAbove returns the directory of another account that keeps this account from dir, empty
-// if there is none.
-func closedAbove(dir string) (closed string) {
-	for at := filepath.Clean(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
-		var st unix.Stat_t
-		if unix.Access(at, unix.X_OK) != nil && unix.Stat(at, &st) == nil && int(st.Uid) != os.Geteuid() {
-			closed = at
-		}
-	}
-	return closed
 }
 
 // checkFilesystem checks the file system of dir, or of its nearest existing parent.

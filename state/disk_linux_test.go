@@ -17,7 +17,6 @@ import (
 
 func init() {
 	helpers["full-disk"] = func(args []string) error { return eachPage(args[0]) }
-	helpers["small-files"] = func(args []string) error { return openWithSmallFiles(args[0]) }
 }
 
 // TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first
@@ -40,29 +39,6 @@ func TestFullAtEachWrite(t *testing.T) {
 	if strings.HasPrefix(out.String(), "nothing can be mounted") {
 		t.Skip(out.String())
 	}
-}
-
-// A limit of the sizes of files is named as what it is, and not as a fault of the disk.
-func TestFilesMayNotGrow(t *testing.T) {
-	t.Parallel()
-	dir := newDir(t)
-	test.OK(t, createIn(t, dir).Close())
-	cmd := helper(t, "small-files", dir)
-	var out strings.Builder
-	cmd.Stdout = &out
-	test.OK(t, cmd.Run())
-	test.Equal(t, "error", out.String(), "resource_limit: open the state: "+dir+
-		"/state.db or a file beside it cannot grow: no file may be larger than 4.0 KiB (ulimit -f)")
-}
-
-func openWithSmallFiles(dir string) error {
-	limit := unix.Rlimit{Cur: 4096, Max: 4096}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		return err
-	}
-	_, err := Open(ctx, dir)
-	fmt.Print(err)
-	return nil
 }
 
 // demand ends the helper process with a message unless ok.

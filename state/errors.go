@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,8 +49,6 @@ func fault(dir, doing string, err error) error {
 		return corrupt(dir, doing, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return diskFull(dir, doing, err)
-	case errors.Is(err, unix.EFBIG):
-		return filesLimited(dir, doing, fileSizeLimit(), err)
 	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
 		return readonly(dir, doing, err)
 	case errors.As(err, &sq):
@@ -98,22 +95,12 @@ func ioFault(dir, doing string, code int, err error) error {
 	if isFull(dir) {
 		return diskFull(dir, doing, err)
 	}
-	limit := fileSizeLimit()
-	if largestFile(dir)+growth > limit {
-		return filesLimited(dir, doing, limit, err)
-	}
-	path := filepath.Join(dir, databaseName)
-	if code == sqlite3.SQLITE_IOERR_SHORT_READ {
-		return problem(
-			"state_io",
-			fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
-			"if workers still have the old file open, wait until they have ended",
-			err,
-		)
-	}
-	return problem("state_io", fmt.Sprintf("%s: I/O error %d on %s", doing, code, path),
-		"check that the account may store more on that volume (quota -s), then look for disk errors in the "+
-			"system log", err)
+	return problem(
+		"state_io",
+		fmt.Sprintf("%s: I/O error %d on %s", doing, code, filepath.Join(dir, databaseName)),
+		"check that the account may store more there (quota -s, ulimit -f), then look for disk errors in the system log",
+		err,
+	)
 }
 
 // CheckSpace returns the error with which the next pass would fail if the file system of the
@@ -141,37 +128,6 @@ func isFull(dir string) bool {
 // growth is the most by which SQLite makes one of its files larger at once, in bytes: the index
 // of the WAL grows by 32 KiB.
 const growth = 64 << 10
-
-// fileSizeLimit returns how large this process may make a file, in bytes, such as 4096 after
-// ulimit -f 4 in bash.
-func fileSizeLimit() int64 {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) != nil || limit.Cur > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(limit.Cur)
-}
-
-// largestFile returns the size of the database, or of a file of SQLite beside it that is larger.
-func largestFile(dir string) (size int64) {
-	for _, name := range []string{databaseName, databaseName + "-wal", databaseName + "-shm", tempName} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err == nil {
-			size = max(size, info.Size())
-		}
-	}
-	return size
-}
-
-func filesLimited(dir, doing string, limit int64, err error) error {
-	return problem(
-		reconcile.CodeResourceLimit,
-		fmt.Sprintf("%s: %s or a file beside it cannot grow: no file may be larger than %s (ulimit -f)",
-			doing, filepath.Join(dir, databaseName), text.BytesText(limit)),
-		"raise the limit with ulimit -f unlimited, or LimitFSIZE=infinity in the unit; nothing is lost",
-		err,
-	)
-}
 
 func diskFull(dir, doing string, err error) error {
 	return problem("disk_full", fmt.Sprintf("%s: no space left for %s", doing, dir),

@@ -73,7 +73,7 @@ func (w *world) rowsNow() *storedAll {
 			&t.n,
 		}
 	},
-		`SELECT issue_id, total FROM issue_totals UNION ALL SELECT '', CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`) {
+		`SELECT issue_id, total FROM issue_totals`) {
 		all.totals[issue] = t.n
 	}
 	w.stored = all

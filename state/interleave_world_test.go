@@ -184,7 +184,7 @@ func (l *lab) begin(sc scene, dice *rand.Rand) *world {
 	_, err := l.sql.Exec(
 		`DELETE FROM claims; DELETE FROM runs; DELETE FROM commands; DELETE FROM threads; DELETE FROM skips;
 		DELETE FROM issue_totals;
-		DELETE FROM meta WHERE key IN ('paused', 'last_sweep'); UPDATE meta SET value = '0' WHERE key LIKE 'totals_%'`,
+		DELETE FROM meta WHERE key IN ('paused', 'last_sweep')`,
 	)
 	w.must(err)
 	sc.setUp(w)

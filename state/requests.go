@@ -220,24 +220,12 @@ func (o Operator) DecideRequest(
 }
 
 func requestEnded(r reconcile.Request) error {
-	what := string(r.Fate) + ": the agent no longer waits for it"
-	ps := reconcile.CommandFor("ps", "")
-	hint := ps.String() + " shows the open requests"
-	switch {
-	case r.Decision != "":
-		at := r.DecidedAt.UTC().Format(time.RFC3339)
-		what = fmt.Sprintf("%s: decided by %s at %s", r.Fate, r.Decision, at)
-	case r.Fate == reconcile.RequestExpired:
-		until := r.ExpiresAt.UTC().Format(time.RFC3339)
-		what = "expired: it was not decided by " + until + ", and the agent went on without it"
-		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
-	case r.Fate == reconcile.RequestRunEnded:
-		what = "run_ended: run " + r.RunID + ", which asked, has ended"
-		hint = "its agent no longer waits; the next run asks again if necessary"
+	what := ", and its agent no longer waits for it"
+	if r.Decision != "" {
+		what = fmt.Sprintf(": decided by %s at %s", r.Decision, r.DecidedAt.UTC().Format(time.RFC3339))
 	}
-	ended := reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint)
-	ended.Commands = []reconcile.CommandLine{ps}
-	return ended
+	return reconcile.NewError("request_ended", fmt.Sprintf("%s has ended, %s%s", r.ID(), r.Fate, what), "").
+		WithHint("%s shows the open requests", reconcile.CommandFor("ps", ""))
 }
 
 const commandColumns = `id, verb, issue_id, identifier, created_at, unverified`

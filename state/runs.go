@@ -100,11 +100,8 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 
 // Totals returns the use of all settled runs of the project.
 func (r Runs) Totals(ctx context.Context) (Totals, error) {
-	return r.totals(ctx, `SELECT
-		sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
-		sum(value) FILTER (WHERE key = 'totals_output'), sum(value) FILTER (WHERE key = 'totals_reasoning'),
-		sum(value) FILTER (WHERE key = 'totals_total'), sum(value) FILTER (WHERE key = 'totals_runtime_ms')
-		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
+	return r.totals(ctx, `SELECT coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0),
+		coalesce(sum(reasoning), 0), coalesce(sum(total), 0), coalesce(sum(runtime_ms), 0) FROM issue_totals`)
 }
 
 // TotalsOf returns the use of all settled runs of an issue.

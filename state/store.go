@@ -44,14 +44,6 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	if err != nil {
 		return err
 	}
-	if len(all.Runs) > 0 { // only their agents ask
-		all.Asking, err = rows(t, itself[string], `SELECT DISTINCT run_id FROM requests
-			WHERE run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
-			AND fate IS NULL AND decision IS NULL ORDER BY run_id`)
-		if err != nil {
-			return err
-		}
-	}
 	all.Reviews, err = readReviews(t)
 	if err != nil {
 		return err
@@ -534,8 +526,8 @@ func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), mi
 
 const totalColumns = tokenColumns + `, runtime_ms`
 
-// settle marks an ended run as settled and adds its use to the totals of the project and of
-// its issue. The runtime of a run without an agent does not count.
+// settle marks an ended run as settled and adds its use to the totals of its issue. The runtime
+// of a run without an agent does not count.
 func settle(t tx, runID string) error {
 	type share struct {
 		issueID string
@@ -551,21 +543,8 @@ func settle(t tx, runID string) error {
 	if err != nil || used.Totals == (Totals{}) {
 		return err
 	}
-	values := totalFields(&used.Totals)
-	err = t.run(`UPDATE meta SET value = CAST(value + CASE key
-			WHEN 'totals_input' THEN ?1
-			WHEN 'totals_cached' THEN ?2
-			WHEN 'totals_output' THEN ?3
-			WHEN 'totals_reasoning' THEN ?4
-			WHEN 'totals_total' THEN ?5
-			WHEN 'totals_runtime_ms' THEN ?6
-			ELSE 0 END AS TEXT)
-		WHERE key LIKE 'totals_%'`, values...)
-	if err != nil {
-		return err
-	}
 	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?7, ?1, ?2, ?3, ?4, ?5, ?6)
 		ON CONFLICT (issue_id) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
 		output = output + excluded.output, reasoning = reasoning + excluded.reasoning, total = total + excluded.total,
-		runtime_ms = runtime_ms + excluded.runtime_ms`, append(values, used.issueID)...)
+		runtime_ms = runtime_ms + excluded.runtime_ms`, append(totalFields(&used.Totals), used.issueID)...)
 }

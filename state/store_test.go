@@ -23,7 +23,6 @@ func TestEveryFieldIsStored(t *testing.T) {
 		i.Malformed = ""
 		i.StateMeant = ""
 		// they are asked for again
-		i.Unnamed = ""
 		i.Remarks = nil
 		for b := range i.BlockedBy {
 			i.BlockedBy[b].Mend = ""

@@ -149,17 +149,6 @@ func (v Views) findName(ctx context.Context, ref string) (issueName, bool, error
 	return v.findNumber(ctx, number)
 }
 
-// IssueOfPull returns the identifier of the issue whose pull request has a number; empty if none is
-// known.
-func (v Views) IssueOfPull(ctx context.Context, number string) (identifier string, err error) {
-	identifier, _, err = readOne(ctx, v.conn, "look for the pull request", itself[string],
-		`SELECT identifier FROM pull_requests WHERE request ->> '$.url' LIKE '%/' || ?1
-		UNION SELECT runs.identifier FROM deliveries JOIN runs ON runs.issue_id = deliveries.issue_id
-		WHERE deliveries.pull_request LIKE '%/' || ?1
-		LIMIT 1`, number)
-	return identifier, err
-}
-
 // findNumber finds the only issue whose identifier ends with a number.
 func (v Views) findNumber(ctx context.Context, number string) (issueName, bool, error) {
 	all, err := readAll(ctx, v.conn, lookForIssue, issueNameFields,

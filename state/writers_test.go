@@ -31,7 +31,7 @@ func TestBusyDatabase(t *testing.T) {
 					close(began)
 				}
 				time.Sleep(30 * time.Millisecond) // how long it keeps the lock
-				return t.run(`UPDATE meta SET value = ? WHERE key = 'totals_input'`, strconv.Itoa(n))
+				return t.run(`UPDATE meta SET value = ? WHERE key = 'created_at'`, strconv.Itoa(n))
 			})
 			if err != nil {
 				ended <- err

@@ -567,7 +567,7 @@ func takenBy(i Issue, holder string) error {
 	return reconcile.NewError(
 		CodeLost,
 		holder+" has the claim of "+i.Identifier+" now",
-		"nothing is delivered from here any more; symphony machines lists who works on what",
+		"symphony machines lists who works on what",
 	)
 }
 
@@ -595,8 +595,7 @@ func notTaken(i Issue, why string) error {
 	return reconcile.NewError(
 		CodeRefused,
 		"the remote did not take the claim of "+i.Identifier+": "+why,
-		"the next pass tries again; if that does not help, symphony doctor tries a claim, and "+
-			"repository.claims: {branch: symphony-claims} keeps claims on a branch",
+		"symphony doctor tries a claim; repository.claims: {branch: symphony-claims} keeps them on a branch",
 	)
 }
 

@@ -32,7 +32,6 @@ func (m *Member) List(ctx context.Context) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := b.own
 	entries, err := m.Remote.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -43,13 +42,7 @@ func (m *Member) List(ctx context.Context) ([]Listed, error) {
 	}
 	var list []Listed
 	for _, e := range entries {
-		l := b.listed(e)
-		if !l.IsOurs {
-			now := *b
-			now.own = before
-			l = now.listed(e)
-		}
-		list = append(list, l)
+		list = append(list, b.listed(e))
 	}
 	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
@@ -107,7 +100,7 @@ func (m *Member) Release(ctx context.Context, e Entry) error {
 		return reconcile.NewError(
 			CodeChanged,
 			"the remote did not release the claim: "+why,
-			"its holder may have renewed it in this moment: symphony machines shows who has it now",
+			"symphony machines shows who has it now",
 		)
 	}
 	return b.look(ctx) // so that this machine no longer takes it for one that holds

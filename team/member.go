@@ -122,7 +122,7 @@ type Elsewhere struct {
 // String is the reason in words: "ann on buildhost-2 works on it, at least until 10:40".
 func (e Elsewhere) String() string {
 	if e.Status == Free {
-		return e.Holder + " worked on it meanwhile; the next pass may start it"
+		return e.Holder + " worked on it meanwhile"
 	}
 	does := "works on it"
 	if e.Status == Watching {

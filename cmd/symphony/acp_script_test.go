@@ -62,7 +62,7 @@ func TestRealAgents(t *testing.T) {
 
 // onACP are scripts of TestScript about runs that name nothing which only codex has.
 var onACP = []string{
-	"script/run", "script/attempts", "script/selection", "script/slots", "script/limited",
+	"script/run", "script/attempts", "script/selection", "script/limited",
 	"script/team", "script/tick_wait", "script/tick_loop_stop", "script/hooks", "script/hooks_fail",
 	"script/secrets", "script/writable_roots", "script/diff", "script/stop", "script/stop_deaf",
 	"script/stop_unseen", "script/stop_removal", "script/terminal_removal", "script/needs_help",

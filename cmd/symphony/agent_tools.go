@@ -14,7 +14,7 @@ func agentToolsCommand(w *term.Env) *cli.Command {
 		Name:      worker.ToolsCommand,
 		Hidden:    true,
 		ArgsUsage: "SOCKET",
-		Usage:     "pass on what an agent and the worker of its run tell each other (started by an agent)",
+		Usage:     "relay between an agent and its worker (started by an agent)",
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return exit.Usage("symphony agent-tools is started by an agent")

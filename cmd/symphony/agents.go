@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -21,14 +20,10 @@ type AgentsJSON struct {
 // listAgents prints the agents that work without an issue.
 func listAgents(c *cli.Context, w *term.Env) error {
 	if c.NArg() > 0 {
-		return exit.Usage("ps: unexpected argument %q: --agents takes none; symphony ps AGENT shows one agent",
-			c.Args().First())
+		return unexpected(c, c.Args().First())
 	}
-	without := []string{"n", "team", allProjects, "filter", "sort", "limit", "q", "watch"}
-	for _, name := range without {
-		if c.IsSet(name) {
-			return exit.Usage("ps: --agents and %s cannot be combined", dashed(name))
-		}
+	if err := alone(c, "agents", "n", allProjects, "filter", "sort", "limit", "q", "watch"); err != nil {
+		return err
 	}
 	rows, err := agents.Rows(c.Context, w.Environment(), c.Bool("all"))
 	if err != nil {
@@ -38,11 +33,8 @@ func listAgents(c *cli.Context, w *term.Env) error {
 		w.PrintJSON(AgentsJSON{rows})
 		return nil
 	}
-	switch {
-	case len(rows) == 0 && c.Bool("all"):
-		fmt.Fprintln(w.Stderr, "symphony: there are no agents; a host of symphony mcp starts them")
-	case len(rows) == 0:
-		fmt.Fprintln(w.Stderr, "symphony: there are no agents now; --all also lists those that have ended")
+	if len(rows) == 0 {
+		fmt.Fprintln(w.Stderr, "symphony: there are no agents; --all also lists those that have ended")
 	}
 	printAgents(w, rows)
 	return nil

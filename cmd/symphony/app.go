@@ -123,13 +123,13 @@ USAGE:
 COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
 
 WORDS:
-   workflow   the file WORKFLOW.md: the settings, and the prompt, a text that each agent gets
-   project    a workflow with Symphony's records of it (the state directory) and its workspaces
-   workspace  the clone of the repository in which the agents of an issue work
-   pass       one execution of symphony tick: it reads the tracker, starts and stops agents, and exits
-   run        the work of one agent on one issue, from its start to its end
-   state      where an issue stands in the tracker, such as To Do
-   status     what Symphony does with an issue, such as running or held
+   workflow   WORKFLOW.md: the settings, and the prompt that each agent gets
+   project    a workflow with its records (the state directory) and workspaces
+   workspace  the clone in which the agents of an issue work
+   pass       one execution of symphony tick
+   run        the work of one agent on one issue
+   state      where an issue stands in the tracker
+   status     what Symphony does with an issue
 
 symphony help COMMAND explains a command and its flags.
 symphony WORKFLOW.md is short for symphony tick --loop WORKFLOW.md.
@@ -163,71 +163,14 @@ func appFor(w *term.Env, name string) *cli.App {
 	return newApp(w)
 }
 
-// checkPaths refuses a path whose ~ the shell left as it is, as in --state-dir=~/state or
-// '~/web/WORKFLOW.md'. Symphony would make a folder called ~. init itself reads the flags with paths
-// that it writes into the workflow, as the workflow is read. Nor is there any work without a home;
-// packages are built without one, and ask for the version and for completions.
-func checkPaths(c *cli.Context, w *term.Env) error {
-	if c.Command.Hidden { // symphony itself runs it
+// checkHome refuses a home that can't be this account's: no command could work there. Packages are
+// built without one, and ask for the version and for completions.
+func checkHome(c *cli.Context, w *term.Env) error {
+	// symphony itself runs hidden commands
+	if c.Command.Hidden || slices.Contains([]string{"version", "completion"}, c.Command.Name) {
 		return nil
 	}
-	if !slices.Contains([]string{"version", "completion"}, c.Command.Name) {
-		if err := w.RequireHome(); err != nil {
-			return err
-		}
-	}
-	for _, f := range c.Command.Flags {
-		name := f.Names()[0]
-		isOfWorkflow := c.Command.Name == "init" && slices.Contains([]string{"path", "root"}, name)
-		if !isPath(f) || isOfWorkflow {
-			continue
-		}
-		for _, value := range append(c.StringSlice(name), c.String(name)) {
-			for path := range strings.SplitSeq(value, betweenPaths) {
-				path, isSocket := strings.CutPrefix(path, "unix:")
-				meant, isLeft := term.BelowHome(path, w.Home)
-				if isLeft && isSocket {
-					meant = "unix:" + meant
-				}
-				if isLeft {
-					return tildeLeft(c, "--"+name, "--"+name+" "+text.ShellQuote(meant))
-				}
-			}
-		}
-	}
-	for _, arg := range pathArguments(c) {
-		meant, isLeft := term.BelowHome(arg, w.Home)
-		if isLeft {
-			return tildeLeft(c, arg, text.ShellQuote(meant))
-		}
-	}
-	return nil
-}
-
-func tildeLeft(c *cli.Context, at, meant string) error {
-	return exit.Usage("%s: the shell left the ~ of %s as it is: write %s", c.Command.Name, at, meant)
-}
-
-// isPath reports whether the help of a flag calls its value the name of a file or a directory.
-func isPath(f cli.Flag) bool {
-	documented, is := f.(cli.DocGenerationFlag)
-	if !is {
-		return false
-	}
-	parts := strings.Split(documented.GetUsage(), "`")
-	return len(parts) == 3 && slices.Contains([]string{"FILE", "DIRECTORY", "DIR", "TARGET", "ADDRESS"}, parts[1])
-}
-
-// pathArguments returns the arguments that may be paths. A sentence may begin with ~, too.
-func pathArguments(c *cli.Context) []string {
-	args := c.Args().Slice()
-	switch {
-	case c.Command.Name == "tell":
-		return nil
-	case strings.Contains(c.Command.UsageText, " TEXT "), c.Command.Name == "issues" && c.Args().First() == "new":
-		return args[min(len(args), 2):]
-	}
-	return args
+	return w.RequireHome()
 }
 
 // appWith returns the command line interface with some commands. It returns its errors instead
@@ -235,7 +178,7 @@ func pathArguments(c *cli.Context) []string {
 func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 	app := &cli.App{
 		Name:                  "symphony",
-		Usage:                 "have coding agents work through the issues of a tracker, one pass at a time",
+		Usage:                 "have coding agents work through the issues of a tracker",
 		UsageText:             "symphony COMMAND [flags] [arguments]",
 		HideVersion:           true,
 		Reader:                w.Stdin,
@@ -252,25 +195,19 @@ func appWith(w *term.Env, commands []*cli.Command) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
-	// The list of fields takes time, and is rarely read.
-	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") +
-		`{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
 	for _, c := range commands {
 		c.OnUsageError = app.OnUsageError
-		c.Before = func(c *cli.Context) error { return checkPaths(c, w) }
-		if v := jsonValueOf(c); v != nil {
-			c.Before = func(c *cli.Context) error {
-				if err := selectJSON(c, w); err != nil {
-					return err
-				}
-				return checkPaths(c, w)
-			}
-			c.CustomHelpTemplate = helpWithFields
+		c.Before = func(c *cli.Context) error {
+			w.JSON = c.Bool("json")
+			return checkHome(c, w)
 		}
 		c.HideHelpCommand = true
 		for _, f := range c.Flags {
-			if b, ok := f.(*cli.BoolFlag); ok {
-				b.DisableDefaultText = true // no "(default: false)" in every line
+			switch f := f.(type) {
+			case *cli.BoolFlag:
+				f.DisableDefaultText = true // no "(default: false)" in every line
+			case jsonFlag:
+				f.DisableDefaultText = true
 			}
 		}
 	}
@@ -297,7 +234,7 @@ func flagError(c *cli.Context, err error) error {
 		wanted = "a duration such as 10s"
 	case *cli.IntFlag, *cli.IntSliceFlag:
 		wanted = "a whole number"
-	case *cli.BoolFlag:
+	case *cli.BoolFlag, jsonFlag:
 		wanted = "true or false"
 	}
 	return exit.Usage("%s: %s needs %s, not %s", c.Command.Name, dashed(name), wanted, value)

@@ -15,7 +15,7 @@ import (
 // workflowFlags returns the flags that are common to every command about a project, followed
 // by the command's own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
-	const usage = "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"
+	const usage = "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, else WORKFLOW.md here or above)"
 	return append([]cli.Flag{workflowFlag(usage), stateDirFlag()}, more...)
 }
 
@@ -31,7 +31,7 @@ func workflowFlag(usage string, aliases ...string) cli.Flag {
 func stateDirFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:  "state-dir",
-		Usage: "the state `DIRECTORY`, with Symphony's records (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
+		Usage: "the `DIRECTORY` of the records (default: $SYMPHONY_STATE_DIR, else below ~/.local/state)",
 	}
 }
 
@@ -45,7 +45,7 @@ type allProjectsFlag struct{ *cli.StringFlag }
 func projectFlag() cli.Flag {
 	return allProjectsFlag{&cli.StringFlag{
 		Name:  allProjects,
-		Usage: "every project of your account (`all` is the only value); for some of them repeat -w FILE",
+		Usage: "`all`: every project of your account; for some of them repeat -w FILE",
 	}}
 }
 
@@ -122,10 +122,6 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			// With an argument the library would show help on the argument.
 			return []string{args[0], command.Name, "--help"}, nil
 		case len(word) > 1 && word[0] == '-':
-			if short := shortFlags(command, word); short != nil {
-				rest = append(short, rest...)
-				continue
-			}
 			if flagOf(command, nameOf(word)) == nil {
 				return nil, unknownFlag(command, typed(word))
 			}
@@ -179,35 +175,8 @@ func isStrange(word string) bool {
 	return strings.HasPrefix(word, "-") && flagOf(sharedFlags(), nameOf(word)) == nil
 }
 
-// shortFlags splits short flags that were typed as one word: -n5 is -n 5, and -fn5 is -f -n 5. It is
-// nil for any other word.
-func shortFlags(command *cli.Command, word string) (words []string) {
-	letters := strings.TrimPrefix(word, "-")
-	name, _, _ := strings.Cut(letters, "=")
-	if len(letters) < 2 || letters[0] == '-' || flagOf(command, name) != nil {
-		return nil
-	}
-	for i := range letters {
-		flag := letters[i : i+1]
-		value := letters[i+1:]
-		f := flagOf(command, flag)
-		_, isNumber := f.(*cli.IntFlag)
-		switch {
-		case f == nil, isNumber && value != "" && !text.IsNumber(value):
-			return nil
-		case takesValue(command, flag) && value != "":
-			return append(words, "-"+flag, value)
-		}
-		words = append(words, "-"+flag)
-	}
-	return words
-}
-
 // readFlag returns the words of a flag, and how many of the words behind it are its value.
 func readFlag(command *cli.Command, flag string, behind []string) (words []string, taken int, err error) {
-	if v := jsonValueOf(command); v != nil && flag == "--json" && len(behind) > 0 && v.accepts(behind[0]) {
-		return []string{flag + "=" + behind[0]}, 1, nil
-	}
 	words = []string{flag}
 	name, value, given := strings.Cut(flag, "=")
 	if takesValue(command, flag) {
@@ -273,12 +242,9 @@ func takesValue(c *cli.Command, arg string) bool {
 	if strings.Contains(name, "=") {
 		return false
 	}
-	switch f := flagOf(c, name).(type) {
-	case nil, *cli.BoolFlag:
+	switch flagOf(c, name).(type) {
+	case nil, *cli.BoolFlag, jsonFlag:
 		return false
-	case *cli.GenericFlag:
-		_, isJSON := f.Value.(*jsonValue)
-		return !isJSON
 	}
 	return true
 }
@@ -287,20 +253,24 @@ func flagOf(c *cli.Command, name string) cli.Flag {
 	return text.First(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
-// arguments returns the named arguments, and the workflow if there is a further argument.
-func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, error) {
-	args := c.Args().Slice()
+// arguments returns the named arguments. Only a command without any may have the workflow as an
+// argument.
+func arguments(w *term.Env, c *cli.Context, names ...string) (args []string, workflow string, err error) {
+	args = c.Args().Slice()
+	most := max(len(names), 1)
 	switch {
 	case len(args) < len(names):
 		return nil, "", argumentMissing(c, names[len(args)])
-	case len(args) > len(names)+1:
-		return nil, "", unexpected(c, args[len(names)+1])
+	case len(args) > most:
+		return nil, "", unexpected(c, args[most])
+	case len(names) > 0:
+		return args, "", nil
 	}
-	workflow := strings.Join(args[len(names):], "") // at most one
+	workflow = c.Args().First()
 	if isWord(w, workflow) {
 		return nil, "", unexpected(c, workflow)
 	}
-	return args[:len(names)], workflow, nil
+	return nil, workflow, nil
 }
 
 // argumentMissing is the error for an argument that is missing.
@@ -313,9 +283,6 @@ func unexpected(c *cli.Context, word string) error {
 	return exit.Usage("%s: unexpected argument %q: %s", c.Command.Name, word, usageLine(c.Command))
 }
 
-// isIssueName reports whether a word looks like an issue: ABC-7, or 7.
-func isIssueName(word string) bool { return issueShaped(word) || text.IsNumber(word) }
-
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of
 // another tool.
 func isWord(w *term.Env, arg string) bool {
@@ -323,8 +290,50 @@ func isWord(w *term.Env, arg string) bool {
 		!wiring.Exists(w.Absolute(arg))
 }
 
-// namesIssue reports whether the first argument of a command, which may be left out, is an issue.
-func namesIssue(c *cli.Context) bool { return c.NArg() > 0 && !isWorkflowFile(c.Args().First()) }
+// onlyOne refuses two of these flags together.
+func onlyOne(c *cli.Context, names ...string) error {
+	set := text.Filter(names, func(name string) bool { return c.IsSet(name) })
+	if len(set) < 2 {
+		return nil
+	}
+	return exit.Usage("%s: %s and %s cannot be combined", c.Command.Name, dashed(set[0]), dashed(set[1]))
+}
 
-// isWorkflowFile reports whether an argument is the path of a workflow: ../api/WORKFLOW.md.
-func isWorkflowFile(arg string) bool { return filepath.Base(arg) == "WORKFLOW.md" }
+// alone refuses any of the other flags beside a flag.
+func alone(c *cli.Context, name string, others ...string) error {
+	for _, other := range others {
+		if err := onlyOne(c, name, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyWith refuses flags that have no effect without another one.
+func onlyWith(c *cli.Context, name string, flags ...string) error {
+	for _, flag := range flags {
+		if c.IsSet(flag) && !c.IsSet(name) {
+			return exit.Usage("%s: %s works only with %s", c.Command.Name, dashed(flag), dashed(name))
+		}
+	}
+	return nil
+}
+
+// positive refuses numbers below 1.
+func positive(c *cli.Context, flags ...string) error {
+	for _, flag := range flags {
+		if c.IsSet(flag) && c.Int(flag) < 1 {
+			return exit.Usage("%s: %s must be at least 1, not %d", c.Command.Name, dashed(flag), c.Int(flag))
+		}
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/backup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/support"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -16,17 +15,14 @@ import (
 func backupCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "backup",
-		Usage:       "save Symphony's records of the project in one file",
-		UsageText:   usageText("backup", "FILE [WORKFLOW]"),
+		Usage:       "save the records of the project in one file",
+		UsageText:   usageText("backup", "FILE"),
 		Description: helpText("backup", "symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
 		Flags: workflowFlags(&cli.BoolFlag{
 			Name:  "secrets",
 			Usage: "also the environment files, which contain keys",
 		}),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
-			if err := refuseStream(c, args[0]); err != nil {
-				return err
-			}
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
 			if err != nil {
 				return err
@@ -39,19 +35,11 @@ func backupCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// refuseStream refuses the name of the standard input or output in the place of a file.
-func refuseStream(c *cli.Context, file string) error {
-	if file == "-" {
-		return exit.Usage("%s: - is not a file: name one, such as symphony.tar.gz", c.Command.Name)
-	}
-	return nil
-}
-
 func restoreStateCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "restore-state",
-		Usage:     "restore Symphony's records of a project from a backup, here or on another machine",
-		UsageText: usageText("restore-state", "FILE [WORKFLOW]"),
+		Usage:     "restore the records of a project from a backup",
+		UsageText: usageText("restore-state", "FILE"),
 		Description: helpText(
 			"restore-state",
 			"symphony restore-state ~/web-shop-2026-01-31.tar.gz",
@@ -60,9 +48,6 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 		),
 		Flags: workflowFlags(),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
-			if err := refuseStream(c, args[0]); err != nil {
-				return err
-			}
 			out, err := backup.Restore(c.Context, p, args[0])
 			if err != nil {
 				return err
@@ -87,7 +72,7 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 func supportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "support",
-		Usage:       "collect in one file what helps to explain a problem, without the keys that Symphony knows",
+		Usage:       "collect in one file what explains a problem, without keys",
 		UsageText:   usageText("support", "[FILE]"),
 		Description: helpText("support", "symphony support --issue ABC-7"),
 		Flags: workflowFlags(&cli.StringFlag{
@@ -98,21 +83,13 @@ func supportCommand(w *term.Env) *cli.Command {
 			if c.NArg() > 1 {
 				return unexpected(c, c.Args().Get(1))
 			}
-			if file := c.Args().First(); isIssueName(file) {
-				const message = "support: %q would be the name of the file: --issue %[1]s adds what happened to the issue"
-				return exit.Usage(message, file)
-			}
-			if err := refuseStream(c, c.Args().First()); err != nil {
-				return err
-			}
 			p, err := openProject(w, c, "")
 			if err != nil {
 				return err
 			}
 			return support.Write(c.Context, w, p, support.Options{
-				File:     c.Args().First(),
-				Issue:    c.String("issue"),
-				StateDir: c.String("state-dir"),
+				File:  c.Args().First(),
+				Issue: c.String("issue"),
 			})
 		},
 	}

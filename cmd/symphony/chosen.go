@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/urfave/cli/v2"
 )
 
@@ -26,8 +24,8 @@ func onProject(
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		w.Verbose = c.Bool("verbose")
-		if w.JSON && w.Verbose {
-			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
+		if err := onlyOne(c, "verbose", "json"); err != nil {
+			return err
 		}
 		args, positional, err := arguments(w, c, names...)
 		if err != nil {
@@ -57,33 +55,21 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 		)
 	}
 	if len(workflows(c)) > 1 {
-		several := ""
-		if c.Command.Name == "tick" {
-			several = ": symphony tick --loop FILE FILE repeats the passes of several"
-		}
-		return nil, exit.Usage("%s: -w is given twice, and the command is about one project%s", c.Command.Name, several)
+		return nil, exit.Usage("%s: -w is given twice, and the command is about one project", c.Command.Name)
 	}
 	path := cmp.Or(c.String("workflow"), positional)
-	named := w.Getenv("SYMPHONY_WORKFLOW")
-	if path == "" && named != "" && !wiring.Exists(w.Absolute(named)) {
-		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
-	}
-	if path == "" && named != "" {
-		noteOther(w, named)
-	}
-	path = cmp.Or(path, named)
+	isNamed := path != ""
 	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
-	if path == "" && c.Command.Name != "init" {
-		path, stateDir = findProject(w, c.Command.Name, stateDir)
-		if path != "" && filepath.Dir(path) != w.Dir && !w.Piped() && !w.JSON {
+	if !isNamed {
+		path = w.Getenv("SYMPHONY_WORKFLOW")
+		if path == "" && c.Command.Name != "init" {
+			path, stateDir = findProject(w, c.Command.Name, stateDir)
+		}
+		if path != "" && filepath.Dir(w.Absolute(path)) != w.Dir && !w.Piped() && !w.JSON {
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
 	path = cmp.Or(path, "WORKFLOW.md")
-	if c.Command.Name == "init" && isDirectory(w.Absolute(path)) {
-		inside := filepath.Join(path, "WORKFLOW.md")
-		return nil, exit.Usage("init: %s is a directory: name the file to write in it, %s", path, inside)
-	}
 	p, err := openAt(w, path, stateDir)
 	if err != nil {
 		return nil, err
@@ -94,34 +80,16 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	return p, nil
 }
 
-// noteOther says which workflow is used if the variable names another one than that of the working
-// directory, which a person would expect.
-func noteOther(w *term.Env, named string) {
-	here := wiring.FindWorkflow(w.Environment())
-	if here == "" || paths.Real(here) == paths.Real(w.Absolute(named)) {
-		return
-	}
-	const message = "using %s, which the variable SYMPHONY_WORKFLOW names, and not %s: -w FILE names another one"
-	w.Note(slog.LevelWarn, fmt.Sprintf(message, w.Absolute(named), here))
-}
-
 // isDirectory reports whether a path is that of a directory.
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// openAt opens the project of the workflow at a path.
+// openAt opens the project of the workflow at a path. A directory stands for the WORKFLOW.md in it.
 func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
-	if isDirectory(w.Absolute(path)) {
-		inside := filepath.Join(path, "WORKFLOW.md")
-		if !wiring.Exists(w.Absolute(inside)) {
-			return nil, exit.Usage("%s is a directory, and no WORKFLOW.md is in it", path)
-		}
-		return nil, exit.Usage("%s is a directory: name the workflow in it, %s", path, inside)
-	}
-	if strings.HasSuffix(path, "/") {
-		return nil, exit.Usage("%s is not a folder that exists: make it, and name the file in it: %[1]sWORKFLOW.md", path)
+	if strings.HasSuffix(path, "/") || isDirectory(w.Absolute(path)) {
+		path = filepath.Join(path, "WORKFLOW.md")
 	}
 	p := wiring.NewProject(w.Environment(), path, stateDir)
 	if p.Foreign() != nil {
@@ -159,9 +127,10 @@ func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err erro
 // openEach opens the projects of several workflows.
 func openEach(w *term.Env, c *cli.Context, paths []string) (list []*wiring.Project, err error) {
 	if c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "" {
-		const message = "%s: several workflows cannot share a state directory: leave out --state-dir " +
-			"and SYMPHONY_STATE_DIR"
-		return nil, exit.Usage(message, c.Command.Name)
+		return nil, exit.Usage(
+			"%s: several workflows cannot share a state directory: leave out --state-dir and SYMPHONY_STATE_DIR",
+			c.Command.Name,
+		)
 	}
 	for _, path := range paths {
 		p, err := openAt(w, path, "")
@@ -226,9 +195,7 @@ func checkAllProjects(c *cli.Context, positional string) error {
 	name := c.Command.Name
 	switch {
 	case c.String(allProjects) != "all":
-		const message = "%s: --project takes the word all, for every project; -w FILE names another one; " +
-			"symphony projects lists them"
-		return exit.Usage(message, name)
+		return exit.Usage("%s: --project takes only the word all; -w FILE names one project", name)
 	case positional != "":
 		return besideSeveral(c, positional)
 	case c.IsSet("workflow") || c.IsSet("state-dir"):

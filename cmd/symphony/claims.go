@@ -20,18 +20,6 @@ type ReleasedJSON struct {
 	Released bool             `json:"released"`
 }
 
-// printClaimed prints the identifiers of all issues with a claim.
-func printClaimed(c *cli.Context, w *term.Env, p *wiring.Project) error {
-	rows, err := claims.Rows(c.Context, p)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		fmt.Fprintln(w.Stdout, text.Visible(r.Name()))
-	}
-	return nil
-}
-
 // claimsTable has a row for each claim. Ages are by the clock of the holder, the end by the clock of
 // this machine.
 func claimsTable(w *term.Env, rows []claims.TeamRow) term.Table {

@@ -37,7 +37,7 @@ func completionCommand(w *term.Env) *cli.Command {
 			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
 			if err != nil {
 				return exit.Usage(
-					"completion: unknown shell %q; there are scripts for bash, zsh and fish",
+					"completion: unknown shell %q, known are bash, zsh and fish",
 					c.Args().First(),
 				)
 			}

@@ -8,7 +8,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
@@ -21,8 +20,8 @@ func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "demo",
 		Usage:       "try symphony on a sample project, without an account",
-		UsageText:   "symphony demo [flags] [REPOSITORY]",
-		Description: helpText("demo", "symphony demo --rm", "symphony demo --agent claude ~/src/web-shop"),
+		UsageText:   "symphony demo [flags]",
+		Description: helpText("demo", "symphony demo --agent claude"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "agent",
@@ -40,8 +39,8 @@ func demoCommand(w *term.Env) *cli.Command {
 			agent := c.String("agent")
 			model := c.String("model")
 			switch {
-			case c.NArg() > 1:
-				return unexpected(c, c.Args().Get(1))
+			case c.NArg() > 0:
+				return unexpected(c, c.Args().First())
 			case agent != scripted && !slices.Contains(kinds, agent):
 				return exit.Usage(
 					"demo: --agent must be %s or %s, not %q",
@@ -49,29 +48,18 @@ func demoCommand(w *term.Env) *cli.Command {
 					strings.Join(kinds, ", "),
 					agent,
 				)
-			case c.NArg() == 1 && !wiring.Exists(w.Absolute(c.Args().First())):
-				const message = "demo: there is no folder %s: symphony demo alone makes a sample project"
-				return exit.Usage(message, c.Args().First())
-			case c.NArg() == 1 && agent == scripted:
-				return exit.Usage(
-					"demo: the scripted agent can't work on a repository of yours: add --agent %s",
-					strings.Join(kinds, ", or "),
-				)
 			case model != "" && agent == scripted:
 				return exit.Usage("demo: --model needs an --agent that is not scripted")
 			case model == "" && workflow.NeedsModel(agent):
 				return exit.Usage("demo: --agent %s needs --model, such as anthropic/claude-opus-5", agent)
-			case c.NArg() == 1 && c.Bool("rm"):
-				return exit.Usage("demo: --rm would remove the copy of the repository with the work")
 			}
 			if agent == scripted {
 				agent = ""
 			}
 			return demo.Run(c.Context, w, demo.Options{
-				Agent:      agent,
-				Model:      model,
-				Repository: c.Args().First(),
-				Remove:     c.Bool("rm"),
+				Agent:  agent,
+				Model:  model,
+				Remove: c.Bool("rm"),
 			})
 		},
 	}

@@ -15,29 +15,22 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Description: helpText(
 			"doctor",
 			"symphony doctor -w ~/web-shop/WORKFLOW.md",
-			"symphony doctor --json | jq '.[] | select(.status == \"fail\").message'",
 		),
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
 			&cli.BoolFlag{
-				Name:  "engine",
-				Usage: "also run a trial job of worker.engine, which makes and removes a workspace in worker.root there",
-			},
-			&cli.BoolFlag{
 				Name:  "deep",
-				Usage: "also let the agent answer once with each set of variables, which uses a few tokens",
+				Usage: "also let the agent answer once, which uses a few tokens",
 			},
 			&cli.BoolFlag{
 				Name:  "all",
-				Usage: "print each finding on a line of its own, also what passed in a check that has a warning or a failure",
+				Usage: "print each finding on a line of its own",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
 			return doctor.Examine(c.Context, w, p, doctor.Options{
-				StateDir: c.String("state-dir"),
-				Named:    named,
-				Verbose:  c.Bool("all"),
-				Engine:   c.Bool("engine"),
-				Deep:     c.Bool("deep"),
+				Named:   named,
+				Verbose: c.Bool("all"),
+				Deep:    c.Bool("deep"),
 			})
 		}),
 	}

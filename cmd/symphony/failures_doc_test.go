@@ -19,7 +19,7 @@ var failureTests = []struct{ event, tests string }{
 	{"passes run in a service that would end their workers", "TestSystemdSystemUnits TestWorkersWouldDie"},
 	{
 		"the program is replaced or deleted",
-		"TestScript/upgrade_under_workers TestScript/tick_loop_upgrade TestScript/upgrade_state",
+		"TestScript/upgrade_under_workers TestScript/upgrade_state",
 	},
 	{"a pass runs in another container", "TestScript/other_container"},
 	{"a pass is run with the WORKFLOW.md in a workspace, or by an agent", "TestScript/nested"},
@@ -52,7 +52,7 @@ var failureTests = []struct{ event, tests string }{
 	{"the tracker is down", "TestTrackers//tracker_down"},
 	{"the tracker answers late", "TestScript/answers_late TestRequestTimeout TestTrackerHangs"},
 	{"the tracker is down for hours", "TestScript/outage TestPatientRefresh"},
-	{"the tracker limits the rate", "TestTrackers//rate_limit TestScript/rate_limit_low"},
+	{"the tracker limits the rate", "TestTrackers//rate_limit"},
 	{"the key is wrong or revoked", "TestScript/env_file TestScript/env_file_changes"},
 	{
 		"the folder of the issues is gone, a repository was renamed, or a tracker's program hangs or prints garbage",
@@ -111,7 +111,7 @@ var failureTests = []struct{ event, tests string }{
 	},
 	{
 		"the state directory is deleted, or replaced by an empty one, while workers live",
-		"TestScript/state_faults TestScript/tick_loop_lost",
+		"TestScript/state_faults",
 	},
 	{"the state directory was in memory and the machine rebooted", "TestScript/state_lost"},
 	{"another process keeps state.db busy", "TestScript/state_faults"},

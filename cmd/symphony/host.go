@@ -18,7 +18,7 @@ func hostCommand(w *term.Env) *cli.Command {
 		Name:      "host",
 		Hidden:    true,
 		ArgsUsage: "serve|connect",
-		Usage:     "serve a run of symphony on another machine, or connect to the daemon that does",
+		Usage:     "serve a run of another machine (started by symphony there)",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "project"},
 			&cli.StringFlag{Name: "run"},

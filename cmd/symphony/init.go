@@ -29,11 +29,11 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:        "agent",
 			Usage:       "the `KIND` of agent: " + strings.Join(setup.AgentNames(), ", "),
-			DefaultText: setup.AgentNames()[0] + "; on a terminal init asks if only another one is installed",
+			DefaultText: setup.AgentNames()[0],
 		},
 		&cli.StringFlag{
 			Name:        "model",
-			Usage:       "the `MODEL` of agents, such as anthropic/claude-opus-5",
+			Usage:       "the `MODEL` of agents",
 			DefaultText: "the agent's own; opencode needs one",
 		},
 		&cli.StringFlag{
@@ -44,34 +44,34 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:  "key-file",
-			Usage: "read the key of Linear or the token of GitHub, Gitea, GitLab or Jira from `FILE`; - is stdin",
+			Usage: "the `FILE` with the key or token of the tracker; - is stdin",
 		},
 		&cli.StringFlag{
 			Name: "project",
-			Usage: "where the issues are, the `PROJECT` of the tracker: the address of a Linear project, or the id at its " +
-				"end; on GitHub and Gitea OWNER/NAME, on GitLab GROUP/PROJECT; of Jira the key or the address",
+			Usage: "the `PROJECT` of the tracker: an address or id in Linear, OWNER/NAME on GitHub and Gitea, " +
+				"GROUP/PROJECT on GitLab, a key in Jira",
 		},
 		&cli.StringFlag{
 			Name:  "team",
-			Usage: "the `KEY` of a Linear team, such as WEB, in place of --project",
+			Usage: "the `KEY` of a Linear team, in place of --project",
 		},
 		&cli.StringFlag{
 			Name:  "repository",
-			Usage: "where the code is: the `URL` of the git repository, or its directory; not OWNER/NAME",
+			Usage: "the `URL` or directory of the git repository; not OWNER/NAME",
 		},
 		&cli.StringFlag{
 			Name:        "active-states",
-			Usage:       "agents work on issues in these `STATES`, separated by commas",
+			Usage:       "the `STATES` in which agents work, separated by commas",
 			DefaultText: proposed,
 		},
 		&cli.StringFlag{
 			Name:        "review-state",
-			Usage:       "an issue that its agent hands over is moved to this `STATE`",
+			Usage:       "the `STATE` to which agents hand over",
 			DefaultText: proposed,
 		},
 		&cli.StringFlag{
 			Name:        "label",
-			Usage:       "agents work only on issues with this `LABEL`",
+			Usage:       "the `LABEL` of issues for agents",
 			DefaultText: setup.DefaultLabel + "; with --tracker file none",
 		},
 		&cli.StringFlag{
@@ -81,12 +81,12 @@ func initFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name:        "endpoint",
-			Usage:       "the `URL` of the tracker's API on another server; of Jira the site",
+			Usage:       "the `URL` of the tracker's API; of Jira the site",
 			DefaultText: "the tracker's own",
 		},
 		&cli.StringFlag{
 			Name:  "email",
-			Usage: "the `EMAIL` of the Jira account to which the token belongs",
+			Usage: "the `EMAIL` of the Jira account",
 		},
 	)...)
 }
@@ -94,7 +94,7 @@ func initFlags() []cli.Flag {
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "init",
-		Usage:       "write WORKFLOW.md, and store the tracker's key in the project's environment file",
+		Usage:       "write WORKFLOW.md, and store the tracker's key",
 		UsageText:   usageText("init", "[WORKFLOW]"),
 		Description: helpPart("init"),
 		Flags:       initFlags(),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,11 +27,11 @@ func issuesCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "issues",
 		Usage:     "list the issues of the tracker, or add one",
-		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
+		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE",
 		Description: helpText(
 			"issues",
 			"symphony issues --state 'Human Review'",
-			"symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'",
+			"symphony issues new 'Fix the footer' --label web",
 		),
 		Flags: workflowFlags(
 			jsonFlagsOf(
@@ -42,18 +41,18 @@ func issuesCommand(w *term.Env) *cli.Command {
 				},
 				&cli.StringSliceFlag{
 					Name:        "state",
-					Usage:       "the state with this `NAME`; may be repeated",
+					Usage:       "the `NAME` of a state; may be repeated",
 					DefaultText: "the active states",
 				},
-				&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
+				&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue"},
 				&cli.StringFlag{
 					Name:    "body-file",
 					Aliases: []string{"F"},
-					Usage:   "the `FILE` with the text of a new issue; - is stdin",
+					Usage:   "the `FILE` with its text; - is stdin",
 				},
 				&cli.StringSliceFlag{
 					Name:  "label",
-					Usage: "the `LABEL` of a new issue; may be repeated",
+					Usage: "its `LABEL`; may be repeated",
 				},
 			)...),
 		Action: func(c *cli.Context) error {
@@ -65,9 +64,7 @@ func issuesCommand(w *term.Env) *cli.Command {
 				return unexpected(c, verb)
 			}
 			if c.IsSet("body") || c.IsSet("body-file") || c.IsSet("label") {
-				const message = "issues: --body, --body-file and --label work only with issues new; " +
-					"symphony ps --all --filter label=NAME lists issues by their labels"
-				return exit.Usage(message)
+				return exit.Usage("issues: --body, --body-file and --label work only with issues new")
 			}
 			return onProject(
 				w,
@@ -122,22 +119,12 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
-		others := slices.Concat(cfg.Policy.ActiveStates, handoffStates(cfg), cfg.Policy.TerminalStates)
-		line := "No issue has the state " + strings.Join(states, " or ") +
-			"; --state NAME lists issues in another state, such as " + strings.Join(others, ", ") + "."
-		if tracker.Create != nil {
-			line += " symphony issues new TITLE adds one."
-		}
+		line := "symphony: no issue has the state " + strings.Join(states, " or ") + "; --state NAME lists those in another"
 		fmt.Fprintln(w.Stderr, text.Visible(line))
 	default:
 		w.PrintTable("ISSUES", issueTable(rows))
 	}
 	return nil
-}
-
-// handoffStates are the states to which agents hand issues over.
-func handoffStates(cfg *workflow.Config) []string {
-	return text.Unique([]string{cfg.Handoff.State, cfg.Handoff.BlockedState})
 }
 
 // issueRows are the rows of issues, some of which a pass would skip.
@@ -234,18 +221,16 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		w,
 		[]string{"new", "TITLE"},
 		func(c *cli.Context, p *wiring.Project, args []string) error {
-			meant := fileMeant(w, args[1])
-			if meant != "" {
-				const message = "issues new: %q would be the title itself: symphony issues new TITLE --body-file %s " +
-					"reads the text from the file"
-				return exit.Usage(message, args[1], meant)
-			}
 			cfg, tracker, err := openTracker(p)
 			if err != nil {
 				return err
 			}
 			if tracker.Create == nil {
-				return refuseNew(c.Context, cfg, tracker)
+				return exit.Usage(
+					"issues new: only a folder takes new issues; create it in %s: %s",
+					tracker.Name,
+					cfg.Tracker.Place,
+				)
 			}
 			body, err := newBody(c, w)
 			if err != nil {
@@ -289,27 +274,19 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	)(c)
 }
 
-// newBody returns the text of a new issue: of --body, or of the file of --body-file. With either,
-// - is stdin.
+// newBody returns the text of a new issue: of --body, or of the file of --body-file.
 func newBody(c *cli.Context, w *term.Env) (string, error) {
 	body := c.String("body")
 	file := c.String("body-file")
-	if c.IsSet("body") && file != "" {
-		return "", exit.Usage("issues new: --body and --body-file cannot be combined")
+	if err := onlyOne(c, "body", "body-file"); err != nil {
+		return "", err
 	}
-	if c.IsSet("body-file") && file == "" { // as of a variable that is not set
-		return "", exit.Usage("issues new: --body-file names no file")
-	}
-	meant := fileMeant(w, body)
-	if meant != "" {
-		return "", exit.Usage("issues new: %q would be the text itself: --body-file %s reads it from the file", body, meant)
-	}
-	if body != "-" && file == "" {
+	if file == "" {
 		return body, nil
 	}
 	from := w.Stdin
 	name := "stdin"
-	if file != "" && file != "-" {
+	if file != "-" {
 		opened, err := os.Open(w.Absolute(file))
 		if err != nil {
 			return "", exit.Usage("issues new: --body-file: %v", err)
@@ -328,6 +305,12 @@ func newBody(c *cli.Context, w *term.Env) (string, error) {
 	return string(data), nil
 }
 
+// isFile reports whether there is a file at the path, which is no directory.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
+}
+
 // fileMeant returns the file that a text means: review.md, or @review.md as users of curl and gh api
 // write it. It is empty if there is no file of that name, and for a word without a dot or a slash.
 func fileMeant(w *term.Env, body string) string {
@@ -337,23 +320,6 @@ func fileMeant(w *term.Env, body string) string {
 		return ""
 	}
 	return text.ShellQuote(name)
-}
-
-// refuseNew returns the error for a tracker in which symphony creates no issues, with the
-// address of the project if the tracker tells it.
-func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
-	place := cfg.Tracker.Place
-	if tracker.Verify != nil {
-		found, err := tracker.Verify(ctx, reconcile.TrackerNames{})
-		if err == nil {
-			place = cmp.Or(found.Project.URL, place)
-		}
-	}
-	return exit.Usage(
-		"issues new: symphony creates issues only in a folder of files; create it in %s: %s",
-		tracker.Name,
-		place,
-	)
 }
 
 func openTracker(p *wiring.Project) (*workflow.Config, *reconcile.TrackerAdapter, error) {

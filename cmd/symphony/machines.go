@@ -25,7 +25,7 @@ type MachinesJSON struct {
 func machinesCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "machines",
-		Usage:     "show the other machines: whether they answer, and which one works on which issue",
+		Usage:     "show the other machines, and which one works on which issue",
 		UsageText: usageText("machines", "[WORKFLOW]"),
 		Description: helpText(
 			"machines",
@@ -37,23 +37,16 @@ func machinesCommand(w *term.Env) *cli.Command {
 				{"", reflect.TypeFor[MachinesJSON]()},
 				{"--release", reflect.TypeFor[ReleasedJSON]()},
 			},
-			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers of the claimed issues, one a line"},
 			&cli.StringFlag{
 				Name:  "release",
-				Usage: "let any machine take the claim of `ISSUE`, whichever machine has it",
+				Usage: "let any machine take the claim of `ISSUE`",
 			},
-			&cli.BoolFlag{Name: "yes", Usage: "with --release: do not ask"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 		)...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			switch {
-			case c.Bool("q") && (c.IsSet("json") || c.IsSet("release")):
-				return exit.Usage("machines: -q can't be combined with --json or --release")
-			case c.Bool("yes") && !c.IsSet("release"):
-				return exit.Usage("machines: --yes works only with --release")
 			case c.IsSet("release"):
 				return releaseClaim(c, w, p, c.String("release"))
-			case c.Bool("q"):
-				return printClaimed(c, w, p)
 			}
 			return showMachines(c, w, p)
 		}),
@@ -79,8 +72,7 @@ func showMachines(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	case w.JSON:
 		w.PrintJSON(MachinesJSON{rows, append([]claims.TeamRow{}, claimed...)})
 	case len(rows) == 0 && !isShared:
-		fmt.Fprintln(w.Stderr, "symphony: agents work on this machine alone: worker.ssh_hosts names others (docs/hosts.md), "+
-			"and repository.claims lets several share the issues (docs/team.md)")
+		fmt.Fprintln(w.Stderr, "symphony: agents work on this machine alone; see worker.ssh_hosts and repository.claims")
 	default:
 		printHosts(w, rows)
 		w.PrintTable("CLAIMS", claimsTable(w, claimed))

@@ -58,9 +58,8 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	app := appFor(w, command)
 	w.JSON = wantsJSON(args)
 	err := runApp(ctx, app, args)
-	if c := commandMeant(app, args); c != nil {
-		err = exit.ForCommand(err, c.Name)
-		err = withPlace(ctx, w, app, c, args, err)
+	if c := app.Command(command); c != nil {
+		err = withProjects(w, c, exit.ForCommand(err, c.Name))
 	}
 	code := w.Exit(err)
 	w.CheckOutput()
@@ -68,20 +67,6 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		code = cmp.Or(code, exit.Failed)
 	}
 	return code
-}
-
-// commandMeant returns the command of a command line, also behind a flag that no command takes
-// there, and its value; nil if there is none.
-func commandMeant(app *cli.App, args []string) *cli.Command {
-	for _, word := range args[1:] {
-		if c := app.Command(word); c != nil {
-			return c
-		}
-		if word == commandOf(args) && !isStrange(args[1]) {
-			return nil
-		}
-	}
-	return nil
 }
 
 // runApp parses a command line and runs its command.

@@ -18,7 +18,7 @@ import (
 func mcpCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "mcp",
-		Usage:     "let a program such as Claude Code start agents, by MCP",
+		Usage:     "let a program such as Claude Code start agents",
 		UsageText: usageText("mcp", "[WORKFLOW]"),
 		Description: helpText(
 			"mcp",
@@ -36,13 +36,12 @@ func mcpCommand(w *term.Env) *cli.Command {
 				Name:        "approval-timeout",
 				Value:       agents.DefaultApprovalTimeout,
 				DefaultText: text.Duration(agents.DefaultApprovalTimeout),
-				Usage:       "a request of an agent is denied after `TIME` without a decision",
+				Usage:       "an undecided request is denied after `TIME`",
 			},
 			&cli.StringFlag{
 				Name:  "decide-by",
 				Value: "model",
-				Usage: "`NAME` says who decides requests of agents: model, that of the host, or person; " +
-					"then the model gets no tool for it",
+				Usage: "who decides requests of agents: `NAME` is model or person",
 			},
 			&cli.DurationFlag{
 				Name:        "idle-timeout",
@@ -52,17 +51,16 @@ func mcpCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name:  "events",
-				Usage: "send codex/event notifications even to a host that has not asked for them",
+				Usage: "send codex/event notifications to any host",
 			},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents of this server when it ends"},
 			&cli.StringSliceFlag{
-				Name: "dir",
-				Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has " +
-					"opened; may be repeated",
+				Name:  "dir",
+				Usage: "permit agents in `DIR`, too; may be repeated",
 			},
 			&cli.BoolFlag{
 				Name:  "deliver",
-				Usage: "permit deliver_changes to push to the origin of the repository of a worktree",
+				Usage: "permit deliver_changes to push to the origin of a worktree's repository",
 			},
 			&cli.BoolFlag{
 				Name:  "allow-full-access",
@@ -74,10 +72,8 @@ func mcpCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			warnOfMissing(w, o.Dirs)
 			if w.FromTerminal() {
-				w.Note(slog.LevelInfo, "an MCP host starts this command and speaks with it over stdin; "+
-					"symphony mcp --help shows how to add it to one; Ctrl-C ends it")
+				w.Note(slog.LevelInfo, "an MCP host starts this command: symphony mcp --help shows how")
 			}
 			out, err := takeStdout()
 			if err != nil {
@@ -90,15 +86,6 @@ func mcpCommand(w *term.Env) *cli.Command {
 			}
 			return s.Serve(c.Context, os.Stdin, out)
 		},
-	}
-}
-
-// warnOfMissing warns about directories of --dir that do not exist: a name may be misspelt.
-func warnOfMissing(w *term.Env, dirs []string) {
-	for _, dir := range dirs {
-		if !wiring.Exists(w.Absolute(dir)) {
-			w.Note(slog.LevelWarn, "the directory of --dir does not exist: "+dir)
-		}
 	}
 }
 

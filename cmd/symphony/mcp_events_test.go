@@ -76,8 +76,7 @@ type lineHost struct {
 	*mcpHost
 }
 
-// host starts a server with flags for a host with these capabilities, whose calls have a
-// progress token.
+// host starts a server with flags for a host with these capabilities.
 func (s *hostScene) host(modern bool, capabilities string, flags ...string) *lineHost {
 	s.t.Helper()
 	cmd := exec.CommandContext(
@@ -87,7 +86,7 @@ func (s *hostScene) host(modern bool, capabilities string, flags ...string) *lin
 	cmd.Dir = s.dir
 	cmd.Env = s.env
 	cmd.Stderr = s.t.Output()
-	h := &lineHost{s, &mcpHost{on: s.t, cmd: cmd, meta: map[string]any{"progressToken": "p"}}}
+	h := &lineHost{s, &mcpHost{on: s.t, cmd: cmd}}
 	h.start(modern, capabilities)
 	if modern { // the server learns the capabilities from a call
 		h.call("list_agents", `{}`, nil)
@@ -246,10 +245,7 @@ func TestWaitAgent(t *testing.T) {
 
 	// The time is up.
 	h.turn("a", a, "3", "hang")
-	h.take("notifications/progress")
 	h.waits("a", "any", 0.3, two, "running a active [a.3]")
-	progress := fmt.Sprintf("%s", h.take("notifications/progress"))
-	test.Contains(t, "progress", progress, `"progressToken":"p"`, `"message":"a: active`)
 
 	// One of two agents, and all of them; two hosts at once.
 	h.turn("b", b, "1", "say b")
@@ -258,10 +254,6 @@ func TestWaitAgent(t *testing.T) {
 	other := s.host(true, "{}")
 	defer other.close()
 	other.beginWait("a b", "all", long, three)
-	other.await(
-		"progress",
-		func(line []byte) bool { return strings.Contains(string(line), "notifications/progress") },
-	)
 	h.call("interrupt", fmt.Sprintf(`{"agentId":"a","params":{"conversationId":%q}}`, a), nil)
 	other.endWait("done a idle [a.3:interrupted] b idle")
 	four := h.waits("a b", "any", long, three, "done a idle [a.3:interrupted] b idle")

@@ -35,10 +35,10 @@ var mistakes = []mistake{
 	},
 	// types
 	{"wait_agent", `{"agentIds":"idle"}`, `agentIds: has type "string"`, "wait_agent", `{"agentIds":["idle"]}`},
-	{"list_agents", `"{}"`, `send the object itself, without quotes`, "list_agents", `{}`},
+	{"list_agents", `"{}"`, `arguments must be an object`, "list_agents", `{}`},
 	// places
 	{
-		"spawn_agent", `{"cwd":"BUSY","prompt":"x"}`, `set worktree: true, or shared: true`,
+		"spawn_agent", `{"cwd":"BUSY","prompt":"x"}`, `set worktree: true or shared: true`,
 		"spawn_agent", `{"cwd":"BUSY","prompt":"x","shared":true}`,
 	},
 	{

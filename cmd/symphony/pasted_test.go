@@ -36,8 +36,8 @@ var shellBlocks = map[string]string{
 	"git fetch\ngit log -p HEAD..origin/symphony/GH-12":                  "needs a token",
 
 	// docs/tutorial.md
-	"cp -r examples/greeter ~/greeter":                       "all/tutorial",
-	"symphony issues new 'Greet in French' --body - <<'END'": "all/tutorial",
+	"cp -r examples/greeter ~/greeter":                            "all/tutorial",
+	"symphony issues new 'Greet in French' --body-file - <<'END'": "all/tutorial",
 	"symphony done 2": "all/tutorial",
 	"symphony doctor": "all/tutorial",
 	"symphony run 2":  "all/tutorial",
@@ -57,7 +57,6 @@ var shellBlocks = map[string]string{
 	// docs/api.md: its lines that begin with curl
 	"symphony serve --port 7967": "does not end",
 	"curl -s ":                   "script/api",
-	"TAG=$(curl -sI ":            "script/api",
 	"curl -sN ":                  "script/api",
 
 	// docs/install.md

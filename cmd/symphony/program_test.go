@@ -26,7 +26,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi/giteatest"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/acp/acptest"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
 // scriptsAtOnce is how many scripts run at once. They mostly wait, so it exceeds the number of
@@ -133,7 +132,7 @@ func (mainT) Fatal(args ...any) { panic(args) }
 func programs() map[string]func() {
 	all := map[string]func(){
 		"symphony":     func() { os.Exit(mainCode(underTest)) },
-		"fake-codex":   func() { os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"fake-codex":   codexMain,
 		"fake-acp":     func() { os.Exit(acptest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"codex-wire":   wireMain,
 		"mcp-forms":    formsMain,

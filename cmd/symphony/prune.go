@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
@@ -20,11 +19,10 @@ func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "prune",
 		Usage:     "remove workspaces and records of finished issues",
-		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
+		UsageText: usageText("prune", "[ISSUE...]"),
 		Description: helpText(
 			"prune",
 			"symphony prune --dry-run",
-			"symphony prune --yes --older-than 24h",
 			"symphony prune --force ABC-7",
 		),
 		Flags: workflowFlags(jsonFlags[cleanup.PruneJSON](
@@ -46,17 +44,14 @@ func pruneCommand(w *term.Env) *cli.Command {
 }
 
 func pruneAction(c *cli.Context, w *term.Env) error {
-	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
+	issues := c.Args().Slice()
 	switch {
 	case c.Duration("older-than") < 0:
 		return exit.Usage("prune: --older-than must not be negative")
 	case c.Bool("force") && len(issues) == 0:
-		return exit.Usage(
-			"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run " +
-				"lists what is kept",
-		)
+		return exit.Usage("prune: --force needs the ISSUE whose work it discards; --dry-run lists what is kept")
 	}
-	p, err := openProject(w, c, positional)
+	p, err := openProject(w, c, "")
 	if err != nil {
 		return err
 	}
@@ -73,7 +68,10 @@ func pruneAction(c *cli.Context, w *term.Env) error {
 		Log:       w.NewLog(slog.LevelWarn, term.TextLog),
 	}
 	if !c.Bool("yes") {
-		askBeforePrune(w, &o)
+		o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) error {
+			render.PrunePlan(w, found)
+			return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
+		}
 	}
 	removed, err := cleanup.Prune(c.Context, p, o)
 	if err != nil {
@@ -102,22 +100,4 @@ func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string)
 		return true, nil
 	}
 	return false, nil
-}
-
-// askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else
-// would be typed too quickly, so the operator must type the issue's identifier.
-func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
-	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) error {
-		render.PrunePlan(w, found)
-		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
-	}
-	if !w.OnTerminal() {
-		return
-	}
-	o.Discard = func(ctx context.Context, s cleanup.Space) (bool, error) {
-		fmt.Fprint(w.Stdout, s.Lines("unsaved"))
-		prompt := "Type " + text.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
-		word, err := term.AskLine(ctx, w, prompt)
-		return strings.TrimSpace(word) == s.Identifier, err
-	}
 }

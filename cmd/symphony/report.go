@@ -24,14 +24,12 @@ func reportCommand(w *term.Env) *cli.Command {
 			"report",
 			"symphony report --since 2026-01-31",
 			"symphony report --by agent --since 30d",
-			"symphony report --since 7d --filter label=bug --filter outcome=merged",
-			"symphony report --project all --by project --since 3d",
 		),
 		Flags: workflowFlags(jsonFlags[report.ResultList](
 			projectFlag(),
 			&cli.StringFlag{
 				Name:        "since",
-				Usage:       "from `TIME` on: 12h or 7d (ago), a date such as 2026-01-31, friday, or 2026-01-31T18:00:00Z",
+				Usage:       "from `TIME` on: 12h, 7d, friday, 2026-01-31 or 2026-01-31T18:00:00Z",
 				DefaultText: "12h",
 			},
 			&cli.StringFlag{
@@ -98,21 +96,14 @@ func reportQuery(w *term.Env, c *cli.Context) (q report.Query, err error) {
 		key, value, _ := strings.Cut(filter, "=")
 		if value == "" || !slices.Contains([]string{"outcome", "label", "text"}, key) {
 			return q, exit.Usage(
-				"report: --filter needs KEY=VALUE with one of the keys outcome, label, text, not %q",
+				"report: --filter needs KEY=VALUE with the key outcome, label or text, not %q",
 				filter,
 			)
 		}
 		values.Add(key, value)
 	}
-	switch {
-	case by != report.ByIssue && (c.IsSet("n") || c.Bool("all")):
-		return q, exit.Usage("report: -n and --all are for rows by issue; --by %s has every row", by)
-	case c.IsSet("n") && c.Bool("all"):
-		return q, exit.Usage("report: -n and --all cannot be combined")
-	case c.IsSet("n") && c.Int("n") < 1:
-		return q, exit.Usage("report: -n must be at least 1, not %d", c.Int("n"))
-	}
 	q, err = report.ParseQuery(values, w.Now())
+	err = firstError(onlyOne(c, "n", "all"), positive(c, "n"), err)
 	if err != nil {
 		return q, err
 	}

@@ -12,7 +12,7 @@ func sandboxInitCommand(w *term.Env) *cli.Command {
 		Name:            "sandbox-init",
 		Hidden:          true,
 		SkipFlagParsing: true, // the flags of the agent are not ours
-		Usage:           "start an agent in its sandbox (started by a worker)",
+		Usage:           "start an agent in its sandbox",
 		Action:          func(c *cli.Context) error { return confined.Start(w.Stderr, c.Args().Slice()) },
 	}
 }

@@ -21,19 +21,19 @@ func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "schedule",
 		Usage:       "run passes from a systemd timer, launchd or cron",
-		UsageText:   usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
+		UsageText:   usageText("schedule", strings.Join(scheduleVerbs, "|")),
 		Description: helpText("schedule", "symphony schedule install -w ~/web-shop/WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
 			&cli.BoolFlag{
 				Name:  "system",
-				Usage: "install a timer of the whole system, not one of your account; only root can do that",
+				Usage: "install a timer of the whole system, as root",
 			},
 			&cli.StringFlag{
 				Name:        "run-as",
 				Usage:       "with --system: the `ACCOUNT` that passes run as",
 				DefaultText: "the caller of sudo, or you",
 			},
-			&cli.BoolFlag{Name: "cron", Usage: "use a line in your crontab, which runs a pass every minute"},
+			&cli.BoolFlag{Name: "cron", Usage: "use a line in your crontab"},
 		)...),
 		Action: onProject(w, []string{strings.Join(scheduleVerbs, "|")}, runScheduleVerb(w)),
 	}
@@ -46,24 +46,19 @@ func runScheduleVerb(w *term.Env) func(*cli.Context, *wiring.Project, []string) 
 			Cron:   c.Bool("cron"),
 			RunAs:  c.String("run-as"),
 		}
-		if err := checkSchedule(w, args[0], o); err != nil {
+		err := firstError(checkVerb(w, args[0]), onlyOne(c, "system", "cron"), onlyWith(c, "system", "run-as"))
+		if err != nil {
 			return err
 		}
 		return runSchedule(c.Context, w, p, args[0], o)
 	}
 }
 
-// checkSchedule refuses an unknown subcommand, and flags that have no effect with it.
-func checkSchedule(w *term.Env, verb string, o schedule.Options) error {
+// checkVerb refuses an unknown subcommand, and --json with others than status.
+func checkVerb(w *term.Env, verb string) error {
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
 		return unknownSubcommand("schedule", verb, scheduleVerbs)
-	case o.System && o.Cron:
-		return exit.Usage("schedule: --system and --cron cannot be combined")
-	case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
-		return exit.Usage("schedule: --run-as works only with --system and the subcommands show and install")
-	case verb == "status" && (o.System || o.Cron):
-		return exit.Usage("schedule: status covers every kind of schedule; leave out --system and --cron")
 	case w.JSON && verb != "status":
 		return exit.Usage("schedule: --json works only with status")
 	}

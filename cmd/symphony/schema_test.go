@@ -52,8 +52,8 @@ func printedDocuments() []*printedDocument {
 		commands: failures,
 	}}
 	for _, c := range newApp(testWorld()).Commands {
-		v := jsonValueOf(c)
-		if v == nil {
+		v, isJSON := flagOf(c, "json").(jsonFlag)
+		if !isJSON {
 			continue
 		}
 		for _, d := range v.documents {

@@ -26,8 +26,6 @@ func serveCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: helpText(
 			"serve",
-			"symphony serve",
-			"symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md",
 			"symphony serve --project all",
 		),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
@@ -52,11 +50,11 @@ func serverFlags(port string) []cli.Flag {
 		},
 		&cli.StringSliceFlag{
 			Name:  "allow-host",
-			Usage: "accept addresses with the host name `NAME`, such as that of a proxy in front of the server; may be repeated",
+			Usage: "accept the host `NAME`, such as that of a proxy; may be repeated",
 		},
 		&cli.StringFlag{
 			Name:  "token-file",
-			Usage: "take the server's token from `FILE` in ~/.config/symphony, which agents can't read",
+			Usage: "take the server's token from `FILE` in ~/.config/symphony",
 		},
 	}
 }
@@ -112,8 +110,7 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 	o.OwnToken = true
 	file := w.Absolute(c.String("token-file"))
 	if !wiring.Exists(file) {
-		const message = "%s: --token-file: %s does not exist; write a token into a file in %s, which agents can't read, " +
-			"such as openssl rand -hex 32 prints, and give it mode 0600"
+		const message = "%s: --token-file: %s does not exist: openssl rand -hex 32 prints a token for a file in %s"
 		return o, exit.Usage(message, c.Command.Name, file, wiring.TokenDir(w.Environment()))
 	}
 	if err := checkTokenPlace(w, c.Command.Name, file); err != nil {
@@ -162,15 +159,14 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 	if err == nil && token.Inside(dir) {
 		return nil
 	}
-	readers := "agents"
-	if w.AccountHome != "" && w.AccountHome != w.Home {
-		readers = "agents of passes that start with HOME=" + w.AccountHome + ", as cron does,"
-	}
 	return reconcile.NewError(
 		"token_readable",
-		command+": "+readers+" can read "+file+", and with its token decide what they ask for",
-		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token",
-			text.ShellQuote(hidden), text.ShellQuote(file)),
+		command+": agents can read "+file+", and with its token decide what they ask for",
+		fmt.Sprintf(
+			"keep it where they can't: mkdir -p %s; mv %s %[1]s/web-token",
+			text.ShellQuote(hidden),
+			text.ShellQuote(file),
+		),
 	)
 }
 
@@ -200,10 +196,6 @@ func serverOf(projects []*wiring.Project) workflow.Server {
 func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (func(context.Context), error) {
 	asked := c.IsSet("port") || c.IsSet("listen")
 	if !asked && serverOf(projects).Port < 0 {
-		if c.IsSet("token-file") || c.IsSet("allow-host") {
-			w.Note(slog.LevelWarn, "there is no server for --token-file and --allow-host: "+
-				"give --port, or write server.port into a valid WORKFLOW.md")
-		}
 		return nil, nil
 	}
 	o, err := newServerOptions(c, w, projects)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -41,21 +40,10 @@ func severalFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 			append(more,
 				&cli.StringSliceFlag{
 					Name:  "filter",
-					Usage: "all issues with `KEY=VALUE`, as in symphony ps; keys: " + strings.Join(view.FilterKeys, ", "),
+					Usage: "all issues with `KEY=VALUE`, as in symphony ps",
 				},
 				projectFlag(),
 				&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)
-}
-
-// takesSeveral reports whether a command line is about several issues or projects, so that the
-// command prints the document of several.
-func takesSeveral(w *term.Env, c *cli.Context) bool {
-	if namesSeveral(c) {
-		return true
-	}
-	issues, _, _ := severalArguments(w, c) // the command reports the error
-	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil &&
-		(c.IsSet("filter") || len(issues) > 1)
 }
 
 // onProjects is the action of a command about projects: about the project that openProject
@@ -72,8 +60,8 @@ func onProjects[C operate.Command](
 			return err
 		}
 		several := namesSeveral(c)
-		if w.Verbose && (w.JSON || several) {
-			return exit.Usage("%s: -v and --json or several projects cannot be combined", c.Command.Name)
+		if err := onlyOne(c, "verbose", "json"); err != nil {
+			return err
 		}
 		projects, err := chosenProjects(w, c, positional)
 		if err != nil {
@@ -95,31 +83,6 @@ func onProjects[C operate.Command](
 	}
 }
 
-// severalArguments separates the issues from the workflow, which may come last: the first
-// argument is an issue, except with --filter. Requests are followed by no workflow.
-func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow string, err error) {
-	issues = c.Args().Slice()
-	if !takesRequest(c.Command) && (len(issues) > 1 || c.IsSet("filter")) {
-		issues, workflow = issuesAndWorkflow(w, issues)
-	}
-	for _, arg := range issues[min(len(issues), 1):] {
-		if !c.IsSet("workflow") && isFile(w.Absolute(arg)) {
-			return nil, "", exit.Usage(
-				"%s: %q may be an issue or the file of that name: name the workflow with -w",
-				c.Command.Name,
-				arg,
-			)
-		}
-	}
-	return issues, workflow, nil
-}
-
-// isFile reports whether there is a file at the path, which is no directory.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && !info.IsDir()
-}
-
 // onIssues is the action of a command about an issue, or several. order makes the command,
 // without an issue; one carries it out about a single issue.
 func onIssues[C operate.Command](
@@ -128,14 +91,8 @@ func onIssues[C operate.Command](
 	one func(c *cli.Context, p *wiring.Project, issue string, command C) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		issues, workflow, err := severalArguments(w, c)
-		if err != nil {
-			return err
-		}
-		if c.IsSet(allProjects) && c.String(allProjects) != "all" {
-			return checkAllProjects(c, workflow)
-		}
-		several := takesSeveral(w, c)
+		issues := c.Args().Slice()
+		several := namesSeveral(c) || c.IsSet("filter") || len(issues) > 1
 		w.Verbose = c.Bool("verbose")
 		noun := "ISSUE"
 		if takesRequest(c.Command) {
@@ -150,10 +107,11 @@ func onIssues[C operate.Command](
 			return argumentMissing(c, noun)
 		case len(issues) > 0 && c.IsSet("filter"):
 			return exit.Usage("%s: %s and --filter cannot be combined", c.Command.Name, noun)
-		case w.Verbose && (w.JSON || several):
-			return exit.Usage("%s: -v and --json or several issues cannot be combined", c.Command.Name)
 		}
-		projects, err := chosenProjects(w, c, workflow)
+		if err := onlyOne(c, "verbose", "json"); err != nil {
+			return err
+		}
+		projects, err := chosenProjects(w, c, "")
 		if err != nil {
 			return err
 		}
@@ -197,49 +155,34 @@ func inProjects(c *cli.Context, w *term.Env, projects []view.Named, refs []strin
 	return own, nil
 }
 
-// projectOf returns the index of the only project that has an issue or an open request. The
-// trackers are asked only about an issue of which no project has a record.
+// projectOf returns the index of the only project that has a record of an issue, or an open
+// request.
 func projectOf(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
-	if takesRequest(c.Command) {
-		asks := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasAsked(c.Context, p, ref) })
-		if len(asks) == 0 && takesIssue(c.Command) {
-			return projectOfIssue(c, w, projects, ref)
-		}
-		return onlyProject(c, projects, asks, ref, reconcile.NewError(
-			"request_not_found",
-			"none of these projects has an open request "+ref,
-			"symphony ps --project all shows the open requests",
-		))
-	}
-	return projectOfIssue(c, w, projects, ref)
-}
-
-// projectOfIssue is projectOf for an issue.
-func projectOfIssue(c *cli.Context, w *term.Env, projects []view.Named, ref string) (int, error) {
-	has := projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return wiring.KnowsIssue(c.Context, p, ref) })
-	if len(has) == 0 {
-		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return isTracked(c.Context, p, ref) })
-	}
-	return onlyProject(c, projects, has, ref, reconcile.NewError(
+	var has []int
+	missing := reconcile.NewError(
 		"issue_not_found",
 		"none of these projects has "+ref,
 		"symphony ps --all --project all lists what they have",
-	))
-}
-
-// onlyProject returns the only index of the projects that have an issue or a request. missing is
-// the error if there is none.
-func onlyProject(
-	c *cli.Context, projects []view.Named, has []int, ref string, missing *reconcile.Error,
-) (int, error) {
-	switch len(has) {
-	case 1:
-		return has[0], nil
-	case 0:
-		return 0, missing
+	)
+	if takesRequest(c.Command) {
+		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return hasAsked(c.Context, p, ref) })
 	}
-	names := text.Map(has, func(at int) string { return placeText(projects[at]) })
-	return 0, exit.Usage("%s: %s is in %s: name one of them", c.Command.Name, ref, strings.Join(names, " and in "))
+	isIssue := strings.Contains(c.Command.UsageText, "ISSUE")
+	if len(has) == 0 && isIssue {
+		has = projectsWith(w, projects, func(p *wiring.Project) (bool, error) { return wiring.KnowsIssue(c.Context, p, ref) })
+	}
+	switch {
+	case len(has) == 1:
+		return has[0], nil
+	case len(has) > 1:
+		names := text.Map(has, func(at int) string {
+			return projects[at].Name + " (-w " + text.ShellQuote(projects[at].Path) + ")"
+		})
+		return 0, exit.Usage("%s: %s is in %s: name one of them", c.Command.Name, ref, strings.Join(names, " and in "))
+	case !isIssue:
+		missing.Code = "request_not_found"
+	}
+	return 0, missing
 }
 
 // projectsWith returns the indexes of the projects that have something. A project that can't be
@@ -262,8 +205,6 @@ func projectsWith(
 // takesRequest reports whether a command is about requests, as approve is; tell is about issues, too.
 func takesRequest(c *cli.Command) bool { return strings.Contains(c.UsageText, "REQUEST") }
 
-func takesIssue(c *cli.Command) bool { return strings.Contains(c.UsageText, "ISSUE") }
-
 // hasAsked reports whether a running agent of a project waits for an answer to a request, such as
 // ABC-7.3, or to any request of an issue, such as ABC-7.
 func hasAsked(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
@@ -275,7 +216,7 @@ func hasAsked(ctx context.Context, p *wiring.Project, ref string) (bool, error) 
 		return false, err
 	}
 	defer db.Close()
-	_, name, err := wiring.IssueName(ctx, p, db, ref)
+	_, name, err := wiring.IssueName(ctx, db, ref)
 	if err != nil {
 		return false, err
 	}
@@ -283,18 +224,6 @@ func hasAsked(ctx context.Context, p *wiring.Project, ref string) (bool, error) 
 	return slices.ContainsFunc(open, func(r reconcile.Request) bool {
 		return strings.EqualFold(r.ID(), ref) || strings.EqualFold(r.Identifier, name)
 	}), err
-}
-
-// isTracked reports whether the tracker of a project has an issue in it.
-func isTracked(ctx context.Context, p *wiring.Project, ref string) (bool, error) {
-	issue, err := wiring.FetchIssue(ctx, p, ref)
-	if err != nil && exit.From(err).Code == "issue_not_found" {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return !issue.Elsewhere, nil
 }
 
 // onSeveral carries out a command about several issues, once the operator saw which. own are the
@@ -339,9 +268,9 @@ func onSeveral(
 	}
 	switch {
 	case len(chosen.targets) == 0 && decides:
-		fmt.Fprintln(w.Stderr, "symphony: no open request matches the filter; nothing was changed")
+		fmt.Fprintln(w.Stderr, "symphony: no open request matches the filter")
 	case len(chosen.targets) == 0:
-		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
+		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter")
 	case !agreed:
 		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(chosen.targets))
 		if err := term.Confirm(c.Context, w, question); err != nil {

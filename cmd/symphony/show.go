@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -23,13 +22,11 @@ import (
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "show",
-		Usage:     "show why one issue runs or does not, and what happens next; its prompt; its page",
-		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
+		Usage:     "show why one issue runs or does not, and what happens next",
+		UsageText: usageText("show", "ISSUE"),
 		Description: helpText(
 			"show",
 			"symphony show ABC-7",
-			"symphony show ABC-7 --attempts",
-			"symphony show ABC-7 --prompt",
 			"symphony show ABC-7 --web --pr",
 		),
 		Flags: workflowFlags(jsonFlagsOf(
@@ -37,7 +34,7 @@ func showCommand(w *term.Env) *cli.Command {
 				{"", reflect.TypeFor[detail.Issue]()},
 				{"--attempts", reflect.TypeFor[detail.AttemptList]()},
 			},
-			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side, counted from 1"},
+			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side"},
 			&cli.BoolFlag{Name: "prompt", Usage: "print the prompt that its next run would get"},
 			&cli.IntFlag{
 				Name:        "attempt",
@@ -46,7 +43,7 @@ func showCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name:  "raw",
-				Usage: "with --prompt: print exactly what the agent gets, without escaping control characters",
+				Usage: "with --prompt: do not escape control characters",
 			},
 			&cli.BoolFlag{Name: "web", Usage: "open it in the web browser"},
 			&cli.BoolFlag{Name: "pr", Usage: "with --web: open its pull request"},
@@ -57,7 +54,7 @@ func showCommand(w *term.Env) *cli.Command {
 			w,
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				if err := checkShowFlags(c, w); err != nil {
+				if err := checkShowFlags(c); err != nil {
 					return err
 				}
 				switch {
@@ -87,22 +84,13 @@ func showCommand(w *term.Env) *cli.Command {
 }
 
 // checkShowFlags refuses flags of show that have no effect together.
-func checkShowFlags(c *cli.Context, w *term.Env) error {
-	isSet := func(name string) bool { return c.IsSet(name) }
-	views := text.Filter([]string{"attempts", "prompt", "web"}, isSet)
-	switch {
-	case len(views) > 1:
-		return exit.Usage("show: --%s and --%s cannot be combined", views[0], views[1])
-	case w.JSON && (c.Bool("prompt") || c.Bool("web")):
-		return exit.Usage("show: --%s and --json cannot be combined", views[0])
-	case !c.Bool("prompt") && (c.IsSet("attempt") || c.Bool("raw")):
-		return exit.Usage("show: --attempt and --raw work only with --prompt; --attempts shows the runs")
-	case !c.Bool("web") && c.Bool("pr"):
-		return exit.Usage("show: --pr works only with --web")
-	case c.Int("attempt") < 0:
-		return exit.Usage("show: --attempt must not be negative")
-	}
-	return nil
+func checkShowFlags(c *cli.Context) error {
+	return firstError(
+		onlyOne(c, "attempts", "prompt", "web"),
+		onlyOne(c, "prompt", "web", "json"),
+		onlyWith(c, "prompt", "attempt", "raw"),
+		onlyWith(c, "web", "pr"),
+	)
 }
 
 // printPrompt prints the prompt that the next run of an issue would get.
@@ -115,7 +103,7 @@ func printPrompt(c *cli.Context, w *term.Env, p *wiring.Project, ref string) err
 	if err != nil {
 		return err
 	}
-	prompt, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
+	prompt, err := cfg.Prompt.Render(*issue, max(c.Int("attempt"), 0))
 	if err != nil {
 		return err
 	}
@@ -151,24 +139,21 @@ func diffCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "diff",
 		Usage:     "show what has changed in an issue's workspace",
-		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
+		UsageText: usageText("diff", "ISSUE"),
 		Description: helpText(
 			"diff",
-			"symphony diff ABC-7",
-			"symphony diff ABC-7 --stat",
 			"symphony diff ABC-7 --attempt 1..2",
 			"symphony diff ABC-7 --raw > work.diff",
 		),
 		Flags: workflowFlags(jsonFlags[detail.Diff](
 			&cli.StringFlag{
 				Name:  "attempt",
-				Usage: "what differs between the ends of two runs `A..B`, by their numbers in show --attempts; 0 is the beginning",
+				Usage: "what differs between the ends of the runs `A..B`, as show --attempts counts them; 0 is the beginning",
 			},
-			&cli.BoolFlag{Name: "stat", Usage: "print the files, and how many lines of each have changed"},
-			&cli.BoolFlag{Name: "name-only", Usage: "print only the names of the files"},
+			&cli.BoolFlag{Name: "stat", Usage: "print the files, and how many of their lines have changed"},
 			&cli.BoolFlag{
 				Name:  "raw",
-				Usage: "print the diff exactly as git does, without escaping control characters",
+				Usage: "do not escape control characters",
 			},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
 		)...),
@@ -178,18 +163,14 @@ func diffCommand(w *term.Env) *cli.Command {
 			func(c *cli.Context, p *wiring.Project, args []string) error {
 				p, _ = agents.ProjectOf(c.Context, p, args[0])
 				attempts := c.String("attempt")
-				listed := c.Bool("stat") || c.Bool("name-only")
+				err := alone(c, "stat", "raw", "json")
 				switch {
-				case c.Bool("stat") && c.Bool("name-only"), listed && c.Bool("raw"):
-					return exit.Usage("diff: --stat, --name-only and --raw cannot be combined")
-				case listed && w.JSON:
-					return exit.Usage("diff: --stat and --name-only are for text: --json files has both")
+				case err != nil:
+					return err
 				case w.JSON:
 					return diffJSON(c.Context, w, p, args[0], attempts)
 				case c.Bool("stat"):
 					return render.DiffStat(c.Context, w, p, args[0], attempts)
-				case listed:
-					return render.DiffNames(c.Context, w, p, args[0], attempts)
 				}
 				diff := render.Diff
 				if c.Bool("raw") {

@@ -15,7 +15,6 @@ func statusCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("status", "[WORKFLOW]"),
 		Description: helpText(
 			"status",
-			"symphony status -w ~/web-shop/WORKFLOW.md",
 			"line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com",
 		),
 		Flags: workflowFlags(jsonFlags[view.Judgement](
@@ -54,7 +53,7 @@ func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
 		return nil, err
 	}
 	if namesSeveral(c) {
-		return view.ReadEach(c.Context, projects, view.Options{Folder: new(view.FolderCache)})
+		return view.ReadEach(c.Context, projects, view.Options{})
 	}
 	v, err := view.ReadUnstarted(c.Context, projects[0].Project)
 	return []view.Overview{v}, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/tick"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -12,28 +11,27 @@ import (
 func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "tick",
-		Usage:     "run one pass, which starts and stops agents, and exit; or repeat passes",
+		Usage:     "run a pass, which starts and stops agents; or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
 		Description: helpText(
 			"tick",
 			"symphony tick --dry-run",
-			"symphony tick --loop --quiet --log-format json",
 			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md",
 		),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{
 				Name:  "loop",
-				Usage: "repeat every polling.interval_ms until SIGINT (Ctrl-C) or SIGTERM",
+				Usage: "repeat every polling.interval_ms until Ctrl-C or SIGTERM",
 			},
 			&cli.BoolFlag{
 				Name:  "stop-on-exit",
-				Usage: "with --loop, in containers: end the workers too; the next loop starts their issues again",
+				Usage: "with --loop: end the workers, too, as a container does",
 			},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, and change nothing"},
 			fieldsFlag(),
 			&cli.BoolFlag{
 				Name:  "quiet",
-				Usage: "for schedules: print only errors; one that stays is printed once an hour, and its end, too",
+				Usage: "print only errors, and one that stays once an hour",
 			},
 			&cli.BoolFlag{
 				Name:  "wait",
@@ -41,8 +39,8 @@ func tickCommand(w *term.Env) *cli.Command {
 			},
 			&cli.DurationFlag{
 				Name:        "lock-timeout",
-				Usage:       "if another pass is running, wait up to `TIME`, such as 10s, for its end; after that exit with 4",
-				DefaultText: "do not wait, do nothing, and exit with 0",
+				Usage:       "wait up to `TIME` for the end of another pass; after that exit with 4",
+				DefaultText: "do nothing, and exit with 0",
 			},
 			&cli.StringFlag{
 				Name:        "log-level",
@@ -57,8 +55,7 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{
 				Name:  "trigger",
 				Value: wiring.TriggerManual,
-				Usage: "record `NAME` as what started the pass: cron, timer, manual, worker or command. Write cron or timer " +
-					"in a schedule of your own: otherwise ps says NOT TICKING",
+				Usage: "record `NAME` as what started the pass: cron or timer in a schedule of your own",
 			},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
@@ -82,10 +79,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	}
 	w.JSONLines = o.Loop
 	w.Verbose = c.Bool("verbose")
-	if w.Verbose && (o.JSON || o.Quiet) {
-		return exit.Usage("tick: -v cannot be combined with --json or --quiet")
-	}
-	if err := o.Check(c.IsSet("trigger")); err != nil {
+	if err := firstError(alone(c, "verbose", "json", "quiet"), o.Check(c.IsSet("trigger"))); err != nil {
 		return err
 	}
 	if o.Loop {
@@ -104,10 +98,8 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		}
 		return tick.Loop(c.Context, w, projects, o)
 	}
-	for _, name := range []string{"port", "listen", "allow-host", "token-file"} {
-		if c.IsSet(name) {
-			return exit.Usage("tick: --%s works only with --loop; symphony serve needs no loop", name)
-		}
+	if err := onlyWith(c, "loop", "port", "listen", "allow-host", "token-file"); err != nil {
+		return err
 	}
 	_, positional, err := arguments(w, c)
 	if err != nil {
@@ -125,6 +117,6 @@ func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "verbose",
 		Aliases: []string{"v"},
-		Usage:   "print fields such as reason=operator instead of sentences, for scripts that do not read JSON",
+		Usage:   "print fields such as reason=operator instead of sentences",
 	}
 }

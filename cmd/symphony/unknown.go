@@ -1,13 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -86,14 +88,12 @@ func unknownFlag(c *cli.Command, flag string) error {
 	if strings.Contains(flag, " ") {
 		return exit.Usage("%s: %q begins with a dash: put it last, and -- before it", c.Name, flag)
 	}
-	near := ""
-	if len(nameOf(flag)) > 1 {
-		near = suggest.Nearest(nameOf(flag), longFlags(c))
-	}
+	near := suggest.Nearest(nameOf(flag), longFlags(c))
 	if near != "" {
 		return exit.Usage("%s: unknown flag %s, did you mean %s?", c.Name, flag, dashed(near))
 	}
-	return exit.Usage("%s: unknown flag %s; %s", c.Name, flag, flagsOf(c))
+	known := strings.Join(text.Map(longFlags(c), dashed), ", ")
+	return exit.Usage("%s: unknown flag %s; known are %s", c.Name, flag, known)
 }
 
 // dashed is a flag as it is typed.
@@ -109,27 +109,18 @@ func longFlags(c *cli.Command) []string {
 	return text.Map(c.Flags, func(f cli.Flag) string { return f.Names()[0] })
 }
 
-// flagsOf lists the flags of a command, those that most commands have at the end.
-func flagsOf(c *cli.Command) string {
-	list := text.Filter(longFlags(c), func(flag string) bool { return !slices.Contains(usualFlags, flag) })
-	list = text.Map(list, dashed)
-	if flagOf(c, "json") != nil {
-		list = append(list, "--json")
+// withProjects adds to the error about an issue that is not here how to find the account's other
+// projects.
+func withProjects(w *term.Env, c *cli.Command, err error) error {
+	missing, isKnown := errors.AsType[*reconcile.Error](err)
+	if !isKnown || missing.Code != "issue_not_found" || flagOf(c, "workflow") == nil {
+		return err
 	}
-	if flagOf(c, allProjects) != nil && c.Name != "init" {
-		list = append(list, "--project all")
+	all, listErr := wiring.StateDirs(w.Environment())
+	if listErr != nil || len(all) < 2 {
+		return err
 	}
-	if flagOf(c, "workflow") != nil {
-		list = append(list, "-w FILE")
-	}
-	switch len(list) {
-	case 0:
-		return "it takes none"
-	case 1:
-		return "there is only " + list[0]
-	}
-	return "there are " + strings.Join(list, ", ")
+	placed := *missing
+	placed.Hint += "; symphony projects lists the other projects, of which -w FILE names one"
+	return &placed
 }
-
-// usualFlags are flags of most commands, which stand at the end of a list, or not at all.
-var usualFlags = []string{"workflow", "state-dir", "json", "help", allProjects}

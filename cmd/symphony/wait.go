@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -20,11 +19,10 @@ func waitCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "wait",
 		Usage:     "wait until an issue is handed over or needs a person",
-		UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
+		UsageText: usageText("wait", "ISSUE"),
 		Description: helpText(
 			"wait",
-			"symphony wait ABC-7 && symphony show ABC-7 --web --pr",
-			"symphony wait ABC-7 --timeout 1h --json status",
+			"symphony wait ABC-7 --timeout 1h",
 		),
 		Flags: workflowFlags(jsonFlags[detail.Issue](
 			&cli.DurationFlag{
@@ -52,10 +50,10 @@ func waitCommand(w *term.Env) *cli.Command {
 				}
 				render.WaitEnd(w, v)
 				if isLate {
-					fmt.Fprintf(w.Stderr, "symphony: the %s of --timeout are over\n", text.Duration(c.Duration("timeout")))
+					fmt.Fprintln(w.Stderr, "symphony: the time of --timeout is over")
 				}
 				if v.LacksPass() {
-					const note = "symphony: no schedule is active, so nothing goes on with it: run %s\n"
+					const note = "symphony: no schedule is active: run %s\n"
 					fmt.Fprintf(w.Stderr, note, reconcile.CommandFor("tick", ""))
 				}
 				if isLate {

@@ -46,10 +46,8 @@ type Backend struct {
 	// is approved, changes_requested or commented.
 	Review         func(t testing.TB, number int, author, state, body string)
 	Writer, Reader string
-	// Require makes the base main require a check. Unnamed: the forge requires all checks, and
-	// names none.
+	// Require makes the base main require a check.
 	Require func(t testing.TB, name string)
-	Unnamed bool
 	// Methods are the ways to merge that the repository allows; all of them if it is nil.
 	Methods []string
 	// Comments returns the comments on a pull request.
@@ -79,7 +77,6 @@ var cases = []struct {
 	{"read", (*backend).checkRead},
 	{"checks", (*backend).checkChecks},
 	{"jobs", (*backend).checkJobs},
-	{"required checks", (*backend).checkRequired},
 	{"reviews", (*backend).checkReviews},
 	{"commits", (*backend).checkBuildsOn},
 	{"comment", (*backend).checkComment},
@@ -254,17 +251,6 @@ func (b *backend) checkJobs() {
 	}
 	_, err := b.ReadLog(b.ctx(), job().Job)
 	b.gone("the log of a job that has not begun", err)
-}
-
-func (b *backend) checkRequired() {
-	_, _, number := b.open("work")
-	test.Equal(b.T, "none", len(test.Must(b.ReadRequired(b.ctx(), number))), 0)
-	b.Require(b.T, "ci/test")
-	want := []string{"ci/test"}
-	if b.Unnamed {
-		want = nil
-	}
-	test.Equal(b.T, "one", test.Must(b.ReadRequired(b.ctx(), number)), want)
 }
 
 func (b *backend) checkReviews() {
@@ -443,8 +429,6 @@ func (b *backend) checkMissing() {
 	b.gone("the checks of a commit", err)
 	_, err = b.BuildsOn(b.ctx(), none, strings.Repeat("1", 40))
 	b.gone("the commits of a pull request", err)
-	_, err = b.ReadRequired(b.ctx(), none)
-	b.gone("the required checks of a pull request", err)
 	_, err = b.ReadLog(b.ctx(), none)
 	b.gone("the log of a job", err)
 	b.gone("a comment", b.Comment(b.ctx(), none, "marker", "Text with marker."))

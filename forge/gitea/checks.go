@@ -116,32 +116,6 @@ func (h *hub) check(s status, namesJobs bool) reconcile.Check {
 	return c
 }
 
-// readRequired implements reconcile.Forge. A required context may be a pattern, of which no
-// check can be called missing.
-func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
-	p, err := h.readPull(ctx, number)
-	if err != nil {
-		return nil, err
-	}
-	base, err := get[struct {
-		Checked  bool     `json:"enable_status_check"`
-		Contexts []string `json:"status_check_contexts"`
-	}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(p.Base.Ref))
-	if errors.Is(err, reconcile.ErrGone) || err == nil && !base.Checked {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	isName := func(context string) bool { return !strings.ContainsAny(context, `*?[]{}\`) }
-	names := text.Map(text.Filter(base.Contexts, isName), func(name string) string {
-		return text.Short(name, maxName)
-	})
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return names[:min(len(names), reconcile.MaxChecks)], nil
-}
-
 // readLog implements reconcile.Forge. Only the end of the log is transferred, or, by a server that
 // does not send parts, kept.
 func (h *hub) readLog(ctx context.Context, job int64) (string, error) {

@@ -44,19 +44,18 @@ func Adapter(o transport.ForgeOptions) (*reconcile.Forge, error) {
 	}
 	h := &hub{Client: client, o: o}
 	return &reconcile.Forge{
-		Open:         h.open,
-		MayMerge:     h.mayMerge,
-		Number:       h.number,
-		Read:         h.read,
-		ReadChecks:   h.readChecks,
-		ReadRequired: h.readRequired,
-		BuildsOn:     h.buildsOn,
-		ReadLog:      h.readLog,
-		Rerun:        h.rerun,
-		Comment:      h.comment,
-		ReadMerge:    h.readMerge,
-		Merge:        h.merge,
-		ArmMerge:     h.armMerge,
-		DisarmMerge:  h.disarmMerge,
+		Open:        h.open,
+		MayMerge:    h.mayMerge,
+		Number:      h.number,
+		Read:        h.read,
+		ReadChecks:  h.readChecks,
+		BuildsOn:    h.buildsOn,
+		ReadLog:     h.readLog,
+		Rerun:       h.rerun,
+		Comment:     h.comment,
+		ReadMerge:   h.readMerge,
+		Merge:       h.merge,
+		ArmMerge:    h.armMerge,
+		DisarmMerge: h.disarmMerge,
 	}, nil
 }

@@ -3,8 +3,6 @@ package github
 import (
 	"cmp"
 	"context"
-	"errors"
-	"slices"
 	"strconv"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -155,66 +153,4 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 	}
 	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, checks.Cut)
 	return checks, nil
-}
-
-// readRequired implements reconcile.Forge. Classic protections and rulesets both require
-// checks.
-func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
-	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
-	if err != nil {
-		e, known := errors.AsType[*reconcile.Error](err)
-		if known && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
-			// an older GitHub Enterprise, or a token that may not see it: no check is called
-			// missing then
-			return nil, nil
-		}
-		return nil, err
-	}
-	p, err := decode[*struct {
-		Base *branchRules `json:"baseRef"`
-	}](h, "pull request", fields["pullRequest"])
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, h.noPull(readPulls, number)
-	}
-	if p.Base == nil {
-		return nil, nil
-	}
-	names := text.Map(p.Base.checks(), func(name string) string { return text.Short(name, maxName) })
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return names[:min(len(names), reconcile.MaxChecks)], nil
-}
-
-// branchRules are a branch with its classic protection and its rulesets, as far as they
-// require checks.
-type branchRules struct {
-	Protection *struct {
-		Contexts []string `json:"requiredStatusCheckContexts"`
-	} `json:"refUpdateRule"`
-	Rules transport.List[struct {
-		Parameters *struct {
-			Checks []struct {
-				Context string `json:"context"`
-			} `json:"requiredStatusChecks"`
-		} `json:"parameters"`
-	}] `json:"rules"`
-}
-
-// checks returns the names of the checks that the branch requires.
-func (b *branchRules) checks() (names []string) {
-	if b.Protection != nil {
-		names = b.Protection.Contexts
-	}
-	for _, rule := range b.Rules.Nodes {
-		if rule.Parameters == nil {
-			continue
-		}
-		for _, check := range rule.Parameters.Checks {
-			names = append(names, check.Context)
-		}
-	}
-	return names
 }

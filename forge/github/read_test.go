@@ -244,17 +244,6 @@ func TestReadChecks(t *testing.T) {
 		[]any{map[string]int{"failure": 1, "pending": 1, "success": 498}, false, 19})
 }
 
-// A base requires checks by a protection, by rulesets, or by neither.
-func TestReadRequired(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.add(func(pull *githubtest.Pull) { pull.Required = []string{"test", "license", "test"} })
-	test.Equal(t, "required", test.Must(p.ReadRequired(t.Context(), 1)), []string{"license", "test"})
-	test.OK(t, p.EditPull(t.Context(), 1, func(pull *githubtest.Pull) { pull.Required = nil }))
-	test.Equal(t, "without rules", len(test.Must(p.ReadRequired(t.Context(), 1))), 0)
-	test.ErrorIs(t, "of another", test.Err(p.ReadRequired(t.Context(), 7)), reconcile.ErrGone)
-}
-
 func TestReadReviews(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -217,13 +217,6 @@ func (h *hub) jobsOf(ctx context.Context, run pipeline, known map[int64]bool) ([
 	return checks, nil
 }
 
-// readRequired implements reconcile.Forge. A project may require that the pipeline succeeds, but
-// names no job.
-func (h *hub) readRequired(ctx context.Context, number int) ([]string, error) {
-	_, err := h.readPull(ctx, number)
-	return nil, err
-}
-
 // readLog implements reconcile.Forge. Not every release can send a part of a log.
 func (h *hub) readLog(ctx context.Context, id int64) (string, error) {
 	path := h.path("/jobs/%s/trace", strconv.FormatInt(id, 10))

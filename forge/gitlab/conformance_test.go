@@ -92,7 +92,6 @@ func newBackend(t *testing.T) *forgetest.Backend {
 		Secret:  testToken,
 		Writer:  gitlabtest.Writer,
 		Reader:  gitlabtest.Reader,
-		Unnamed: true,
 		Methods: []string{"squash", "merge"},
 		Push:    func(_ testing.TB, branch string) string { return p.commit(branch) },
 		Close: func(t testing.TB, number int) {

@@ -45,19 +45,18 @@ func Adapter(o transport.ForgeOptions) (*reconcile.Forge, error) {
 	}
 	h := &hub{Client: client, o: o, levels: map[int64]int{}}
 	return &reconcile.Forge{
-		Open:         h.open,
-		Number:       h.number,
-		Read:         h.read,
-		ReadChecks:   h.readChecks,
-		ReadRequired: h.readRequired,
-		BuildsOn:     h.buildsOn,
-		ReadLog:      h.readLog,
-		Rerun:        h.rerun,
-		Comment:      h.comment,
-		MayMerge:     h.mayMerge,
-		ReadMerge:    h.readMerge,
-		Merge:        h.merge,
-		ArmMerge:     h.armMerge,
-		DisarmMerge:  h.disarmMerge,
+		Open:        h.open,
+		Number:      h.number,
+		Read:        h.read,
+		ReadChecks:  h.readChecks,
+		BuildsOn:    h.buildsOn,
+		ReadLog:     h.readLog,
+		Rerun:       h.rerun,
+		Comment:     h.comment,
+		MayMerge:    h.mayMerge,
+		ReadMerge:   h.readMerge,
+		Merge:       h.merge,
+		ArmMerge:    h.armMerge,
+		DisarmMerge: h.disarmMerge,
 	}, nil
 }

@@ -119,11 +119,11 @@ func (p Place) Below(dir Place) []string {
 // Same reports whether two places are the same file or directory.
 func (p Place) Same(other Place) bool { return slices.Contains(p.Below(other), ".") }
 
-// MadeBy reports whether the place is a file of an account, such as a link that its agents may
+// Ours reports whether the place is a file of this account, such as a link that its agents may
 // have made.
-func (p Place) MadeBy(uid int) bool {
+func (p Place) Ours() bool {
 	info, err := os.Lstat(p.Path)
-	return err == nil && ownedBy(info, uid)
+	return err == nil && Ours(info)
 }
 
 // Names returns the paths of the place through all mounts, without links.

@@ -3,12 +3,10 @@ package paths
 import (
 	"bufio"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,11 +20,6 @@ func openNoFollow(dir int, name string, _ bool) (fd int, err error) {
 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{st.Dev, st.Ino} }
-
-func ownedBy(info fs.FileInfo, uid int) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int64(st.Uid) == int64(uid)
-}
 
 func isProc(fd int) bool {
 	var st unix.Statfs_t

@@ -3,9 +3,6 @@
 package paths
 
 import (
-	"io/fs"
-	"syscall"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -23,11 +20,6 @@ func openNoFollow(dir int, name string, isDir bool) (fd int, err error) {
 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
-
-func ownedBy(info fs.FileInfo, uid int) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int64(st.Uid) == int64(uid)
-}
 
 // There is no file system of processes, and no bind mount.
 

@@ -105,9 +105,8 @@ func TestPlaces(t *testing.T) {
 	}
 	test.Equal(t, "nothing is inside", paths.Place{}.Inside(paths.Place{}), false)
 	here := test.Must(paths.Find(dir + "/link"))
-	test.Equal(t, "the link is ours", here.Links[0].MadeBy(os.Getuid()), true)
-	test.Equal(t, "the link is another's", here.Links[0].MadeBy(os.Getuid()+1), false)
-	test.Equal(t, "a missing file is ours", paths.Place{Path: dir + "/none"}.MadeBy(os.Getuid()), false)
+	test.Equal(t, "the link is ours", here.Links[0].Ours(), true)
+	test.Equal(t, "a missing file is ours", paths.Place{Path: dir + "/none"}.Ours(), false)
 }
 
 func TestLimitReached(t *testing.T) {

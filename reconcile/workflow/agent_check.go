@@ -3,7 +3,6 @@ package workflow
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -31,11 +30,10 @@ func (r *reader) checkAgents() {
 			row.agents = r.choices(r.item(r.field("agent.by_label"), i), set)
 		}
 	}
-	r.checkCommands()
 	kinds := own.kinds()
 	if !slices.Contains(kinds, DefaultAgent) {
 		for _, key := range ofDefault {
-			r.warnKey(key, "no effect with agent.kind: "+own.Kind+twinHint(key))
+			r.warnKey(key, "no effect with agent.kind: "+own.Kind)
 		}
 	} else {
 		r.checkOwnSandbox()
@@ -59,25 +57,6 @@ func (r *reader) checkAgents() {
 	}
 	r.checkSandbox(others)
 	r.refuseUnbuilt(others[0])
-}
-
-// twinHint says what has the effect instead that a key has only for other kinds of agents.
-func twinHint(key string) string {
-	section, word, _ := strings.Cut(key, ".")
-	twin := "agent." + word
-	if section == "agent" {
-		twin = DefaultAgent + "." + word
-	}
-	switch {
-	case key == "codex.command": // each kind has a command of its own
-		return ""
-	case key == "agent.env":
-		return ": write the variables into the environment file, and names with KEY, SECRET or TOKEN into " +
-			"agent.pass_env, too"
-	case slices.Contains(ofOthers, twin), slices.Contains(ofDefault, twin):
-		return ": write " + twin
-	}
-	return ""
 }
 
 // refuseUnbuilt refuses the keys that need more than other kinds of agents have so far. kind is

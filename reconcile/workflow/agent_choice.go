@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -82,7 +81,7 @@ func (r *reader) fallbackEntry(at field, node *yaml.Node) (choice AgentChoice, o
 		kind,
 		key("command", "shell command", "", &choice.Command, ""),
 		key("model", typeString, "", &choice.Model, "").then((*reader).word),
-		key("effort", typeString, "", &choice.Effort, "").then((*reader).effort),
+		key("effort", typeString, "", &choice.Effort, "").then((*reader).word),
 	})
 	if ok && choice.Kind == "" {
 		r.invalid(at, "an entry has no kind", fallbackHint)
@@ -119,8 +118,7 @@ func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
 		return r.cfg.Session.choices(set)
 	}
 	kind := kindNamed(set.Kind)
-	isFirst := own.others()[0] == set.Kind // the one that the keys of agent are about
-	if isFirst {
+	if own.others()[0] == set.Kind { // the one that the keys of agent are about
 		set.Command = cmp.Or(set.Command, own.Command)
 		set.Model = cmp.Or(set.Model, own.Model)
 		set.Effort = cmp.Or(set.Effort, own.Effort)
@@ -128,76 +126,16 @@ func (r *reader) choices(at field, set AgentChoice) []AgentChoice {
 	set.Home = filepath.Join(r.env.Home, kind.home)
 	set.Command = cmp.Or(set.Command, kind.command)
 	if set.Command == "" {
-		hint := "write the command that starts the agent"
-		if !isFirst {
-			hint = "write it there: {kind: acp, command: …}"
-		}
-		r.invalid(at, "acp needs agent.command", hint)
+		r.invalid(at, "acp needs a command", "write the command that starts the agent")
 	}
 	if set.Model == "" && kind.needsModel {
-		hint := "write for instance agent.model: anthropic/claude-opus-5"
-		if !isFirst {
-			hint = "write for instance {kind: " + kind.name + ", model: anthropic/claude-opus-5}"
-		}
 		r.invalid(
 			at,
-			kind.name+" needs agent.model, because it would choose a model itself, perhaps of another provider",
-			hint,
+			kind.name+" needs a model, because it would choose one itself, perhaps of another provider",
+			"write for instance model: anthropic/claude-opus-5",
 		)
 	}
 	return []AgentChoice{set}
-}
-
-// acpCommands start agents besides those of agentKinds as a server of the protocol.
-var acpCommands = []string{
-	"auggie --acp", "copilot --acp", "cursor-agent acp", "goose acp", "kimi acp", "qwen --acp",
-}
-
-// checkCommands checks the commands that start agents, wherever the file names one.
-func (r *reader) checkCommands() {
-	own := &r.cfg.Agent
-	if others := own.others(); len(others) > 0 {
-		r.startsServer(r.field("agent.command"), others[0], own.Command)
-	}
-	for i, set := range own.Fallback {
-		r.startsServer(r.item(r.field("agent.fallback"), i), set.Kind, set.Command)
-	}
-	for i, row := range own.ByLabel {
-		r.startsServer(r.item(r.field("agent.by_label"), i), row.Kind, row.Command)
-	}
-}
-
-// startsServer refuses a command that starts a known agent for people, and not as the server that
-// symphony talks to.
-func (r *reader) startsServer(f field, kind, command string) {
-	words := strings.Fields(command)
-	marker := "acp"
-	if kind == DefaultAgent {
-		marker = "app-server"
-	}
-	if kind == "" || len(words) == 0 || strings.Contains(command, marker) || strings.Contains(command, "$") {
-		return
-	}
-	program := filepath.Base(words[0])
-	kindKey := "kind"
-	if strings.HasSuffix(f.key, ".command") {
-		kindKey = "agent.kind"
-	}
-	server := AgentCommand(kind)
-	asServer, isSame := strings.CutPrefix(server, program)
-	named := text.First(acpCommands, func(known string) bool { return strings.HasPrefix(known, program+" ") })
-	switch {
-	case kind == DefaultAgent && isSame:
-		r.invalid(f, "does not start codex's app-server", "write "+words[0]+asServer)
-	case kind == program && strings.HasPrefix(asServer, " "):
-		r.invalid(f, program+" alone does not speak ACP", "write "+words[0]+asServer)
-	case kind == program:
-		r.invalid(f, program+" does not speak ACP", "leave the command out: the default is "+server)
-	case slices.Contains(AgentKinds(), program):
-		r.invalid(f, program+" is another kind of agent", "write "+kindKey+": "+program+", without a command")
-	case kind != DefaultAgent && named != "":
-		r.invalid(f, program+" alone does not speak ACP", "write "+named)
-	}
 }
 
 // AgentsFor returns the agents that may work on an issue with these labels, in order: each

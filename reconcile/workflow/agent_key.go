@@ -27,7 +27,7 @@ func (r *reader) agentKey(f field) {
 		r.invalid(
 			f,
 			"must be $NAME, a variable that contains the key",
-			"write $"+usual+"; "+r.setHint(usual, "it"),
+			"write $"+usual+", and "+r.setHint(usual),
 		)
 		return
 	}
@@ -37,9 +37,9 @@ func (r *reader) agentKey(f field) {
 	own.Key = Secret(strings.TrimSpace(value))
 	switch {
 	case strings.ContainsFunc(own.Key.Reveal(), blank):
-		r.noKey(f, name, "a blank or a control character", "copy it again")
+		r.invalid(f, "the variable "+name+" contains a blank or a control character", "copy the key again")
 	case own.Key == "" && !r.env.KeyOptional:
-		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name))
 	}
 }
 
@@ -105,13 +105,11 @@ func (r *reader) checkEnv() {
 		case slices.Contains(r.cfg.SecretVars, name.Value):
 			r.invalid(
 				entry,
-				"no agent gets a variable of this name, because symphony keeps a secret of its own in it",
-				"name another variable for symphony's secret, or for the agent's",
+				"no agent gets a variable of this name, because it contains a secret of symphony",
+				"name another variable",
 			)
 		case slices.ContainsFunc(secrets, isIn):
 			r.invalid(entry, "contains a secret of symphony, which no agent gets", "give agents a key of their own")
-		case strings.HasPrefix(value, "${{"):
-			r.warn(entry, text.ForeignExpression)
 		case !isVar && len(value) >= shortestKey && secretName().MatchString(name.Value):
 			const visible = "everyone who can read the file sees the key: write %s: $%[1]s, and put %[1]s=… into %s"
 			r.warn(entry, fmt.Sprintf(visible, name.Value, cmp.Or(r.env.EnvFile, "the environment file")))

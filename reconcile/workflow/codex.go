@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,12 +42,10 @@ const (
 
 // Sentences of other files that name them.
 const (
-	trustRepositoryText = "let the agent obey what the repository has for it: .codex/config.toml (needs " +
-		"codex.thread_sandbox), .claude and .mcp.json, opencode.json and .opencode"
-	asksNothingText = "no effect: with codex.approval_policy never, codex asks for no approval; " +
-		"with on-request it does"
-	homeOfHosts    = "set CODEX_HOME in the environment of the account on each host"
-	ownSandboxOnly = "codex's sandbox is only for agent.kind: codex"
+	trustRepositoryText = "let the agent obey what the repository has for it, such as .codex and .claude"
+	asksNothingText     = "no effect: with codex.approval_policy never, codex asks for no approval"
+	homeOfHosts         = "set CODEX_HOME in the environment of the account on each host"
+	ownSandboxOnly      = "codex's sandbox is only for agent.kind: codex"
 )
 
 // Session is how codex is started, and how every kind of agent is watched (specification 5.3.6).
@@ -78,7 +75,7 @@ func sessionKeys(c *Config) []Key {
 			"shell command",
 			defaultCommand,
 			&c.Session.Command,
-			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell",
+			"the command that starts codex; bash runs it in the workspace",
 		).
 			naming(NamesScript).then((*reader).command),
 		key(
@@ -86,11 +83,10 @@ func sessionKeys(c *Config) []Key {
 			typeBool,
 			"false",
 			&c.Session.TrustLauncher,
-			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it",
+			"start codex.command even if it is a launcher, such as npx, that files of the workspace control",
 		),
 		key("codex.home", typeHomes, "", &c.Session.Homes,
-			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex. Of several, "+
-				"each is used while the accounts before it can't be: see docs/agents.md").
+			"codex homes with login and model, used in turn; default: $CODEX_HOME, else ~/.codex").
 			naming(NamesPaths).then((*reader).homes),
 		key(
 			"codex.model",
@@ -105,9 +101,9 @@ func sessionKeys(c *Config) []Key {
 			"",
 			&c.Session.Effort,
 			"reasoning effort of agents; default: as in the codex home",
-		).then((*reader).effort),
+		).then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Session.Inherit,
-			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
+			"also give agents all other settings of codex.home"),
 		key("codex.approval_policy", typeOfAgent, "never", &c.Session.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
 		key(
@@ -130,7 +126,7 @@ func sessionKeys(c *Config) []Key {
 			naming(NamesWritable).
 			then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Session.TurnTimeout,
-			"end a run if nothing at all comes from its agent for this long; a turn may take longer").atLeast(1),
+			"end a run if nothing at all comes from its agent for this long").atLeast(1),
 		key(
 			"codex.read_timeout_ms",
 			typeMS,
@@ -139,8 +135,7 @@ func sessionKeys(c *Config) []Key {
 			"how long to wait for the agent's answer to a request",
 		).atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Session.StallTimeout,
-			"end a run without progress for this long, unless a command of its agent runs: then "+
-				"codex.turn_timeout_ms is the limit; 0 or less: no limit").atLeast(-maxMS),
+			"end a run without progress for this long, unless a command runs; 0 or less: no limit").atLeast(-maxMS),
 	}
 }
 
@@ -155,13 +150,6 @@ func (r *reader) command(f field) {
 	if strings.TrimSpace(r.cfg.Session.Command) == "" {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
-	r.startsServer(f, DefaultAgent, r.cfg.Session.Command)
-	if strings.Contains(r.cfg.Session.Command, "shell_environment_policy") {
-		r.warn(
-			f,
-			"symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env",
-		)
-	}
 }
 
 // homes makes the paths of codex.home absolute.
@@ -174,10 +162,6 @@ func (r *reader) homes(f field) {
 		}
 		if written == "" && f.node.Kind == yaml.SequenceNode {
 			continue // it was reported
-		}
-		if severalPaths().MatchString(written) {
-			r.invalid(at, strconv.Quote(written)+" is read as one path", "write a list: ["+written+"]")
-			continue
 		}
 		path := r.path(at, written)
 		if slices.Contains(homes, path) {
@@ -193,16 +177,10 @@ func (r *reader) homes(f field) {
 // approvalPolicy passes codex's value through (specification 5.3.6).
 func (r *reader) approvalPolicy(f field) {
 	policy := string(r.cfg.Session.ApprovalPolicy)
-	switch {
-	case policy == "":
+	switch policy {
+	case "":
 		r.cfg.Session.ApprovalPolicy = json.RawMessage(`"never"`)
-	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
-		r.warn(
-			f,
-			"current versions of codex no longer accept this value: "+
-				"use untrusted, on-request, never or {granular: …}",
-		)
-	case policy == `""`:
+	case `""`:
 		r.invalid(f, "empty", "leave it out for never")
 	default:
 		r.knownWord(f, strings.Trim(policy, `"`), "untrusted", "on-request", "never")
@@ -231,11 +209,7 @@ func (r *reader) turnSandboxPolicy(f field) {
 // checkPolicy checks a sandbox policy of codex.
 func (r *reader) checkPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		example := "for instance {type: workspaceWrite}"
-		if typ := sandboxType(f.node.Value); typ != "" {
-			example = "{type: " + typ + "}"
-		}
-		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
+		r.invalid(f, "must be a map, is a single value", "write for instance {type: workspaceWrite}")
 	}
 	var policy struct{ Type yaml.Node }
 	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
@@ -300,7 +274,7 @@ func (c *Session) asksNothing() bool { return string(c.ApprovalPolicy) == `"neve
 // checkOnlyDefault checks the keys of other kinds for codex.
 func (r *reader) checkOnlyDefault() {
 	for _, key := range ofOthers {
-		r.warnKey(key, "no effect with agent.kind: codex"+twinHint(key))
+		r.warnKey(key, "no effect with agent.kind: codex")
 	}
 	if r.field("agent.key").node != nil {
 		r.fail(

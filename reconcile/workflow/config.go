@@ -220,9 +220,6 @@ type Environment struct {
 	KeyOptional bool
 	// the path of the environment file, for hints; this package does not read it
 	EnvFile string
-	// Place returns the environment file from which a variable comes, for hints; empty if it is set
-	// elsewhere. Nil: that is not known.
-	Place func(name string) string
 	// GhToken returns gh's token for an API, empty if there is none. Nil: gh is not
 	// asked.
 	GhToken func(api string) string

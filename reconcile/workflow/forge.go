@@ -3,7 +3,6 @@ package workflow
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,8 +21,6 @@ type ForgeKind struct {
 	hosts []string
 	// gitHosts are further hosts by which git reaches the hosts: ssh.github.com is github.com
 	gitHosts map[string]string
-	// aliases are other words that people write for it in repository.forge.
-	aliases []string
 	// apiPath is the path of the API at a host, such as /api/v1.
 	apiPath string
 	// api returns the address of the API at a host, if that is not always https://HOST and apiPath.
@@ -64,29 +61,6 @@ func ForgeTokenVars() map[string]ForgeKind {
 
 // ForgeNames are the allowed values of repository.forge.
 func ForgeNames() []string { return text.Map(forges, func(k ForgeKind) string { return k.Name }) }
-
-// bitbucketHost is the host of a forge on which symphony opens no pull requests.
-const bitbucketHost = "bitbucket.org"
-
-// forgeHosts is a pattern of the hosts of the forges that people know, and of bitbucket.org. With
-// flat only those whose repositories are all OWNER/NAME.
-func forgeHosts(flat bool) string {
-	list := []string{bitbucketHost}
-	for _, kind := range forges {
-		if flat && kind.groups {
-			continue
-		}
-		isName := func(host string) bool { return !strings.HasPrefix(host, ".") }
-		list = append(list, text.Filter(kind.hosts, isName)...)
-	}
-	return `(?:` + strings.Join(text.Map(list, regexp.QuoteMeta), "|") + `)`
-}
-
-// forgeAPIs are the addresses of the APIs of all kinds at a host of one's own, for a text.
-func forgeAPIs() string {
-	list := text.Map(forges, func(k ForgeKind) string { return k.apiAt("HOST") + " for " + k.Title })
-	return strings.Join(list, ", ")
-}
 
 // ForgeKind returns the kind of the forge: the kind that the workflow names, or else the kind
 // of the host in the repository's address.
@@ -147,41 +121,27 @@ func (k ForgeKind) apiAt(host string) string {
 	return "https://" + host + k.apiPath
 }
 
-// apiInstead returns the address of the API that is meant by another address, such as that of the pages
-// of a server; empty if the address may be that of an API. It leaves out what people copy with it: the
-// name of a repository, and the path of another API.
-func (k ForgeKind) apiInstead(address string, names []string) string {
+// apiInstead returns the address of the API that is meant by the address of a server or its pages; empty if
+// the address may be that of an API.
+func (k ForgeKind) apiInstead(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") {
 		return ""
 	}
-	base := strings.TrimRight(u.Path, "/")
 	isAPI := strings.HasPrefix(u.Hostname(), "api.")
 	hasPages := k.has(u.Hostname()) && !isAPI
 	switch {
 	case k.api != nil && hasPages:
 		return k.api(u.Hostname())
-	case strings.HasSuffix(base, k.apiPath), k.api != nil && (isAPI || isLoopback(u)):
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), k.apiPath), k.api != nil && (isAPI || isLoopback(u)):
 		return "" // a server at a loopback address stands in for api.github.com
-	case hasPages:
-		return k.apiAt(u.Host)
 	}
-	for _, name := range names {
-		base, _, _ = strings.Cut(base, "/"+name)
-	}
-	base, _, _ = strings.Cut(base, "/api")
-	return u.Scheme + "://" + u.Host + base + k.apiPath
+	return u.Scheme + "://" + u.Host + k.apiPath
 }
 
 // isLoopback reports whether an address leads to this machine.
 func isLoopback(u *url.URL) bool {
 	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
-}
-
-// KnownForge returns the kind of forge that the host of an address of git is known to be; zero if it
-// is not known.
-func KnownForge(address string) ForgeKind {
-	return text.First(forges, func(k ForgeKind) bool { return k.Knows(address) })
 }
 
 // IsElsewhere reports whether an address of git is on a host that is known to be of another kind.
@@ -192,7 +152,7 @@ func (k ForgeKind) IsElsewhere(address string) bool {
 }
 
 // withoutTracker are hosts of repositories, or the ends of their names, that are of no kind of forge.
-var withoutTracker = []string{bitbucketHost, "dev.azure.com", ".visualstudio.com"}
+var withoutTracker = []string{"bitbucket.org", "dev.azure.com", ".visualstudio.com"}
 
 // HostWithoutTracker returns the host of an address of git if it is known to be of no kind of forge,
 // such as bitbucket.org; empty for any other.

@@ -13,5 +13,4 @@ var GiteaForge = ForgeKind{
 	Rights:    "the scopes write:repository, write:issue and read:user",
 	MaxPulls:  20, // each takes four requests and more
 	apiPath:   "/api/v1",
-	aliases:   []string{"codeberg", "forgejo"},
 }

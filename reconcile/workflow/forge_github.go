@@ -11,7 +11,6 @@ import (
 var GitHubForge = ForgeKind{
 	Name:      "github",
 	Title:     "GitHub",
-	aliases:   []string{"gh", "ghe"},
 	Words:     reconcile.PullRequests,
 	hosts:     []string{"github.com", ".ghe.com"},
 	gitHosts:  map[string]string{"ssh.github.com": "github.com"},

@@ -6,7 +6,6 @@ import "github.com/symphony-cron/symphony/reconcile"
 var GitLabForge = ForgeKind{
 	Name:      "gitlab",
 	Title:     "GitLab",
-	aliases:   []string{"gl", "glab"},
 	Words:     reconcile.MergeRequests,
 	hosts:     []string{"gitlab.com"},
 	gitHosts:  map[string]string{"altssh.gitlab.com": "gitlab.com"},

@@ -144,21 +144,20 @@ func trackerKeys(c *Config) []Key {
 			typeURL,
 			"https://api.linear.app/graphql",
 			&c.Tracker.Endpoint,
-			"the tracker's API; the default is that of kind: linear",
+			"the tracker's API",
 		).
 			thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
-			"the key, or better $NAME, a variable that contains it").thenTracker(trackerReader.apiKey),
+			"the key, better as $NAME").thenTracker(trackerReader.apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
-			"slug or URL of the project, or $NAME; required unless tracker.team is given").of("linear").
+			"slug or URL of the project, or $NAME; required without tracker.team").of("linear").
 			thenTracker(trackerReader.project),
 		key(
 			"tracker.team",
 			typeString,
 			"",
 			&c.Tracker.Team,
-			"key of a team, such as WEB: agents work only on the team's issues, "+
-				"with tracker.project_slug only on those in the project",
+			"key of a team, such as WEB: agents work only on its issues",
 		).of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
 			"states in which agents work on an issue").choosing().thenTracker(trackerReader.activeStates),
@@ -173,25 +172,24 @@ func trackerKeys(c *Config) []Key {
 			"agents work only on issues with all of these labels").choosing().
 			thenTracker(trackerReader.requiredLabels),
 		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
-			"email or id of a user, or me: agents work only on issues assigned to this user; or $NAME").
+			"agents work only on issues of this user: email, id, me or $NAME").
 			choosing().thenTracker(trackerReader.assignee),
 		key(
 			"tracker.tool_scope",
 			"",
 			"any",
 			&c.Tracker.ToolScope,
-			"what the agent's tools may do in the tracker: any, or read, which refuses changes",
+			"what the agent's tools may do in the tracker: read refuses changes",
 		).oneOf("any", "read"),
 		key(
 			"tracker.operators",
 			typeStrings,
 			"[]",
 			&c.Tracker.Operators,
-			"users whose comments may answer agents' questions: logins, emails or ids; if empty, "+
-				"questions are not posted to the tracker",
+			"users whose comments answer agents' questions; without them no question is posted",
 		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
-			"PEM file with certificates to trust in addition to the system's, such as a private CA's").
+			"PEM file with further certificates to trust, such as a private CA's").
 			naming(NamesPaths),
 	}
 }
@@ -224,8 +222,7 @@ func passKeys(c *Config) []Key {
 			typeURL,
 			"",
 			&c.Monitor.PingURL,
-			"address to which scheduled passes send pings, as healthchecks.io expects them; better "+
-				"$NAME, a variable that contains it",
+			"address to which scheduled passes send pings, as healthchecks.io expects them; better as $NAME",
 		).
 			then((*reader).pingURL),
 	}
@@ -235,7 +232,7 @@ func passKeys(c *Config) []Key {
 func workspaceKeys(c *Config) []Key {
 	return []Key{
 		key("workspace.root", typePath, "<temp>/symphony_workspaces-<uid>", nil,
-			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").
+			"directory of the workspaces").
 			naming(NamesPaths).then((*reader).root),
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
 			"how long a removed workspace is kept in the trash; 0 deletes it immediately"),
@@ -246,9 +243,7 @@ func workspaceKeys(c *Config) []Key {
 			"git address",
 			"",
 			&c.Repository.URL,
-			"repository that symphony clones into new workspaces, and to which it pushes commits; "+
-				"without it, hooks do both. \".\" and ./PATH are "+
-				"relative to WORKFLOW.md",
+			"repository that symphony clones and pushes to, also ./PATH from WORKFLOW.md; without it, hooks do both",
 		).
 			naming(NamesRepository).then((*reader).repositoryURL),
 		key(
@@ -256,8 +251,8 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Repository.Base,
-			"branch on which the work is based; default: the remote's default branch",
-		).then((*reader).base),
+			"branch on which the work is based; default: the remote's",
+		),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch; a template like the prompt").then((*reader).branch),
 		key(
@@ -265,9 +260,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			DeliverBranch,
 			&c.Repository.Deliver,
-			"what happens to the commits of a run: branch pushes them to the issue's branch, "+
-				"pull-request also opens a pull request on the forge, on GitLab a merge request, "+
-				"none leaves them in the workspace",
+			"what happens to the commits of a run: pushed to the issue's branch, also with a pull request, or nothing",
 		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
 		key(
@@ -275,34 +268,30 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			"",
 			&c.Repository.Forge,
-			"the kind of service that has the pull requests, for a host of your own; default: by the host of "+
-				"repository.url, the kind of the tracker for the host of tracker.endpoint, and "+forges[0].Name+" for others",
+			"the kind of service that has the pull requests; default: by the host of repository.url",
 		).oneOf(ForgeNames()...).then((*reader).repositoryForge),
 		key(
 			"repository.token",
 			"$NAME",
 			"",
 			&c.Repository.Token,
-			"variable with the token that opens pull requests, such as $GITHUB_TOKEN; on GitHub it is used "+
-				"if gh is not logged in",
+			"variable with the token that opens pull requests; on GitHub it is used if gh is not logged in",
 		).then((*reader).repositoryToken),
 		key(
 			"repository.api",
 			typeURL,
 			"",
 			&c.Repository.API,
-			"address of the forge's API; default: by the host of repository.url, such as https://api.github.com, or "+
-				"at a host of your own "+forgeAPIs(),
+			"address of the forge's API; default: by the host of repository.url",
 		).then((*reader).repositoryAPI),
 		key(
 			"repository.git_name",
 			typeString,
 			"",
 			&c.Repository.Name,
-			"name of the commits' author; default: from your git configuration",
-		).then((*reader).gitName),
-		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address").
-			then((*reader).gitEmail),
+			"name of the commits' author; default: that of git",
+		),
+		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
 		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
@@ -312,10 +301,7 @@ func workspaceKeys(c *Config) []Key {
 			typeClaims,
 			"false",
 			&c.Repository.Claims,
-			"several machines may run this workflow, and each issue belongs to one of them, as a claim in the "+
-				"remote says; {branch: symphony-claims} keeps the claims on a branch, {term_ms: 1200000} says how "+
-				"long a claim holds without a renewal, and watch_ms the same while the issue waits for a "+
-				"review. See docs/team.md",
+			"several machines may run this workflow, and share the issues by claims in the remote: see docs/team.md",
 		).then((*reader).repositoryClaims),
 
 		key(
@@ -323,20 +309,17 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Handoff.State,
-			"state to which symphony moves an issue that its agent hands over, after its commits are "+
-				"delivered; without it, agents move issues",
+			"state to which symphony moves an issue that its agent hands over; without it, agents move issues",
 		),
 		key("handoff.blocked_state", typeString, "", &c.Handoff.BlockedState,
-			"state to which symphony moves an issue whose agent needs something from a person; default: "+
-				"handoff.state"),
+			"the same for an issue whose agent needs help; default: handoff.state"),
 
 		key(
 			"verify.command",
 			typeShell,
 			"",
 			&c.Verify.Command,
-			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is "+
-				"handed over; needs handoff.state",
+			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over",
 		).
 			naming(NamesScript),
 		key(
@@ -351,8 +334,7 @@ func workspaceKeys(c *Config) []Key {
 			typeInteger,
 			"3",
 			&c.Verify.Rounds,
-			"how often it may fail in a row, each time with its output as the agent's next turn; then "+
-				"the issue is held",
+			"how often it may fail in a row; then the issue is held",
 		).atLeast(1),
 
 		key(
@@ -360,8 +342,7 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Feedback.State,
-			"state to which symphony moves an issue back if its pull request needs work; without it, "+
-				"pull requests are not watched",
+			"state to which an issue goes back if its pull request needs work; without it, none is watched",
 		),
 		key(
 			"feedback.checks",
@@ -396,18 +377,17 @@ func workspaceKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Feedback.Reviewers,
-			"logins whose reviews count, with [bot] at the end of an app's; default: all people who may push to the repository",
+			"logins whose reviews count, an app's with [bot]; default: all people who may push to the repository",
 		),
 		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
-			"state to which symphony moves an issue whose pull request was merged; default: none"),
+			"state of an issue whose pull request was merged; default: it is not moved"),
 
 		key(
 			"merge.when",
 			"",
 			"",
 			&c.Feedback.Merge.When,
-			"when symphony merges the pull request of an issue in review: approved, once a reviewer approved "+
-				"the delivered commit; green, once its checks are green; default: never",
+			"when symphony merges a pull request: once the commit is approved, or its checks are green; default: never",
 		).oneOf(reconcile.MergeApproved, reconcile.MergeGreen),
 		key(
 			"merge.method",
@@ -448,8 +428,7 @@ func workspaceKeys(c *Config) []Key {
 			typeShell,
 			"",
 			&c.Hooks.OnAttention,
-			"runs in the home directory when you are needed: a request, a hold, a handoff, a "+
-				"blocked project, unsaved or undelivered work",
+			"runs in the home directory when you are needed",
 		).
 			naming(NamesHomeScript),
 		key(
@@ -465,42 +444,40 @@ func workspaceKeys(c *Config) []Key {
 func agentKeys(c *Config) []Key {
 	return []Key{
 		key("agent.kind", "", DefaultAgent, &c.Agent.Kind,
-			"the agent; acp is any that speaks the Agent Client Protocol. See docs/agents.md for what works").
+			"the agent; acp is any that speaks the Agent Client Protocol").
 			oneOf(AgentKinds()...),
 		key("agent.fallback", typeAgents, "[]", nil,
-			"the kinds of agents in order, the first instead of agent.kind: each takes over while the accounts before it "+
-				"are at their limits or need a login. See docs/agents.md").
+			"the kinds of agents in order: each takes over while the accounts before it can't be used").
 			naming(NamesScript).then((*reader).fallback),
 		key(
 			"agent.command",
 			"shell command",
 			"",
 			&c.Agent.Command,
-			"the command that starts an agent other than "+DefaultAgent+"; default: claude-agent-acp, opencode acp or "+
-				"gemini --acp",
+			"the command that starts an agent other than "+DefaultAgent+"; default: that of its kind",
 		).naming(NamesScript),
 		key(
 			"agent.model",
 			typeString,
 			"",
 			&c.Agent.Model,
-			"model of an agent other than "+DefaultAgent+"; default: its own. The run ends if the agent uses another",
+			"model of an agent other than "+DefaultAgent+"; default: its own",
 		).then((*reader).word),
 		key(
 			"agent.effort",
 			typeString,
 			"",
 			&c.Agent.Effort,
-			"reasoning effort of an agent other than "+DefaultAgent+", where it has a choice",
-		).then((*reader).effort),
+			"reasoning effort of an agent other than "+DefaultAgent,
+		).then((*reader).word),
 		key("agent.env", typeVarMap, "{}", &c.Agent.Env,
-			"variables of an agent other than "+DefaultAgent+"; $NAME is the variable of symphony's environment"),
+			"variables of an agent other than "+DefaultAgent+"; $NAME takes the value of a variable"),
 		key(
 			"agent.sandbox",
 			"",
 			sandboxOwn+" with agent.kind "+DefaultAgent+", else bwrap",
 			&c.Agent.Sandbox,
-			"what confines an agent: bwrap is bubblewrap, around the whole agent; none needs agent.trust",
+			"what confines an agent; none needs agent.trust",
 		).oneOf(sandboxBwrap, sandboxOwn, sandboxNone),
 		key("agent.trust", typeBool, "false", &c.Agent.Trust,
 			"let an agent other than "+DefaultAgent+" do whatever this account can"),
@@ -529,8 +506,7 @@ func agentKeys(c *Config) []Key {
 			"hold an issue after this many failures in a row; 0: no limit",
 		),
 		key("agent.max_idle_runs", typeInteger, "3", &c.Policy.MaxIdleRuns,
-			"hold an issue after this many runs in a row that changed nothing in the workspace or the issue; "+
-				"0: no limit"),
+			"hold an issue after this many runs in a row that changed nothing; 0: no limit"),
 		key("agent.max_runs", typeInteger, "20", &c.Policy.MaxRuns,
 			"hold an issue after this many runs without a change of its state or description; 0: no limit"),
 		key(
@@ -538,59 +514,61 @@ func agentKeys(c *Config) []Key {
 			typeTokens,
 			"20000000",
 			&c.Policy.MaxTokens,
-			"hold an issue that has used this many tokens, cached ones included, and interrupt its turn; 0: no limit",
+			"hold an issue that has used this many tokens, cached ones included; 0: no limit",
 		),
 		key(
 			"agent.on_approval",
 			"",
 			"approve with approval_policy never, else fail",
 			&c.Agent.OnApproval,
-			"what happens if the agent asks for approval: fail ends the run, ask asks you",
+			"what happens if the agent asks for approval",
 		).oneOf("approve", "deny", "fail", "ask"),
 		key(
 			"agent.on_question",
 			"",
 			"fail",
 			&c.Agent.OnQuestion,
-			"what happens if the agent asks a question: fail ends the run, ask asks you",
+			"what happens if the agent asks a question",
 		).oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
-			"how long an agent waits for your answer; then its request is declined").atLeast(1),
+			"how long an agent waits for your answer").atLeast(1),
 		key(
 			"agent.network",
 			typeNetwork,
 			"false",
 			network{&c.Agent.Network, &c.Agent.Allow},
-			"allow commands in the default sandbox to use the network; with agent.sandbox: bwrap also only some hosts, "+
-				"such as {allow: [github.com, \"*.example.com:8443\", npm]}",
+			"commands in the sandbox may use the network; with agent.sandbox: bwrap also single hosts",
 		),
-		key("agent.key", typeString, "", &c.Agent.Key,
-			"$NAME, a variable with the key of the model, which symphony adds to requests so that no agent sees it; "+
-				"needs agent.sandbox: bwrap").then((*reader).agentKey),
+		key(
+			"agent.key",
+			typeString,
+			"",
+			&c.Agent.Key,
+			"$NAME, a variable with the key of the model, which no agent sees; needs agent.sandbox: bwrap",
+		).then((*reader).agentKey),
 		key(
 			"agent.max_memory_bytes",
 			typeInteger,
 			"",
 			&c.Agent.MaxMemory,
-			"most memory of all processes together in the sandbox of agent.sandbox: bwrap; default: three quarters "+
-				"of the machine's",
+			"most memory of an agent with agent.sandbox: bwrap; default: three quarters of the machine's",
 		).atLeast(1),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
-			"directories outside the workspace that commands in the default sandbox may write").
+			"directories outside the workspace that agents may write").
 			naming(NamesWritable).then((*reader).writableRoots),
 		key(
 			"agent.pass_env",
 			typeVars,
 			"[]",
 			&c.Agent.PassEnv,
-			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN",
+			"variables that agents get even though their names contain KEY, SECRET or TOKEN",
 		).then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
 			trustRepositoryText),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
-			"continue the conversation of the issue's previous run; false: each run starts a new one"),
+			"continue the conversation of the issue's previous run"),
 		key("agent.by_label", typeLabels, "[]", nil,
-			"another kind, command, model, effort, max_turns or sandbox for issues with a label: see below").
+			"other settings for issues with a label: see below").
 			naming(NamesWritable).then((*reader).byLabel),
 		key(
 			"agent.prices",
@@ -604,8 +582,7 @@ func agentKeys(c *Config) []Key {
 			typeBudget,
 			"0",
 			&c.Agent.budget,
-			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with "+
-				"agent.prices, 20 USD; 0: no limit",
+			"start no run or turn once a day (UTC) has used this much: 5M for tokens, or 20 USD; 0: no limit",
 		).
 			then((*reader).budget),
 	}
@@ -619,26 +596,25 @@ func workerKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Policy.Hosts,
-			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port",
+			"machines on which agents work instead of this one: aliases of ssh, or user@host:port",
 		).then((*reader).hosts),
 		key(
 			"worker.engine.kind",
 			"",
 			engineSSH,
 			&c.Worker.Engine,
-			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a "+
-				"cluster; or command, as jobs of any engine",
+			"what starts agents on other machines: see docs/hosts.md",
 		).
 			oneOf(append([]string{engineSSH}, Engines()...)...).then((*reader).engine),
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
-			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").
+			"options of sbatch for each job, such as --partition=gpu").
 			naming(NamesHomeScript).ofEngine(EngineSlurm).then((*reader).engineArgs),
 		key("worker.engine.start", typeShell, "", &c.Worker.Start,
-			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").
+			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE").
 			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.connect", typeShell, "", &c.Worker.Connect,
-			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").
+			"runs symphony $SYMPHONY_CONNECT where the job runs").
 			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.status", typeShell, "", &c.Worker.Status,
@@ -646,11 +622,11 @@ func workerKeys(c *Config) []Key {
 			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.stop", typeShell, "", &c.Worker.Stop,
-			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").
+			"ends the job and removes what the engine keeps of it").
 			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.pass_env", typeVars, "[]", &c.Worker.EnginePass,
-			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").
+			"further variables that these commands get").
 			ofEngine(EngineCommand).then((*reader).enginePass),
 		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
 			"number of agents that work on one host at once; default: any").atLeast(1),
@@ -659,8 +635,7 @@ func workerKeys(c *Config) []Key {
 			"path on the hosts",
 			"",
 			&c.Policy.RemoteRoot,
-			"directory of the workspaces on the hosts; ~ is the home directory there; default: "+
-				"workspace.root, else ~/symphony_workspaces",
+			"directory of the workspaces on the hosts; default: workspace.root, else ~/symphony_workspaces",
 		).
 			naming(NamesHome).
 			then((*reader).remoteRoot),
@@ -669,7 +644,7 @@ func workerKeys(c *Config) []Key {
 			typeMS,
 			"900000",
 			&c.Policy.LostAfter,
-			"how long an agent works on a host without a link to this machine; then its host ends the run",
+			"how long an agent works on a host without a link to this machine",
 		).atLeast(1000),
 	}
 }
@@ -681,15 +656,14 @@ func serverKeys(c *Config) []Key {
 			typeInteger,
 			"",
 			&c.Server.Port,
-			"port of symphony serve (default: 7967), and of a server in tick --loop; 0: any free one",
+			"port of symphony serve (default: 7967), and of a server in tick --loop; 0: any",
 		).then((*reader).serverPort),
 		key(
 			"server.host",
 			typeString,
 			"127.0.0.1",
 			&c.Server.Host,
-			"address at which symphony serve listens; on any other "+
-				"address, viewing also requires the token",
+			"address at which symphony serve listens; at another one viewing needs the token, too",
 		).then((*reader).serverHost),
 	}
 }

@@ -146,7 +146,7 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		key("kind", "", "", &row.Kind, "").oneOf(AgentKinds()...),
 		key("command", "shell command", "", &row.Command, ""),
 		key("model", typeString, "", &row.Model, "").then((*reader).word),
-		key("effort", typeString, "", &row.Effort, "").then((*reader).effort),
+		key("effort", typeString, "", &row.Effort, "").then((*reader).word),
 		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
 		key("sandbox", typeOfAgent, "", &row.Sandbox, "").then((*reader).checkPolicy),
 	})

@@ -118,7 +118,7 @@ func TestPingURL(t *testing.T) {
 		),
 		testEnv(),
 	)
-	wantCode(t, err, CodeInvalid, "agent.pass_env: P contains monitor.ping_url")
+	wantCode(t, err, CodeInvalid, "agent.pass_env: P contains a secret of symphony")
 }
 
 func TestRedactedRefusesWhatItCannotFind(t *testing.T) {

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,19 +52,18 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			err = fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
 		}
 	}()
-	counted, err := prepareTemplate(body, file, firstLine, &line)
-	if err != nil {
+	if err := checkTags(body, file, firstLine, &line); err != nil {
 		return nil, err
 	}
 	line = firstLine
-	template, bad := newEngine().ParseTemplateLocation([]byte(counted), file, firstLine)
+	template, bad := newEngine().ParseTemplateLocation([]byte(body), file, firstLine)
 	if bad != nil {
 		return nil, fault(
 			CodeTemplateParse,
 			file,
 			max(bad.LineNumber(), firstLine),
 			liquidMessage(bad),
-			parseHint(bad),
+			templateHint,
 		)
 	}
 	c := &checker{
@@ -87,116 +85,49 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	return p, nil
 }
 
-// prepareTemplate returns a template with a tag in each loop that counts its passes, and with
-// our own capture. It refuses faults on which the library would be silent. While it parses a
-// tag, *line is the line of the tag.
-func prepareTemplate(body, file string, firstLine int, line *int) (string, error) {
+// checkTags refuses a comment or a raw text without an end, after which the library would silently omit
+// the rest. While it looks at a tag, *line is the line of the tag.
+func checkTags(body, file string, firstLine int, line *int) error {
 	open := parser.Token{} // the comment or raw text that the token is in
-	var prepared strings.Builder
 	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
 		isTag := token.Type == parser.TagTokenType
-		if open.Name != "" {
-			prepared.WriteString(token.Source)
+		switch {
+		case open.Name != "":
 			if isTag && token.Name == "end"+open.Name {
 				open = parser.Token{}
 			}
-			continue
-		}
-		prepared.WriteString(preparedToken(token))
-		switch {
 		case isTag && (token.Name == "comment" || token.Name == "raw"):
 			open = token
-		case isTag && token.Name == "capture" && len(strings.Fields(token.Args)) != 1:
-			return "", fault(
-				CodeTemplateParse,
-				file,
-				token.SourceLoc.LineNo,
-				"{% capture %} needs one name",
-				templateHint,
-			)
 		case token.Type != parser.TextTokenType:
 			*line = token.SourceLoc.LineNo
 			// only for the panic: it also fails for tags that are no expressions
 			_, _ = expressions.Parse(token.Args)
 		}
 	}
-	if open.Name != "" { // the library would silently omit the rest
-		return "", fault(
-			CodeTemplateParse,
-			file,
-			open.SourceLoc.LineNo,
-			fmt.Sprintf("{%% %s %%} is never closed", open.Name),
-			fmt.Sprintf("add {%% end%s %%}", open.Name),
-		)
+	if open.Name == "" {
+		return nil
 	}
-	return prepared.String(), nil
+	return fault(
+		CodeTemplateParse,
+		file,
+		open.SourceLoc.LineNo,
+		fmt.Sprintf("{%% %s %%} is never closed", open.Name),
+		fmt.Sprintf("add {%% end%s %%}", open.Name),
+	)
 }
 
-// preparedToken is the source of a token outside of comments and raw text, with the tags of
-// symphony.
-func preparedToken(token parser.Token) string {
-	if token.Type != parser.TagTokenType {
-		return token.Source
-	}
-	switch token.Name {
-	case "capture", "endcapture":
-		return strings.Replace(token.Source, "capture", captureTag, 1)
-	case "for", "tablerow":
-		return token.Source + stepAfter(token)
-	}
-	return token.Source
+// newEngine returns an engine whose templates read no files, and know only the variables that exist.
+func newEngine() *liquid.Engine {
+	engine := liquid.NewEngine()
+	engine.StrictVariables()
+	engine.UnregisterTag("include")
+	engine.UnregisterTag("render")
+	return engine
 }
 
-// maxSteps bounds the passes through loops of a rendering. A million take less than a second.
-const maxSteps = 1_000_000
-
-const (
-	stepTag = "symphony_step"  // put at the beginning of each loop
-	stepVar = "symphony_steps" // a *int in the variables
-)
-
-// stepAfter returns the tag that counts the passes through the loop that a token begins. It
-// trims blanks as the token does.
-func stepAfter(loop parser.Token) string {
-	if strings.HasSuffix(loop.Source, "-%}") {
-		return "{%- " + stepTag + " -%}"
-	}
-	return "{% " + stepTag + " %}"
-}
-
-// countStep renders the tag.
-func countStep(c render.Context) (string, error) {
-	steps, is := c.Get(stepVar).(*int)
-	if !is {
-		return "", errors.New("a template can't set " + stepVar)
-	}
-	*steps++
-	if *steps > maxSteps {
-		return "", fmt.Errorf("the loops of the template take more than %d steps", maxSteps)
-	}
-	return "", nil
-}
-
-const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} " +
-	"around text that is none"
+const templateHint = "check {{ … }} and {% … %}, or put {% raw %} around text that is no template"
 
 var liquidPrefix = text.Pattern(`^Liquid error.*?\): `)
-
-var (
-	openBlock = text.Pattern(`unterminated "(\w+)" block`)
-	onlyEnd   = text.Pattern(`\bend(\w+) not inside`)
-)
-
-// parseHint says what to do about an error of the library.
-func parseHint(err liquid.SourceError) string {
-	if open := openBlock().FindStringSubmatch(err.Error()); open != nil {
-		return "write {% end" + strings.TrimPrefix(open[1], "symphony_") + " %} behind it"
-	}
-	if end := onlyEnd().FindStringSubmatch(err.Error()); end != nil {
-		return "remove it, or write {% " + strings.TrimPrefix(end[1], "symphony_") + " … %} before it"
-	}
-	return templateHint
-}
 
 // liquidMessage returns the library's message without the library's name and the location.
 func liquidMessage(err liquid.SourceError) string {
@@ -204,7 +135,6 @@ func liquidMessage(err liquid.SourceError) string {
 	if cause := err.Cause(); cause != nil {
 		text = cause.Error()
 	}
-	text = strings.ReplaceAll(text, captureTag, "capture")
 	text = strings.ReplaceAll(text, `"%loop `, `"for `)
 	text = strings.TrimSuffix(liquidPrefix().ReplaceAllString(text, ""), " in "+err.Path())
 	// For an end tag without a start tag the library's message is incomplete.
@@ -220,63 +150,40 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 	defer func() {
 		if r := recover(); r != nil {
 			text = ""
-			err = reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: %v", p.file, r), renderHint(r))
+			err = reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: %v", p.file, r), checkHint)
 		}
 	}()
-	var rendered boundedText
-	vars := bindings(issue, attempt)
-	vars[stepVar] = new(int)
-	bad := p.template.FRender(&rendered, vars)
+	rendered, bad := p.template.Render(bindings(issue, attempt))
 	if bad != nil {
 		return "", fault(
 			CodeTemplateRender,
 			p.file,
 			max(bad.LineNumber(), 1),
 			p.explain(bad),
-			renderHint(bad),
+			checkHint,
 		)
 	}
-	text = strings.TrimSpace(rendered.String())
+	text = strings.TrimSpace(string(rendered))
 	if len(text) > MaxPrompt {
 		return "", reconcile.NewError(
 			CodeTemplateRender,
 			fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
-			shortenHint,
+			"shorten it, for instance with {{ issue.description | truncate: 20000 }}",
 		)
 	}
 	return text, nil
 }
 
-const (
-	checkHint   = "run symphony check, which names every unknown variable and filter"
-	shortenHint = "shorten it, for instance with {{ issue.description | truncate: 20000 }}"
-)
-
-// renderHint returns the next step after an error of a rendering, or a panic.
-func renderHint(failed any) string {
-	for {
-		switch known := failed.(type) {
-		case errTooLarge:
-			return shortenHint
-		case expressions.FilterError:
-			failed = known.Err
-		case liquid.SourceError:
-			failed = known.Cause()
-		default:
-			return checkHint
-		}
-	}
-}
+const checkHint = "run symphony check, which names every unknown variable and filter"
 
 // Check lists unknown variables, fields and filters, and tags that are not closed, even in
 // branches that are never taken, sorted by line.
 func (p *Prompt) Check() []Warning { return p.problems }
 
-const sameText = "the prompt names nothing of the issue, so that every agent gets the same text: " +
-	"write {{ issue.identifier }}, {{ issue.title }} and {{ issue.description }}"
-
-const emptyText = "the prompt is empty: agents get only the title and the description of the issue, and nobody " +
-	"tells them to commit and to hand over"
+const (
+	sameText  = "the prompt names nothing of the issue: write {{ issue.title }} and {{ issue.description }}"
+	emptyText = "the prompt is empty: agents get only the title and the description of the issue"
+)
 
 // Same is a warning if the prompt is the same for every issue, unless Check says why: a name is
 // misspelled. It also warns about an empty prompt.

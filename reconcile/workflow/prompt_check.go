@@ -106,7 +106,7 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 	case near != "":
 		instead = "; did you mean " + prefix + near + "?"
 	case what == "filter":
-		instead = "; filters are those of Liquid, such as default, join, upcase, truncate and replace"
+		instead = "; there are the filters of Liquid, such as default and join"
 	case len(known) > 1:
 		instead = "; known are " + listed(known)
 	}
@@ -162,7 +162,7 @@ func (c *checker) block(n *render.BlockNode) {
 	switch n.Name {
 	case "for", "tablerow":
 		c.loop(n)
-	case captureTag:
+	case "capture":
 		c.nodes(n.Body)
 		c.vars[strings.TrimSpace(n.Args)] = plain
 	case "case", "when", "if", "elsif", "unless":
@@ -253,13 +253,6 @@ func (c *checker) filter(name string, in *shape) *shape {
 	}
 	if in == nil || in.items == nil {
 		return anything
-	}
-	if fields := in.items.fields; fields != nil &&
-		slices.Contains([]string{"map", "where", "sort", "sort_natural"}, name) {
-		field := strings.Trim(c.peek(), `"'`)
-		if field != c.peek() && fields[field] == nil {
-			c.unknown("field", "", field, slices.Collect(maps.Keys(fields)))
-		}
 	}
 	switch name {
 	case "sort", "sort_natural", "reverse", "uniq", "compact", "where", "slice":

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -233,12 +232,6 @@ func TestRender(t *testing.T) {
 			template: "{% for i in (1..200000) %}0123456789{% endfor %}",
 			fails:    "longer than 1048576 bytes",
 		},
-		{
-			name:     "too long in a table",
-			issue:    full,
-			template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}",
-			fails:    "the text has more than 4.0 MiB",
-		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -397,65 +390,4 @@ func FuzzPrompt(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// A template that would take all memory ends with an error that names it and the bound.
-func TestTemplateSize(t *testing.T) {
-	double := "{% assign s = s | append: s %}"
-	kibibyte := "{% assign s = \"0123456789abcdef\" %}" + strings.Repeat(double, 6)
-	const most = "more than 4.0 MiB, which is the most in a template"
-	for body, what := range map[string]string{
-		"{% assign s = \"x\" %}\n" + strings.Repeat(double, 60):                                              "the filter append",
-		"{% assign s = \"x,\" %}" + strings.Repeat("{% assign s = s | replace: \"x\", s %}", 30):             "the filter replace",
-		kibibyte + "{% assign s = s | replace: \"\", s | replace: \"\", s %}":                                "the filter replace",
-		kibibyte + "{% assign s = (1..5000) | join: s %}":                                                    "the filter join gets or makes",
-		"{{ (1..1000000000) | join }}":                                                                       "the filter join",
-		kibibyte + "{% assign l = s | split: \"\" %}" + strings.Repeat("{% assign l = l | concat: l %}", 40): "the filter concat",
-		kibibyte + "{% for i in (1..9999) %}{{ s }}{% endfor %}":                                             "the text has",
-		kibibyte + "{% capture c %}{% for i in (1..9999) %}{{ s }}{% endfor %}{% endcapture %}":              "the text has",
-		"{{ issue.created_at | date: \"%1000000d%1000000d%1000000d%1000000d%1000000d\" }}":                   "the filter date gets or makes",
-		"{{ issue.created_at | date: \"" + strings.Repeat("%999d", 16<<10) + "\" }}":                         "the filter date gets or makes",
-		"{{ issue.created_at | date: \"" + strings.Repeat("%c", 40<<10) + "\" }}":                            "the filter date gets or makes",
-	} {
-		p, err := ParsePrompt(body, "WORKFLOW.md", 1)
-		test.OK(t, err)
-		_, err = p.Render(fullIssue(), 0)
-		if err == nil {
-			t.Errorf("%.60s: no error", body)
-			continue
-		}
-		test.Equal(t, "code", Faults(err)[0].Code, CodeTemplateRender)
-		test.Contains(t, "hint", Faults(err)[0].Hint, "shorten it")
-		if !regexp.MustCompile("WORKFLOW.md:[12]: .*" + what + ".* " + most).MatchString(err.Error()) {
-			t.Errorf("%.60s: %v", body, err)
-		}
-	}
-	p, err := ParsePrompt(
-		"{% capture c -%} {{ issue.title }} {%- endcapture %}{{ c | append: c }}",
-		"WORKFLOW.md",
-		1,
-	)
-	test.OK(t, err)
-	issue := fullIssue()
-	test.Equal(t, "captured", test.Must(p.Render(issue, 0)), issue.Title+issue.Title)
-	_, err = ParsePrompt("{% capture a b %}{% endcapture %}", "WORKFLOW.md", 1)
-	test.Equal(t, "code", Faults(err)[0].Code, CodeTemplateParse)
-}
-
-// A template that would loop for days ends with an error.
-func TestTemplateSteps(t *testing.T) {
-	for _, body := range []string{
-		"{% for i in (1..2000000) %}{% endfor %}",
-		"{% for i in (1..2000) -%} {% for j in (1..2000) %}{% continue %}{% endfor %}{% endfor %}",
-	} {
-		p, err := ParsePrompt(body, "WORKFLOW.md", 1)
-		test.OK(t, err)
-		_, err = p.Render(reconcile.Issue{}, 0)
-		if err == nil || !strings.Contains(err.Error(), "take more than 1000000 steps") {
-			t.Errorf("%s: %v", body, err)
-		}
-	}
-	p, err := ParsePrompt("{%- for i in (1..3) -%} {{ i }} {%- endfor %}", "WORKFLOW.md", 1)
-	test.OK(t, err)
-	test.Equal(t, "blanks", test.Must(p.Render(reconcile.Issue{}, 0)), "123")
 }

@@ -98,41 +98,24 @@ func (r *frontMatter) load() bool {
 			CodeNotAMap,
 			field{line: r.line(root)},
 			"the front matter is "+kindName(root)+", not a map of keys",
-			cmp.Or(r.colonFault(root), hint),
+			hint,
 		)
 		return false
 	}
 	err := decoder.Decode(&second)
-	if !errors.Is(err, io.EOF) {
-		r.failRest(root, &second, err)
+	switch {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		r.failParse(err)
+		return false
+	default:
+		const hint = "keep one, without lines of `...` or `---`"
+		r.fail(CodeParse, field{line: r.line(&second)}, "the front matter contains more than one YAML document", hint)
 		return false
 	}
 	r.section("", root)
 	r.mergeProvider()
 	return true
-}
-
-// failRest reports that the YAML text goes on behind its first document, or what follows could
-// not be read.
-func (r *frontMatter) failRest(root, second *yaml.Node, err error) {
-	end := bytes.Index(append([]byte("\n"), r.src.FrontMatter...), []byte("\n..."))
-	at := field{line: r.line(second)}
-	switch {
-	case err != nil && end >= 0:
-		at.line = r.src.frontLine + bytes.Count(r.src.FrontMatter[:end], []byte("\n"))
-	case err != nil && root.Column > 1:
-		r.failUnsectioned(root)
-		return
-	case err != nil:
-		r.failParse(err)
-		return
-	}
-	r.fail(
-		CodeParse,
-		at,
-		"the front matter contains more than one YAML document",
-		"keep one, without lines of `...` or `---`",
-	)
 }
 
 // failParse reports an error of the YAML library.
@@ -144,49 +127,6 @@ func (r *frontMatter) failParse(err error) {
 		hint = text.ResolveConflict
 	}
 	r.fail(CodeParse, at, message, hint)
-}
-
-// colonFault says what is wrong with the colon of a text that is meant as a key and its value,
-// such as max_turns:2; empty for another value.
-func (r *frontMatter) colonFault(value *yaml.Node) string {
-	if value.Kind != yaml.ScalarNode || value.Style != 0 {
-		return ""
-	}
-	lines := strings.Split(string(r.src.FrontMatter), "\n")
-	return text.ColonFault(strings.TrimRight(lines[value.Line-1], "\r"))
-}
-
-// failUnsectioned reports that the first keys of the front matter are indented, and others are
-// not: the section above the first ones is missing, or is indented, too.
-func (r *frontMatter) failUnsectioned(root *yaml.Node) {
-	first := root.Content[0]
-	var keys []string
-	for i := 0; i < len(root.Content); i += 2 {
-		keys = append(keys, root.Content[i].Value)
-	}
-	hint := "write the line of their section above them"
-	if section := r.sectionOf(keys); section != "" {
-		hint = "write `" + section + ":` above it"
-	}
-	if slices.Contains(r.parents, first.Value) {
-		hint = "begin it at the left margin, as the sections below"
-	}
-	r.fail(
-		CodeParse,
-		field{line: r.line(first)},
-		strconv.Quote(first.Value)+" is indented, but is below no section",
-		hint,
-	)
-}
-
-// sectionOf returns the first section that has all of these keys, such as tracker for kind and
-// provider; empty if none has.
-func (r *frontMatter) sectionOf(keys []string) string {
-	known := slices.Concat(r.parents, r.names)
-	return text.First(r.parents, func(section string) bool {
-		isKey := func(key string) bool { return slices.Contains(known, section+"."+key) }
-		return !slices.ContainsFunc(keys, func(key string) bool { return !isKey(key) })
-	})
 }
 
 // section reads the keys of a map.
@@ -214,40 +154,11 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		case known < 0 && !section && !unbuilt:
 			r.unknown = append(r.unknown, f)
 		case null(value) && value.Anchor == "":
-			if known >= 0 {
-				r.warnNull(f, r.keys[known])
-			} else if value.Value == "" {
-				r.warn(f, "empty, so that it has no effect; indent its keys below it, or remove the line")
+			if value.Value == "" && f.key != "workspace.root" { // root says which directory is used
+				r.warn(f, "empty, so that it has no effect; write a value, or remove the line")
 			}
 		case section && value.Kind != yaml.MappingNode:
-			hint := ""
-			isBelow := r.line(value) > f.line
-			wrong := r.colonFault(value)
-			switch {
-			case isBelow && wrong != "":
-				f.line = r.line(value)
-				hint = wrong
-			case value.Kind == yaml.ScalarNode, value.Kind == yaml.SequenceNode && isListOfWords(value):
-				hint = "write its keys on lines of their own below it, indented"
-				names := r.keysOf(f.key)
-				switch {
-				case f.key == "worker.engine":
-					hint += ": kind: slurm, or kind: command with the commands of another engine (docs/hosts.md)"
-				case f.key == "agent":
-					hint += ": kind: and one of " + listed(AgentKinds())
-				case len(names) > 1:
-					hint += ": " + strings.ReplaceAll(listed(names), f.key+".", "")
-				}
-			case f.key == "tracker" && len(text.Filter(value.Content, hasKind)) > 1:
-				hint = "a workflow has a single tracker: write a WORKFLOW.md for each"
-			case value.Style != yaml.FlowStyle:
-				hint = "remove the - before its keys"
-			}
-			kinds := map[string][]string{"tracker": TrackerKinds(), "agent": AgentKinds()}
-			if kind := strings.ToLower(value.Value); slices.Contains(kinds[f.key], kind) {
-				hint = "write `kind: " + kind + "` on a line of its own below it, indented"
-			}
-			r.invalid(f, "must be a map of keys, is "+kindName(value), hint)
+			r.invalid(f, "must be a map of keys, is "+kindName(value), "write its keys below it, indented")
 		case section:
 			r.section(f.key+".", value)
 		case known >= 0:
@@ -255,57 +166,9 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				f.line = r.line(scalar)
 			}
 			r.fields[f.key] = f
-			r.refuseQuotes(f, value)
 		default:
 			r.warn(f, message)
 		}
-	}
-}
-
-// isListOfWords reports whether a list has an item that is no map.
-func isListOfWords(list *yaml.Node) bool {
-	return slices.ContainsFunc(list.Content, func(item *yaml.Node) bool { return item.Kind == yaml.ScalarNode })
-}
-
-// hasKind reports whether an item of a list is a map with the key kind, as of a tracker.
-func hasKind(item *yaml.Node) bool {
-	return slices.ContainsFunc(item.Content, func(word *yaml.Node) bool { return word.Value == "kind" })
-}
-
-// otherQuotes matches a text in quotes that are none for YAML, as word processors and web pages
-// write them.
-var otherQuotes = text.Pattern(`^[“”„‟«»‘’‚‛](.*)[“”„‟«»‘’‚‛]$`)
-
-// refuseQuotes reports texts in a value that are in such quotes, which would become a part of a
-// path or of the name of a state.
-func (r *frontMatter) refuseQuotes(f field, value *yaml.Node) {
-	found := otherQuotes().FindStringSubmatch(value.Value)
-	if value.Kind == yaml.ScalarNode && value.Style == 0 && found != nil {
-		f.line = r.line(value)
-		r.invalid(f, "the quotes of "+value.Value+" are no quotes for YAML", `write "`+found[1]+`"`)
-	}
-	for _, item := range value.Content {
-		r.refuseQuotes(f, item)
-	}
-}
-
-// hashValue matches a key whose value was probably meant to begin with #, as in `label: #7`.
-var hashValue = text.Pattern(`:[ \t]+#[^\s#]`)
-
-// warnNull warns about a key that has no value, which was probably not meant. A null that is
-// written as such was.
-func (r *frontMatter) warnNull(f field, k Key) {
-	lines := bytes.Split(r.src.FrontMatter, []byte("\n"))
-	switch {
-	case f.node.Value == "" && hashValue().Match(lines[f.line-r.src.frontLine]):
-		r.warn(f, "empty, because YAML takes what begins with # for a comment; put the value in quotes")
-	case f.node.Value == "~" && (k.Type == typePath || k.Type == typeHomes):
-		r.warn(
-			f,
-			`an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`,
-		)
-	case f.node.Value == "" && k.Name != "workspace.root": // root says which directory is used
-		r.warn(f, "empty, so that the key counts as absent; write a value, or remove the line")
 	}
 }
 
@@ -426,22 +289,16 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 // reported.
 func (r *values) path(f field, value string) string {
 	if elsewhere().MatchString(strings.TrimSpace(value)) {
-		r.invalid(f, strconv.Quote(value)+" is the address of something, or a path of another system",
-			"write a path of this machine, such as ~/symphony")
-		return ""
-	}
-	if strings.Contains(value, "{{") {
-		r.invalid(f, strconv.Quote(value)+" is no path: only the prompt and repository.branch are templates",
-			"leave {{ … }} out")
+		r.invalid(f, strconv.Quote(value)+" is no path of this machine", "write one such as ~/symphony")
 		return ""
 	}
 	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
 	unset, isUnset := errors.AsType[unsetVariable](err)
 	switch {
 	case isUnset:
-		r.invalid(f, err.Error(), r.setHint(string(unset), "it"))
+		r.invalid(f, err.Error(), r.setHint(string(unset)))
 	case err != nil:
-		r.invalid(f, err.Error(), "write a path, which may begin with ~/ or a variable")
+		r.invalid(f, err.Error(), "")
 	}
 	return path
 }
@@ -449,14 +306,6 @@ func (r *values) path(f field, value string) string {
 // elsewhere matches texts that would otherwise be relative paths: file:///srv, D:/work,
 // C:\work.
 var elsewhere = text.Pattern(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:[/\\])`)
-
-// wordHint says which word of a choice to write; empty for a key that is no choice.
-func wordHint(k Key, word string) string {
-	if k.Words == nil {
-		return ""
-	}
-	return "write " + cmp.Or(suggest.Nearest(word, k.Words), "one of these words")
-}
 
 // item returns the field with the line of an item of its list.
 func (r *frontMatter) item(f field, i int) field {
@@ -479,7 +328,9 @@ func (r *values) wrong(k Key, f field, hint string) {
 	case k.Words != nil:
 		allowed = strings.Join(k.Words, " or ")
 	}
-	hint = cmp.Or(hint, wordHint(k, f.node.Value))
+	if near := suggest.Nearest(f.node.Value, k.Words); near != "" {
+		hint = cmp.Or(hint, "write "+near)
+	}
 	is := kindName(f.node)
 	if f.node.Kind == yaml.ScalarNode && k.Type != typeStateMap && !strings.HasPrefix(k.Type, "list") {
 		is = strconv.Quote(f.node.Value)

@@ -3,10 +3,8 @@ package workflow
 import (
 	"cmp"
 	"fmt"
-	"net/mail"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -70,28 +68,12 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 	return r.branchPattern.Render(issue, attempt)
 }
 
-// browserPage matches the address of a page about a repository, such as
-// https://github.com/acme/app/tree/main, and finds the repository's own address in it. GitLab
-// writes /-/ before the name of a page; GitHub has an owner and a repository before it.
-var browserPage = text.Pattern(`^(https?://[^/]+/.+?)/-/` +
-	`|^(https?://` + forgeHosts(true) + `/[^/]+/[^/]+?)(?:\.git)?/[^/]`)
-
-var (
-	// such as git@github.com/acme/app.git
-	noColon = text.Pattern(`^(\w+@[\w.-]+)/([\w.-]+/.+)$`)
-	// such as github.com/acme/app
-	noScheme = text.Pattern(`^(?:[\w-]+\.)+[a-z]{2,}/[\w.-]+/[\w./-]+$`)
-	// such as https://github.com/acme
-	onlyOwner = text.Pattern(`^(?:https://|git@)` + forgeHosts(false) + `[/:][\w.-]+/?$`)
-)
-
 // gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
 var gitAddress = text.Pattern(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
 
 func (r *reader) repositoryURL(f field) {
 	address := r.cfg.Repository.URL
-	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git, /a/path, " +
-		"or ./a/path from WORKFLOW.md's folder"
+	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git or ./path"
 	if top, _, _ := strings.Cut(address, "/"); top == "." || top == ".." || top == "~" {
 		address = r.path(f, address)
 		r.cfg.Repository.URL = address
@@ -112,57 +94,8 @@ func (r *reader) repositoryURL(f field) {
 			"contains a password or a token, which agents could read",
 			"configure a credential helper of git instead",
 		)
-	case browserPage().MatchString(address):
-		found := browserPage().FindStringSubmatch(address)
-		own := cmp.Or(found[1], found[2])
-		r.invalid(f, "is the address of a page in the browser, from which git does not clone", "write "+own+".git")
-	case noColon().MatchString(address):
-		found := noColon().FindStringSubmatch(address)
-		r.invalid(f, "not an address that symphony clones from", "write "+found[1]+":"+found[2])
-	case noScheme().MatchString(address):
-		r.invalid(f, "not an address that symphony clones from", "write https://"+address)
-	case repositoryName().MatchString(address):
-		r.invalid(f, "not an address that symphony clones from",
-			"write https://github.com/"+address+" if it is there, or ./"+address+" for a folder beside WORKFLOW.md")
-	case onlyOwner().MatchString(address):
-		r.invalid(f, "names an owner, but no repository", "write "+strings.TrimSuffix(address, "/")+"/REPOSITORY.git")
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
-	}
-}
-
-// base warns about the name that a clone gives to a branch of its remote.
-func (r *reader) base(f field) {
-	for _, prefix := range []string{"origin/", "refs/heads/", "refs/remotes/origin/"} {
-		name, has := strings.CutPrefix(r.cfg.Repository.Base, prefix)
-		if has {
-			r.warn(f, "a name as it is on the remote has no "+prefix+" before it; did you mean "+name+"?")
-			return
-		}
-	}
-}
-
-// gitName refuses a name of which git would leave nothing.
-func (r *reader) gitName(f field) {
-	name := r.cfg.Repository.Name
-	if name != "" && strings.Trim(name, leftOut) == "" {
-		r.invalid(f, strconv.Quote(name)+" has only characters that git leaves out of names", "write for instance Agent")
-	}
-}
-
-// leftOut are the characters that git leaves out at both ends of names.
-const leftOut = ` .,:;<>"\'`
-
-// gitEmail warns about an author's address that is none: forges recognise people by it.
-func (r *reader) gitEmail(f field) {
-	email := r.cfg.Repository.Email
-	found, err := mail.ParseAddress(email)
-	if err == nil && found.Name != "" {
-		r.warn(f, "contains a name, too; did you mean "+found.Address+"? The name belongs into repository.git_name")
-		return
-	}
-	if email != "" && !strings.Contains(email, "@") {
-		r.warn(f, strconv.Quote(email)+" is no email address, by which a forge would know the author")
 	}
 }
 
@@ -197,7 +130,7 @@ func (r *reader) branch(f field) {
 	parsed, err := ParsePrompt(pattern, r.src.Name, f.line)
 	for _, e := range Faults(err) {
 		message := strings.TrimPrefix(e.Message, fmt.Sprintf("%s:%d: ", r.src.Name, f.line))
-		r.invalid(f, message, "the name is a Liquid template: check {{ … }} and {% … %}")
+		r.invalid(f, message, templateHint)
 	}
 	if err != nil {
 		return
@@ -278,7 +211,7 @@ func (r *reader) repositoryToken(f field) {
 		r.invalid(
 			f,
 			"must be $NAME, a variable that contains the token",
-			"write $"+usual+"; "+r.setHint(usual, "it"),
+			"write $"+usual+", and "+r.setHint(usual),
 		)
 		return
 	}
@@ -288,9 +221,9 @@ func (r *reader) repositoryToken(f field) {
 	repository.TokenVar = name
 	switch {
 	case strings.ContainsFunc(repository.Token.Reveal(), blank):
-		r.noKey(f, name, "a blank or a control character", "copy it again from "+repository.ForgeKind().Title+"'s settings")
+		r.invalid(f, "the variable "+name+" contains a blank or a control character", "copy the token again")
 	case repository.Token == "" && !r.env.KeyOptional:
-		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name))
 	}
 }
 
@@ -316,27 +249,17 @@ func (r *reader) completeRepository() {
 		return
 	}
 	f := r.field("repository.deliver")
-	ofForge := "the address of the repository on the forge, and repository.forge (" +
-		strings.Join(ForgeNames(), ", ") + ") if that does not tell its kind"
 	host, _ := splitAddress(repository.URL)
 	switch {
-	case repository.Forge == "" && host == bitbucketHost:
-		r.invalid(f, "symphony opens no pull requests on Bitbucket", "write deliver: branch instead")
 	case repository.Forge == "" && HostWithoutTracker(repository.URL) != "":
 		r.invalid(f, "symphony opens no pull requests on "+host, "write deliver: branch instead")
 	case repository.API != "":
-		r.apiAddress(r.field("repository.api"), repository.API, kind, []string{name})
-	case filepath.IsAbs(repository.URL), strings.HasPrefix(repository.URL, "file:"):
-		r.invalid(
-			f,
-			"repository.url is a directory, and only a forge such as "+kind.Title+" has "+kind.Words.Name+"s",
-			"write deliver: branch, or "+ofForge,
-		)
+		r.apiAddress(r.field("repository.api"), repository.API, kind)
 	case api == "":
 		r.invalid(
 			f,
 			"repository.url is not an address on "+kind.Title,
-			"write deliver: branch, or "+ofForge+", or the address of its API in repository.api",
+			"write deliver: branch, or such an address, and repository.forge if that does not tell its kind",
 		)
 	default:
 		repository.API = api

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
-	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 
@@ -49,18 +47,12 @@ func (r trackerReader) endpoint(f field) {
 	)
 }
 
-// lacksScheme matches an address such as git.example.com:3000/api/v1.
-var lacksScheme = text.Pattern(`^[\w-]+(\.[\w-]+)+(:\d+)?(/[^@\s]*)?$`)
-
 // api checks the address of an API, to which secret is sent, if any. key is where the file may
 // contain it.
 func (r *values) api(f field, address, hint, key, secret string) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		if lacksScheme().MatchString(address) {
-			hint = "write https://" + address
-		}
 		r.invalid(f, "must be an http or https URL", hint)
 	case u.User != nil:
 		r.invalid(f, "must not contain a user or password", "write the key in "+key)
@@ -69,10 +61,9 @@ func (r *values) api(f field, address, hint, key, secret string) {
 	}
 }
 
-// apiAddress checks that an address is not that of the pages of a forge, or of another API. names are
-// repositories there.
-func (r *values) apiAddress(f field, address string, kind ForgeKind, names []string) {
-	instead := kind.apiInstead(address, names)
+// apiAddress checks that an address is not that of the pages of a forge, or of another API.
+func (r *values) apiAddress(f field, address string, kind ForgeKind) {
+	instead := kind.apiInstead(address)
 	if instead != "" {
 		r.invalid(f, "not the address of an API of "+kind.Title, "write "+instead)
 	}
@@ -146,14 +137,15 @@ func (r trackerReader) findKey(written string) trackerKey {
 func (r trackerReader) checkKey(f field, key trackerKey) {
 	usual := r.usualKeyVar()
 	missing := func(what, hint string) {
-		switch {
-		case !r.tracker.needsKey:
-		case !r.env.KeyOptional:
+		if r.tracker.needsKey && !r.env.KeyOptional {
 			r.fail(CodeMissingAPIKey, f, what, hint)
-		case r.dotEnv() != "":
-			r.warn(f, what+": "+hint)
 		}
 	}
+	from := "the key"
+	if key.variable != "" && key.variable != LiteralKeyVar {
+		from = "the variable " + key.variable
+	}
+	isNoKey := func(c rune) bool { return blank(c) || strings.ContainsRune("\"'<>{}", c) }
 	switch {
 	case slices.Contains(r.tracker.keyVars, key.written):
 		r.invalid(f, "is the name of a variable, not a key", "write $"+key.written)
@@ -163,24 +155,17 @@ func (r trackerReader) checkKey(f field, key trackerKey) {
 			"$ is not followed by the name of a variable",
 			"write $"+cmp.Or(usual, "NAME")+", or the key itself",
 		)
-	case strings.Contains(key.value, "{{"):
-		r.invalid(f, "nothing replaces {{ … }} here", "write $"+cmp.Or(usual, "NAME")+", and set that variable")
-	case strings.ContainsFunc(key.value, blank):
-		r.noKey(f, key.variable, "a blank or a control character", "copy it again from the tracker's settings")
-	case placeholder().MatchString(key.value):
-		r.noKey(f, key.variable, "what an example has in the place of a key", "write the key itself")
-	case strings.ContainsAny(key.value, "\"'"):
-		r.noKey(f, key.variable, "a quote", "leave the quotes out: what sets the variable takes them for a part of it")
+	case strings.ContainsFunc(key.value, isNoKey):
+		r.invalid(f, from+" contains a blank, a quote or a bracket", "copy the key again, and nothing but the key")
 	case key.value != "":
 	case key.variable == LiteralKeyVar:
-		missing("the key was in WORKFLOW.md itself and is not stored",
-			"write api_key: $"+usual+" and set that variable, or put it into the environment file")
+		missing("the key was in WORKFLOW.md itself and is not stored", "write api_key: $"+usual+" and set that variable")
 	case f.node == nil && r.tracker.gh():
-		missing("missing", r.setHint(usual, usual)+"; where you run symphony yourself, gh auth login is enough")
+		missing("missing", r.setHint(usual)+", or run gh auth login")
 	case key.variable != "" && f.node != nil:
-		missing("the environment variable "+key.variable+" is not set, or empty", r.setHint(key.variable, "it"))
+		missing("the environment variable "+key.variable+" is not set, or empty", r.setHint(key.variable))
 	default:
-		missing("missing", r.setHint(usual, usual))
+		missing("missing", r.setHint(usual))
 	}
 }
 
@@ -206,51 +191,11 @@ func (c *Config) withhold(names ...string) {
 	c.SecretVars = slices.Compact(all)
 }
 
-// placeholder matches what an example has in the place of a key: <token>, your_token_here, abc_...
-var placeholder = text.Pattern(`[<>]|\.\.\.|…|(?i)^(?:x{3,}|changeme|(?:your|my|paste|insert|change)[-_]\w+)$`)
-
-// noKey reports that a key contains what no key does. name is the variable from which it comes,
-// empty for a key in WORKFLOW.md.
-func (r *values) noKey(f field, name, contains, hint string) {
-	if name == "" || name == LiteralKeyVar {
-		r.invalid(f, "the key contains "+contains, hint)
-		return
-	}
-	place := ""
-	if r.env.Place != nil {
-		place = r.env.Place(name)
-	}
-	if place != "" {
-		hint = "write " + name + "=… into " + place + ", with nothing but the key behind ="
-	}
-	r.invalid(f, "the variable "+name+" contains "+contains, hint)
-}
-
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }
 
-func (r *values) setHint(name, short string) string {
-	if r.env.EnvFile == "" {
-		return "set " + short + ", or put it into the environment file"
-	}
-	hint := fmt.Sprintf(
-		"put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file",
-		name,
-		r.env.EnvFile,
-	)
-	if unread := r.dotEnv(); unread != "" {
-		hint += "; symphony does not read " + unread
-	}
-	return hint
-}
-
-// dotEnv returns the path of a file .env beside the workflow, which other programs read; empty if
-// there is none.
-func (r *values) dotEnv() string {
-	path := filepath.Join(filepath.Dir(r.src.Path), ".env")
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
+// setHint says where to set a variable.
+func (r *values) setHint(name string) string {
+	return "put " + name + "=… into " + cmp.Or(r.env.EnvFile, "the environment file") + " (mode 0600)"
 }
 
 // pingURL resolves the URL of the check. A variable that is not set is no error here, because
@@ -272,7 +217,7 @@ func (r *reader) pingURL(f field) {
 		r.invalid(
 			f,
 			"must be an http or https URL, or $NAME, a variable that contains one",
-			"copy the ping URL from the page of the check",
+			"copy it from the page of the check",
 		)
 	}
 }
@@ -315,17 +260,8 @@ func (r trackerReader) terminalStates(f field) {
 }
 
 func (r trackerReader) requiredLabels(f field) {
-	for i, label := range r.cfg.Policy.RequiredLabels {
-		if excludes().MatchString(label) {
-			r.warn(r.item(f, i), strconv.Quote(label)+" is taken for the name of a label, which issues need: "+
-				"no key leaves issues out, so give those that agents may work on a label")
-		}
-	}
 	r.cfg.Policy.RequiredLabels = text.Map(r.cfg.Policy.RequiredLabels, strings.ToLower)
 }
-
-// excludes matches what leaves issues with a label out in the searches of other programs.
-var excludes = text.Pattern(`^(?i:[-!~]|not[: ]).`)
 
 func (r trackerReader) assignee(f field) {
 	if f.node == nil && r.tracker.assigneeVar == "" {
@@ -343,17 +279,7 @@ func (r trackerReader) assignee(f field) {
 	if r.tracker.name != fileTracker.name { // @kim and @me, as gh writes them
 		r.cfg.Policy.Assignee = strings.TrimPrefix(r.cfg.Policy.Assignee, "@")
 	}
-	if several := strings.FieldsFunc(r.cfg.Policy.Assignee, isBetweenNames); len(several) > 1 {
-		r.warn(f, "one user is meant, and no user is called "+strconv.Quote(r.cfg.Policy.Assignee)+": write one, such as "+
-			several[0]+", or let tracker.required_labels choose the issues")
-	}
-	if r.cfg.Policy.Assignee == "@me" {
-		r.warn(f, "no user has this name; did you mean me?")
-	}
 }
-
-// isBetweenNames reports whether a character stands between the names of several users.
-func isBetweenNames(c rune) bool { return c == ',' || c == ';' || c == ' ' }
 
 // root reads the workspace root. If it names a variable that is not set, the default is used
 // (specification 5.3.3). The default contains the number of the account, because all accounts
@@ -386,7 +312,7 @@ func (r *reader) root(f field) {
 		r.invalid(
 			f,
 			*root+" is the project's own folder: an issue may have the name of a folder there",
-			"name a directory of its own, such as ~/symphony/"+filepath.Base(*root),
+			"name a directory of its own, such as ~/symphony",
 		)
 	}
 	if *root != "" && r.env.Home != "" && paths.Inside(*root, r.env.Home) {
@@ -406,9 +332,6 @@ func (r *reader) hookTimeout(f field) {
 	}
 }
 
-// severalPaths matches paths that are separated by commas, such as ./a, ~/b.
-var severalPaths = text.Pattern(`,\s*(?:\.{0,2}/|~|\$)`)
-
 // writableRoots refuses directories that would give an agent access to more: directories that
 // overlap the workspaces of other issues, that contain WORKFLOW.md, or that are inside another
 // root, where an agent could replace them with a link.
@@ -416,10 +339,6 @@ func (r *reader) writableRoots(f field) {
 	roots := []string{}
 	for i, written := range r.cfg.Agent.WritableRoots {
 		f := r.item(f, i)
-		if strings.Contains(written, "://") {
-			r.invalid(f, strconv.Quote(written)+" is a URL", "write the path of the directory")
-			continue
-		}
 		path := ""
 		if written != "" {
 			path = r.path(f, written)
@@ -459,43 +378,14 @@ func (r *reader) passEnv(f field) {
 	names := []string{}
 	for i, name := range r.cfg.Agent.PassEnv {
 		f := r.item(f, i)
-		quoted := strconv.Quote(name)
-		bare, dollar := strings.CutPrefix(name, "$")
 		value, _ := r.env.lookup(name)
 		key := r.cfg.Tracker.APIKey.Reveal()
 		switch {
 		case name == "":
-		case dollar && variableName(bare):
-			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
-		case strings.Contains(name, "="):
-			own, _, _ := strings.Cut(name, "=")
-			r.invalid(f, quoted+" is a variable with its value", "write "+own+"; the value belongs into the environment file")
 		case !variableName(name):
-			r.invalid(
-				f,
-				quoted+" is not the name of a variable",
-				"a name consists of letters, digits and _, and does not begin with a digit",
-			)
-		case name == r.cfg.Repository.TokenVar:
-			r.invalid(
-				f,
-				name+" contains repository.token, which no agent gets",
-				"give agents another token, in another variable",
-			)
-		case name == r.cfg.Monitor.PingVar:
-			r.invalid(
-				f,
-				name+" contains monitor.ping_url, with which an agent could hide that no pass runs",
-				"remove it",
-			)
-		case name == r.cfg.Agent.keyVar:
-			r.invalid(f, name+" contains agent.key, which no agent gets",
-				"remove it; symphony adds the key to the agent's requests")
-		case name == OTLPHeadersVar:
-			r.invalid(f, name+" may contain the token of a collector, which no agent gets", "remove it")
+			r.invalid(f, strconv.Quote(name)+" is not the name of a variable", "write the name alone, without $ and =")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
-			r.invalid(f, name+" contains the tracker's key, which no agent gets",
-				"remove it; the tracker's tool uses that key for the agent")
+			r.invalid(f, name+" contains a secret of symphony, which no agent gets", "remove it")
 		case strings.HasPrefix(name, "SYMPHONY_"):
 			r.invalid(f, name+" is one of symphony's own variables, which are not passed on", "remove it")
 		case !slices.Contains(names, name):
@@ -516,41 +406,6 @@ func (r *values) word(f field) {
 	}
 }
 
-// efforts are the words that models have for how much they think.
-var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"}
-
-// effort is word, and warns about an effort that is probably known to no model.
-func (r *values) effort(f field) {
-	r.word(f)
-	if f.node == nil || !IsWord(f.node.Value) || slices.Contains(efforts, f.node.Value) {
-		return
-	}
-	meant := cmp.Or(otherEfforts[strings.ToLower(f.node.Value)], suggest.Misspelt(f.node.Value, efforts))
-	if meant != "" {
-		r.warn(f, strconv.Quote(f.node.Value)+" is no usual effort; did you mean "+meant+"?")
-		return
-	}
-	r.warn(f, strconv.Quote(f.node.Value)+" is no usual effort; most models know low, medium and high, some also "+
-		"minimal and xhigh")
-}
-
-// otherEfforts are words of other programs and of people for efforts.
-var otherEfforts = map[string]string{
-	"maximum":    "xhigh",
-	"highest":    "xhigh",
-	"very-high":  "xhigh",
-	"very_high":  "xhigh",
-	"x-high":     "xhigh",
-	"extra-high": "xhigh",
-	"minimum":    "minimal",
-	"lowest":     "minimal",
-	"min":        "minimal",
-	"normal":     "medium",
-	"med":        "medium",
-	"mid":        "medium",
-	"off":        "none",
-}
-
 // IsWord reports whether a text can be the name of a model or an effort.
 func IsWord(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\n$") }
 
@@ -569,25 +424,15 @@ func (r *reader) serverHost(f field) {
 	if f.node == nil {
 		return
 	}
-	u, err := url.Parse(r.cfg.Server.Host)
-	if err == nil && u.Host != "" {
-		hint := "write host: " + u.Hostname()
-		if u.Port() != "" {
-			hint += ", and port: " + u.Port()
-		}
-		r.invalid(f, "must be the name or the address of a host, not a URL", hint)
-		return
-	}
-	host, port, err := net.SplitHostPort(r.cfg.Server.Host)
-	if err == nil {
-		r.invalid(f, "contains a port", "write host: "+cmp.Or(host, "127.0.0.1")+", and port: "+port)
+	_, _, err := net.SplitHostPort(r.cfg.Server.Host)
+	if err == nil || strings.Contains(r.cfg.Server.Host, "/") {
+		r.invalid(f, "must be the name or the address of a host alone", "write its port as server.port")
 	}
 }
 
 // checkHandoff checks the states to which symphony moves issues.
 func (r *reader) checkHandoff() {
 	c := r.cfg
-	r.warnStateNames()
 	// A section without keys has a warning of its own.
 	isBelow := func(key string) bool { return strings.HasPrefix(key, "verify.") }
 	if c.Verify.Command == "" && slices.ContainsFunc(slices.Collect(maps.Keys(r.lines)), isBelow) {
@@ -634,33 +479,11 @@ func (r *reader) checkHandoff() {
 	}
 }
 
-// warnStateNames warns about names of states that are probably none: with a comment that YAML takes
-// for a part of the name, or several names. A name in quotes was meant as it is.
-func (r *reader) warnStateNames() {
-	for _, key := range []string{"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.merged_state"} {
-		f := r.field(key)
-		isQuoted := f.node != nil && f.node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
-		if f.node == nil || isQuoted {
-			continue
-		}
-		name, comment, _ := strings.Cut(f.node.Value, "#")
-		first, _, isList := strings.Cut(f.node.Value, ",")
-		switch {
-		case comment != "" && name != "":
-			const format = "the state %q contains #: before a comment write a blank, or quote the state"
-			r.warn(f, fmt.Sprintf(format, f.node.Value))
-		case isList:
-			const format = "the state %q contains a comma: write one state, such as %q, or quote it"
-			r.warn(f, fmt.Sprintf(format, f.node.Value, first))
-		}
-	}
-}
-
 // checkNotTerminal warns about a state of handovers that ends the work on an issue.
 func (r *reader) checkNotTerminal(key, state string) {
 	if state != "" && r.cfg.Policy.Terminal(state) {
-		r.warn(r.field(key), strconv.Quote(state)+" is one of tracker.terminal_states: no one reviews the work, and the "+
-			"workspace is removed; name a state of your review here that is not in tracker.terminal_states")
+		r.warn(r.field(key), strconv.Quote(state)+
+			" is one of tracker.terminal_states, so that no one reviews the work: name another state")
 	}
 }
 
@@ -671,14 +494,14 @@ func (r *reader) checkNoHandoff() {
 		r.invalid(
 			r.field("feedback.state"),
 			"agents hand nothing over that could come back",
-			"set handoff.state, the state in which issues wait for your review",
+			"set handoff.state",
 		)
 	}
 	if r.cfg.Verify.Command != "" {
 		r.invalid(
 			r.field("verify.command"),
 			"verifies what agents hand over, and they hand nothing over",
-			"set handoff.state, the state in which issues wait for your review",
+			"set handoff.state",
 		)
 	}
 }
@@ -708,11 +531,7 @@ func (r *reader) checkMerge() {
 		r.warnKey("merge.method", "no effect without merge.when")
 	case !c.Feedback.On() && !r.refused("feedback.state"):
 		name := c.Repository.ForgeKind().Words.Name
-		hint := "set feedback.state, the state to which issues go back whose " + name + "s need work"
-		if active := c.Policy.ActiveStates; len(active) > 0 {
-			hint += ", such as " + active[len(active)-1]
-		}
-		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", hint)
+		r.invalid(r.field("merge.when"), "only "+name+"s that symphony watches are merged", "set feedback.state")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,11 +46,9 @@ func Read(path string) (Source, error) {
 		case errors.Is(err, fs.ErrNotExist) && remedy != "":
 			message = path + " " + what
 			hint = remedy + ", or name another file with -w FILE"
-		case errors.Is(err, fs.ErrNotExist) && beside(path) != "":
-			message += ", but " + beside(path)
 		case !errors.Is(err, fs.ErrNotExist):
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
-			hint = readableHint(path)
+			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}
 		return Source{}, &reconcile.Error{
 			Code:    CodeMissingFile,
@@ -61,34 +58,6 @@ func Read(path string) (Source, error) {
 		}
 	}
 	return NewSource(path, resolved, data)
-}
-
-// readableHint says how this account can read a file.
-func readableHint(path string) string {
-	info, err := os.Stat(path)
-	if err == nil && info.Mode().IsRegular() {
-		stat, isUnix := info.Sys().(*syscall.Stat_t)
-		if isUnix && int(stat.Uid) != os.Geteuid() {
-			return `it belongs to another account; if it is yours: sudo chown "$(id -un)" ` + text.ShellQuote(path)
-		}
-	}
-	return "make it a file that this account can read, or name another one with -w FILE"
-}
-
-// beside returns the name of a file beside a missing one whose name begins with the same word, such as
-// workflow.md and WORKFLOW.md.txt beside WORKFLOW.md; empty if there is none.
-func beside(missing string) string {
-	entries, err := os.ReadDir(filepath.Dir(missing))
-	if err != nil {
-		return ""
-	}
-	word := strings.ToLower(strings.TrimSuffix(filepath.Base(missing), filepath.Ext(missing)))
-	for _, entry := range entries {
-		if entry.Type().IsRegular() && strings.HasPrefix(strings.ToLower(entry.Name()), word) {
-			return text.Visible(entry.Name())
-		}
-	}
-	return ""
 }
 
 // readThroughLinks reads a file, and returns its absolute path without symlinks, too.
@@ -158,9 +127,6 @@ func reason(err error) string {
 // they are invisible.
 var fence = text.Pattern(`(?m)^---[ \t\r]*$\n?`)
 
-// almostFence is a line that was probably meant as a fence.
-var almostFence = text.Pattern(`(?m)^[ \t]*(?:-{2,}|[—–]+|\.{3})[ \t\r]*$`)
-
 // NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name
 // is for messages, path is the resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
@@ -181,15 +147,7 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	body := bytes.TrimPrefix(data, []byte("\ufeff"))
 	if fences := fence().FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
 		if len(fences) == 1 {
-			const hint = "close it with a line of --- before the prompt"
-			begin := len(data) - len(body) + fences[0][1]
-			near := almostFence().FindIndex(data[begin:])
-			if near == nil {
-				return wrong(0, "the front matter is not closed", hint)
-			}
-			written := strings.TrimRight(string(data[begin+near[0]:begin+near[1]]), "\r")
-			message := strconv.Quote(written) + " does not close the front matter"
-			return wrong(begin+near[0], message, hint+", without blanks before it")
+			return wrong(0, "the front matter is not closed", "close it with a line of --- before the prompt")
 		}
 		front := fences[0][1]
 		end := fences[1][0]
@@ -243,11 +201,7 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 		return wrong(CodeEnvironment, path, "belongs to another account", yours)
 	}
 	if mode := info.Mode().Perm(); mode != 0o600 && mode != 0o400 {
-		what := fmt.Sprintf("its mode is %04o", mode)
-		if mode&0o077 != 0 {
-			what += ", so that other accounts have access"
-		}
-		return wrong(CodeEnvironment, path, what, "chmod 600 "+path)
+		return wrong(CodeEnvironment, path, fmt.Sprintf("its mode is %04o", mode), "chmod 600 "+path)
 	}
 	const hint = "write lines of NAME=VALUE, and quote values that contain blanks or #"
 	if len(data) > maxFile {
@@ -281,15 +235,6 @@ var (
 	quotedValue = text.Pattern(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
 	escaped     = text.Pattern("\\\\([\\\\\"$`])")
 	comment     = text.Pattern(`[ \t]#.*$`)
-	// what a shell would replace at the beginning of a value
-	tilde    = text.Pattern(`^~(?:/|$)`)
-	expanded = text.Pattern("^(?:\\$(?:HOME|\\{HOME\\})(?:/|$)|\\$\\(|`|\\$(?:[A-Za-z_]\\w*|\\{\\w+\\})$)")
-)
-
-const (
-	notExpanded = "the value is a $NAME, or begins with ~, $HOME or a command, and no shell reads the file to replace " +
-		"that: write the value out, or put it into single quotes to keep it as it is"
-	notQuotes = "the quotes are other characters than ' and \""
 )
 
 // envValue parses the text after =, and returns the value or the fault of the text. As in a
@@ -304,19 +249,7 @@ func envValue(text string) (value, wrong string) {
 		if parts == nil {
 			return "", "the quote is not closed on its line, or text follows it"
 		}
-		if expanded().MatchString(parts[2]) {
-			return "", notExpanded
-		}
 		return parts[1] + escaped().ReplaceAllString(parts[2], "$1"), ""
 	}
-	value = strings.Trim(comment().ReplaceAllString(text, ""), " \t")
-	switch {
-	case tilde().MatchString(value), expanded().MatchString(value):
-		return "", notExpanded
-	case otherQuotes().MatchString(value):
-		return "", notQuotes
-	case strings.HasSuffix(value, ";"):
-		return "", "the value ends with ;, which no shell reads here: leave it out, or put the value into quotes"
-	}
-	return value, ""
+	return strings.Trim(comment().ReplaceAllString(text, ""), " \t"), ""
 }

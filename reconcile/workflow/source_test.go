@@ -67,9 +67,6 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s: the hint is %q", path, Faults(err)[0].Hint)
 		}
 	}
-	write(t, filepath.Join(dir, "workflow.md"), "---\n---\n", 0o600)
-	_, err := Read(filepath.Join(dir, "WORKFLOW.md"))
-	test.Contains(t, "a file beside it", err.Error(), "WORKFLOW.md, but workflow.md")
 	long := write(t, filepath.Join(dir, "long.md"), strings.Repeat("x", maxFile+1), 0o600)
 	wantCode(t, test.Err(Read(long)), CodeParse, "longer than")
 }

@@ -104,43 +104,12 @@ agent:
 			want: `:7: agent.env.TEAM_KEY: no agent gets a variable of this name
 :8: agent.env.OTHER: contains a secret of symphony`,
 		},
-		"a folded script is one command": {
-			file: `
-handoff: {state: Review}
-verify:
-  command: >
-    cd web
-    npm ci
-hooks:
-  before_run: >-
-
-    git fetch
-
-    git status &&
-      git log
-    || date
-  on_attention: >
-    echo "$SYMPHONY_ATTENTION" |
-    mail ann
-
-    date
-    logger beside
-  after_create: >
-    docker run
-    --rm image
-  before_remove: >
-    make clean
-  timeout_ms: 1000
-`,
-			want: `:5: verify.command: > joins its lines to one command: write |
-:16: hooks.on_attention: > joins its lines to one command: write |`,
-		},
 		"what no agent gets": {
 			file: `
 agent: {kind: claude, key: $TEAM_KEY, pass_env: [TEAM_KEY, OTEL_EXPORTER_OTLP_HEADERS]}
 `,
-			want: `agent.pass_env: TEAM_KEY contains agent.key
-agent.pass_env: OTEL_EXPORTER_OTLP_HEADERS may contain the token of a collector`,
+			want: `agent.pass_env: TEAM_KEY contains a secret of symphony
+agent.pass_env: OTEL_EXPORTER_OTLP_HEADERS contains a secret of symphony`,
 		},
 	} {
 		said := saidAbout(t, "---\ntracker: {kind: file, provider: {path: issues}}\n"+

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -53,7 +52,6 @@ func (t Tracker) Within() string {
 // tracker defines the keys below tracker for a kind of tracker.
 type tracker struct {
 	name, title      string   // the value of tracker.kind, and the usual name
-	aliases          []string // other words that people write for it, such as markdown for file
 	endpoint         string   // the default of tracker.endpoint
 	endpointVar      string   // contains the endpoint if the file names none; empty for none
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
@@ -119,42 +117,8 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
-// programs are services that a program of examples/trackers makes a tracker, with what to write
-// instead of a kind of that name.
-var programs = map[string]string{
-	"asana": "use the program examples/trackers/asana.py: write `kind: command`, and below provider " +
-		"`command: [python3, asana.py]` and `verbs: [tool, comment, move]`; project_gid and endpoint become " +
-		"ASANA_PROJECT_GID and ASANA_ENDPOINT in the environment file, api_key stays",
-	"beads": "use the program examples/trackers/beads.py: write `kind: command`, and below provider " +
-		"`command: [python3, beads.py]` and `verbs: [tool, move]`",
-	"csv": "use the program examples/trackers/csv_file.py: write `kind: command`, and below provider " +
-		"`command: [python3, csv_file.py]` and `verbs: [tool, move]`",
-}
-
 // OtherKind says how the issues of a service that is no kind of tracker, such as Asana, are worked on.
-func OtherKind(name string) string {
-	const program = "for any other tracker write a small program: kind: command, see docs/trackers.md"
-	return cmp.Or(programs[strings.ToLower(name)], program)
-}
-
-// otherServices are services without a kind whose names are spelled like a kind by chance.
-var otherServices = []string{"gitee"}
-
-// NearestKind is the kind of tracker that a misspelled name or another word for it means, such as
-// gitea for forgejo; empty if there is none.
-func NearestKind(name string, kinds []string) string {
-	name = strings.ToLower(strings.TrimSpace(name))
-	for _, t := range trackers {
-		if slices.Contains(t.aliases, name) {
-			return t.name
-		}
-	}
-	near := suggest.Near(name, append(slices.Clone(kinds), otherServices...))
-	if len(near) == 0 || slices.Contains(otherServices, near[0]) {
-		return ""
-	}
-	return near[0]
-}
+const OtherKind = "for any other tracker write a small program: kind: command, see docs/trackers.md"
 
 // trackerReader reads the keys below tracker: where the issues are, the key to them, and their
 // states.
@@ -172,19 +136,16 @@ func (r trackerReader) kind(f field) {
 	isRefused := slices.ContainsFunc(r.faults, func(l located) bool { return l.key == "tracker" })
 	switch {
 	case f.node == nil && isRefused: // the section is no map
-	case f.node == nil && r.src.FrontMatter == nil:
-		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
-			"write the keys between two lines of --- at its beginning")
 	case f.node == nil:
 		r.fail(
 			CodeTrackerKind,
 			f,
 			"missing; the kinds are "+strings.Join(kinds, ", "),
-			"write `kind: file` or another of them below `tracker:`",
+			"write `kind: file` or another of them below `tracker:`, between two lines of ---",
 		)
 	default:
-		hint := OtherKind(*kind)
-		if near := NearestKind(*kind, kinds); near != "" {
+		hint := OtherKind
+		if near := suggest.Nearest(*kind, kinds); near != "" {
 			hint = "write `kind: " + near + "`"
 		}
 		r.fail(

@@ -62,10 +62,6 @@ func (r trackerReader) trackerCommand(f field) {
 			)
 		}
 	}
-	if len(command) == 1 && strings.Contains(command[0], " -") {
-		r.warn(f, strconv.Quote(command[0])+" is the name of one program: for a program with arguments write ["+
-			strings.Join(strings.Fields(command[0]), ", ")+"]")
-	}
 	// The program and its arguments may change without becoming another project, whose claims
 	// and workspaces would be foreign.
 	r.place(f, strings.Join(command, " "), "command "+r.src.Path)

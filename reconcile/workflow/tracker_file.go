@@ -11,7 +11,6 @@ import (
 var fileTracker = tracker{
 	name:     "file",
 	title:    "the folder",
-	aliases:  []string{"backlog", "backlog.md", "directory", "folder", "local", "markdown", "md"},
 	active:   []string{"To Do", "Todo", "In Progress"},
 	terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
 	orders:   true,
@@ -23,14 +22,14 @@ var fileTracker = tracker{
 func fileKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
-			"the folder with the issues; a relative path starts at WORKFLOW.md; required").
+			"the folder with the issues; required").
 			naming(NamesPaths).thenTracker(trackerReader.folder),
 		key(
 			"tracker.provider.states",
 			typeStrings,
 			"[Human Review]",
 			&c.Tracker.OtherStates,
-			"more states to which agents may move their issues, in addition to active_states and terminal_states",
+			"more states to which agents may move their issues",
 		),
 	}
 }

@@ -1,9 +1,8 @@
 package workflow
 
 var giteaTracker = tracker{
-	name:    "gitea",
-	title:   "Gitea",
-	aliases: GiteaForge.aliases,
+	name:  "gitea",
+	title: "Gitea",
 	// a closed issue blocks no other, whatever the labels
 	active:   []string{"open"},
 	terminal: []string{"closed"},

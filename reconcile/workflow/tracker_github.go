@@ -9,7 +9,6 @@ import (
 var gitHubTracker = tracker{
 	name:     "github",
 	title:    "GitHub",
-	aliases:  GitHubForge.aliases,
 	endpoint: "https://api.github.com",
 	// a closed issue blocks no other, whatever the labels
 	active:   []string{"open"},

@@ -3,7 +3,6 @@ package workflow
 var gitLabTracker = tracker{
 	name:     "gitlab",
 	title:    "GitLab",
-	aliases:  GitLabForge.aliases,
 	endpoint: "https://gitlab.com/api/v4",
 	// a closed issue blocks no other, whatever the labels
 	active:   []string{"opened"},

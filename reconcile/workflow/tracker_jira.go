@@ -1,9 +1,7 @@
 package workflow
 
 import (
-	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +26,6 @@ const (
 
 var jiraTracker = tracker{
 	name:        "jira",
-	aliases:     []string{"atlassian"},
 	title:       "Jira",
 	endpointVar: JiraSiteVar,
 	keyVars:     []string{JiraTokenVar},
@@ -43,15 +40,15 @@ func jiraKeys(c *Config) []Key {
 	j := &c.Tracker.Jira
 	return []Key{
 		key("tracker.provider.email", typeString, "$"+JiraEmailVar, &j.Email,
-			"the email of the account to which the token belongs, or $NAME").thenTracker(trackerReader.jiraEmail),
+			"the email of the account that has the token, or $NAME").thenTracker(trackerReader.jiraEmail),
 		key("tracker.provider.project_key", typeString, "", &j.Project,
 			"the key of the project, such as SHOP for SHOP-12, or $NAME; required").
 			thenTracker(trackerReader.jiraProject),
 		key("tracker.provider.cloud_id", typeString, "", &j.CloudID,
-			"the id of the site, or $NAME, for a token with scopes; SITE/_edge/tenant_info shows it").
+			"the id of the site, or $NAME, for a token with scopes: SITE/_edge/tenant_info shows it").
 			thenTracker(trackerReader.jiraCloud),
 		key("tracker.provider.jql", typeString, "", &j.JQL,
-			"one more condition in JQL for the issues that agents begin, such as issuetype != Epic").
+			"one more condition in JQL for the issues that agents begin").
 			choosing().thenTracker(trackerReader.jiraCondition),
 		key("tracker.provider.priorities", typeStrings, "[Highest, High, Medium, Low, Lowest]", &j.Priorities,
 			"the names of the priorities, most urgent first"),
@@ -67,7 +64,7 @@ func (r trackerReader) value(f field, written, usual string) string {
 	}
 	value := r.variable(name, usual)
 	if value == "" && f.node != nil && !r.env.KeyOptional {
-		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name))
 	}
 	return value
 }
@@ -76,7 +73,7 @@ func (r trackerReader) jiraEmail(f field) {
 	j := &r.cfg.Tracker.Jira
 	j.Email = r.value(f, j.Email, JiraEmailVar)
 	if j.Email == "" && f.node == nil && !r.env.KeyOptional {
-		r.invalid(f, "missing", "write the email of the token's account, or "+r.setHint(JiraEmailVar, JiraEmailVar))
+		r.invalid(f, "missing", "write the email of the token's account, or "+r.setHint(JiraEmailVar))
 	}
 }
 
@@ -113,15 +110,6 @@ func (r trackerReader) jiraCondition(f field) {
 	}
 }
 
-// isDataCenter reports whether a host is none of Atlassian's, nor this machine, as in tests.
-func isDataCenter(host string) bool {
-	ours := []string{"atlassian.net", "atlassian.com", "jira.com", "jira-dev.com", "atlassian-us-gov-mod.net"}
-	isOurs := func(domain string) bool { return host == domain || strings.HasSuffix(host, "."+domain) }
-	address := net.ParseIP(host)
-	isHere := host == "localhost" || address != nil && address.IsLoopback()
-	return host != "" && !isHere && !slices.ContainsFunc(ours, isOurs)
-}
-
 // jiraSettings checks the site, and that the file names the states: the statuses of a project are
 // its own.
 func (r trackerReader) jiraSettings() {
@@ -133,9 +121,6 @@ func (r trackerReader) jiraSettings() {
 	case err == nil && u.Host != "" && strings.Trim(u.Path, "/") != "":
 		r.invalid(f, "not the address of a site on Jira Cloud, which has no path",
 			"write "+u.Scheme+"://"+u.Host+"; Jira Data Center is not supported")
-	case f.node != nil && err == nil && isDataCenter(u.Hostname()):
-		r.warn(f, "sites on Jira Cloud are https://NAME.atlassian.net; Jira Data Center, on a server of your own, "+
-			"is not supported")
 	}
 	for _, states := range []string{"tracker.active_states", "tracker.terminal_states"} {
 		if f := r.field(states); f.node == nil {

@@ -68,7 +68,7 @@ func (r trackerReader) slug(f field) (string, bool) {
 				CodeMissingProject,
 				f,
 				"the environment variable "+name+" is not set, or empty",
-				r.setHint(name, "it"),
+				r.setHint(name),
 			)
 			return "", false
 		}

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,8 +27,7 @@ type Repositories struct {
 func repositoryKeys(c *Config) []Key {
 	list := []Key{
 		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.Repositories.repo,
-			"the repository with the issues, as owner/name, or $NAME; required unless repos is given; on GitLab also "+
-				"group/subgroup/name, and the default is $GITLAB_PROJECT_PATH"),
+			"the repository with the issues, as owner/name or $NAME; on GitLab the default is $GITLAB_PROJECT_PATH"),
 		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.Repositories.Names,
 			"several repositories, instead of repo").thenTracker(trackerReader.repositories),
 		key(
@@ -37,8 +35,7 @@ func repositoryKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Tracker.Repositories.StateLabels,
-			"labels that are states: the state of an open issue is the first of these labels that it has, else open "+
-				"(opened on GitLab)",
+			"labels that are states: the first of them that an open issue has, else open (opened on GitLab)",
 		).choosing(),
 		key(
 			"tracker.provider.priority_labels",
@@ -73,7 +70,6 @@ func (t tracker) names(repo string) bool {
 
 // repositories reads provider.repo and provider.repos.
 func (r trackerReader) repositories(f field) {
-	code := "missing_" + r.tracker.name + "_repo"
 	form := "owner/name"
 	if r.tracker.groups {
 		form = "group/project"
@@ -87,7 +83,7 @@ func (r trackerReader) repositories(f field) {
 		r.invalid(f, "conflicts with provider.repo", "keep one of them")
 		return
 	case f.node != nil && len(g.Names) == 0:
-		r.fail(code, f, "empty", hint)
+		r.fail(CodeMissingProject, f, "empty", hint)
 		return
 	case f.node == nil:
 		f = one
@@ -99,10 +95,10 @@ func (r trackerReader) repositories(f field) {
 			g.repo = r.variable(name, r.tracker.repoVar)
 			if g.repo == "" && one.node != nil {
 				r.fail(
-					code,
+					CodeMissingProject,
 					f,
 					"the environment variable "+name+" is not set, or empty",
-					r.setHint(name, "it"),
+					r.setHint(name),
 				)
 				return
 			}
@@ -111,25 +107,19 @@ func (r trackerReader) repositories(f field) {
 			return // reported
 		}
 		if g.repo == "" {
-			r.fail(code, f, "missing", hint)
+			r.fail(CodeMissingProject, f, "missing", hint)
 			return
 		}
 		g.Names = []string{g.repo}
 	}
 	names := map[string]string{}
-	parts := strings.FieldsFunc(g.repo, func(c rune) bool { return c == ',' || c == ' ' })
-	if len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool { return !r.tracker.names(part) }) {
-		r.invalid(f, "names several repositories", severalRepositories(parts))
-		return
-	}
 	for i, repo := range g.Names {
 		name := strings.ToLower(repo[strings.LastIndexByte(repo, '/')+1:])
 		other := names[name]
 		switch {
 		case repo == "": // reported
 		case !r.tracker.names(repo):
-			what := strconv.Quote(repo) + " is not the name of a repository"
-			r.invalid(item(i), what, cmp.Or(r.tracker.nameHint(repo), hint))
+			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
 		case other != "":
 			r.invalid(
 				item(i),
@@ -150,45 +140,9 @@ func (r trackerReader) repositories(f field) {
 	)
 }
 
-// severalRepositories says how several repositories are written.
-func severalRepositories(names []string) string {
-	return "write repos: [" + strings.Join(names, ", ") + "]"
-}
-
-// nameHint says which repository the address of one, or of one of its pages, has; empty for
-// anything else.
-func (t tracker) nameHint(address string) string {
-	name := t.repositoryOf(address)
-	if name == "" {
-		return ""
-	}
-	return "write " + name
-}
-
 // trackerAPI checks that tracker.endpoint is the address of an API of this kind.
 func (r trackerReader) trackerAPI(kind ForgeKind) {
-	names := text.Map(r.cfg.Tracker.Repositories.Names, func(name string) string {
-		return cmp.Or(r.tracker.repositoryOf(name), name)
-	})
-	r.apiAddress(r.field("tracker.endpoint"), r.cfg.Tracker.Endpoint, kind, names)
-}
-
-// repositoryPage finds the pages of a repository on GitHub and Gitea, and on GitLab, in a path.
-var repositoryPage = text.Pattern(`/(?:-/.*|(?:actions|blob|branches|issues|labels|milestones|pulls?|src|tree|wiki)(?:/.*)?)$`)
-
-// repositoryOf returns the name of the repository in its address, or in that of one of its pages;
-// empty for anything else.
-func (t tracker) repositoryOf(address string) string {
-	host, path := splitAddress(address)
-	name := strings.Trim(path, "/")
-	if !t.groups || strings.Contains(name, "/-/") {
-		name = repositoryPage().ReplaceAllString(name, "")
-	}
-	name = strings.TrimSuffix(name, ".git")
-	if host == "" || !t.names(name) {
-		return ""
-	}
-	return name
+	r.apiAddress(r.field("tracker.endpoint"), r.cfg.Tracker.Endpoint, kind)
 }
 
 // labelStates warns about states that no issue can have.

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -32,11 +31,8 @@ func (r *reader) refuseMisplaced(f field) bool {
 	known := slices.Concat(r.names, r.parents)
 	for i := 0; i < len(f.node.Content); i += 2 {
 		if slices.Contains(known, section+"."+f.node.Content[i].Value) {
-			hint := "begin the line " + section + ": at the left margin, and indent its keys below it"
-			if line, given := r.lines[section]; given {
-				hint = fmt.Sprintf("move its keys below %s: on line %d", section, line)
-			}
-			r.invalid(f, section+" is a section of its own, and has no effect here", hint)
+			r.invalid(f, section+" is a section of its own, and has no effect here",
+				"write its keys below "+section+": at the left margin")
 			return true
 		}
 	}
@@ -54,14 +50,14 @@ func (r *reader) refuseChoosing(f field) bool {
 		if near := r.nearest(f.key); near != "" {
 			hint = "write " + near + ", or remove it"
 		}
-		r.invalid(f, "unknown key: agents would work on issues that it may be meant to leave out", hint)
+		r.invalid(f, "unknown key: agents would work on issues that it may leave out", hint)
 		return true
 	}
 	_, word, _ := cutLast(f.key)
 	if name := r.choosing(word); name != "" {
 		r.invalid(
 			f,
-			"has no effect here: agents would work on issues that it is meant to leave out",
+			"has no effect here: agents would work on issues that it leaves out",
 			"write "+name+", or remove it",
 		)
 		return true
@@ -98,24 +94,15 @@ func (r *reader) instead(key string) string {
 	return r.siblings(section)
 }
 
-// nearest returns the nearest key of the same section. For a key at the left margin the keys of that
-// name in sections are nearer, such as agent.max_turns for max_turns. It is empty if there is none.
+// nearest returns the nearest key of the same section; empty if there is none.
 func (r *reader) nearest(key string) string {
 	section, word, inSection := cutLast(key)
 	near := suggest.Nearest(word, r.wordsIn(section))
 	if near != "" && inSection {
 		return section + "." + near
 	}
-	isNamed := func(name string) bool { return strings.HasSuffix(name, "."+word) }
-	named := text.Filter(r.known(), isNamed)
-	if len(named) > 0 && len(named) <= mostNamed {
-		return strings.Join(named, " or ")
-	}
 	return near
 }
-
-// mostNamed is how many keys with one name are worth naming.
-const mostNamed = 3
 
 // known returns the sections, and the keys that the tracker and the engine have, as far as the file
 // names their kinds.
@@ -150,39 +137,9 @@ func (r *reader) siblings(section string) string {
 	case len(words) == 0:
 		return "docs/workflow.md has all keys"
 	case section == "":
-		return "the sections are " + listed(words)
-	case len(words) == 1:
-		return section + " has only " + words[0]
+		return "the sections are " + strings.Join(words, ", ")
 	}
-	return section + " has " + shortList(words)
-}
-
-// longestList is the length of the longest list of keys in a message.
-const longestList = 230
-
-// shortList is listed, and names the documentation where there are too many keys for a line.
-func shortList(keys []string) string {
-	list := listed(keys)
-	if len(list) <= longestList {
-		return list
-	}
-	cut := strings.LastIndex(list[:longestList], ",")
-	return list[:cut] + " and more: docs/workflow.md has them all"
-}
-
-// mostListed is how many keys of a section are worth listing in a hint.
-const mostListed = 8
-
-// keysOf returns the keys of a section, none for a large one.
-func (r *frontMatter) keysOf(section string) []string {
-	list := text.Filter(text.Unique(r.names), func(name string) bool {
-		of, _, inSection := cutLast(name)
-		return inSection && of == section
-	})
-	if len(list) > mostListed {
-		return nil
-	}
-	return list
+	return section + " has " + strings.Join(words, ", ")
 }
 
 // listed joins names by commas, and the last one by and.

@@ -127,8 +127,7 @@ observability:
   active_states: ["Doing"]
   terminal_states: ["Done"]`,
 			refused: []string{
-				`"asana" is not supported`, "examples/trackers/asana.py", "kind: command", "[python3, asana.py]",
-				"project_gid and endpoint become ASANA_PROJECT_GID and ASANA_ENDPOINT", "api_key stays",
+				`"asana" is not supported`, "kind: command", "docs/trackers.md",
 			},
 		},
 		"asana as a program": {

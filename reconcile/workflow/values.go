@@ -87,9 +87,6 @@ func (r *values) text(k Key, f field) (string, bool) {
 		path := r.path(f, f.node.Value)
 		return path, path != ""
 	case strings.HasPrefix(k.Type, "shell"):
-		if k.Type == typeShell && r.joinsCommands(f.node) {
-			r.warn(f, "> joins its lines to one command: write |")
-		}
 		return f.node.Value, true
 	}
 	return strings.TrimSpace(f.node.Value), true
@@ -119,137 +116,28 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	return 0, false
 }
 
-// lineGoesOn and lineContinues match lines of a shell script that belong to one command: the end of
-// the first one, and the beginning of the second one.
-var (
-	lineGoesOn    = text.Pattern(`(&&|\||[;\\{(]|\b(then|do|else))$`)
-	lineContinues = text.Pattern(`^(&&|\||[;})-])`)
-)
-
-// joinsCommands reports whether a script below > has two lines in a row that look like commands of
-// their own. YAML makes one line of them. It leaves lines that are further to the right.
-func (r *values) joinsCommands(n *yaml.Node) bool {
-	if n.Style&yaml.FoldedStyle == 0 {
-		return false
-	}
-	lines := strings.Split(string(r.src.FrontMatter), "\n")[n.Line:]
-	indent := 0
-	before := ""
-	for _, line := range lines {
-		command := strings.TrimSpace(line)
-		begins := len(line) - len(strings.TrimLeft(line, " "))
-		if indent == 0 {
-			indent = begins
-		}
-		if command != "" && begins < indent {
-			return false
-		}
-		if begins > indent {
-			command = "" // it is on a line of its own
-		}
-		if before != "" && command != "" && !lineGoesOn().MatchString(before) && !lineContinues().MatchString(command) {
-			return true
-		}
-		before = command
-	}
-	return false
-}
-
-// textHint says how to write a script that was written as a list, as other programs take it, and
-// a template that begins with {{, which YAML reads as a map.
+// textHint says how to write a value that was written as a list.
 func textHint(k Key, f field) string {
-	if k.Name == "agent.kind" && f.node.Kind == yaml.SequenceNode {
-		kinds := text.Map(f.node.Content, func(kind *yaml.Node) string { return kind.Value })
-		return "for several agents write agent.fallback: [" + strings.Join(kinds, ", ") + "]"
-	}
-	isTemplate := f.node.Kind == yaml.MappingNode && f.node.Style&yaml.FlowStyle != 0 &&
-		len(f.node.Content) > 0 && f.node.Content[0].Kind == yaml.MappingNode
+	isList := f.node.Kind == yaml.SequenceNode
 	switch {
-	case k.Type == typeShell && f.node.Kind == yaml.MappingNode && !isTemplate:
-		return "write the commands themselves behind the key, or below |"
-	case k.Type == typeShell && f.node.Kind == yaml.SequenceNode:
-		return "write it as a text: several commands below |, or in one line with && between them"
-	case strings.HasPrefix(k.Type, "shell") && f.node.Kind == yaml.SequenceNode:
-		return "write it as a text, in one line: the program and its arguments"
-	case isTemplate:
-		return `put the value in quotes, because YAML reads {{ as a map: "{{ … }}"`
-	case k.Type == typeString && f.node.Kind == yaml.SequenceNode:
-		return listHint(k, f.node)
+	case isList && k.Name == "agent.kind":
+		return "for several agents write agent.fallback"
+	case isList && k.Name == "tracker.provider.repo":
+		return "for several repositories write repos"
+	case isList && strings.HasPrefix(k.Type, "shell"):
+		return "write it as a text"
 	}
 	return ""
 }
 
-// listHint says what to write instead of a list, for a key that has a single value.
-func listHint(k Key, list *yaml.Node) string {
-	items := text.Map(list.Content, func(item *yaml.Node) string { return item.Value })
-	switch {
-	case len(items) == 0 || slices.Contains(items, ""):
-		return ""
-	case len(items) == 1:
-		return "write it without brackets: " + items[0]
-	case k.Name == "tracker.provider.repo":
-		return severalRepositories(items)
-	}
-	return "it takes only one, such as " + items[0]
-}
-
-// numberHint has the milliseconds of a duration such as 30s, and the bytes of a size such as
-// 2GB.
+// numberHint has the milliseconds of a duration such as 30s.
 func numberHint(k Key, f field) string {
 	lasts, err := time.ParseDuration(strings.TrimSpace(f.node.Value))
-	if days := daysPattern().FindStringSubmatch(f.node.Value); days != nil {
-		lasts, err = time.ParseDuration(days[1] + "h")
-		lasts *= 24
-	}
-	if inWords := timeInWords().FindStringSubmatch(f.node.Value); inWords != nil {
-		lasts, err = time.ParseDuration(inWords[1] + strings.ToLower(inWords[2][:1]))
-	}
-	if k.Type == typeMS && err == nil {
-		return fmt.Sprintf("write %d", lasts.Milliseconds())
-	}
-	if slices.Contains(noLimits, strings.ToLower(f.node.Value)) {
-		return noLimitHint(k)
-	}
-	counted := numberOf().FindStringSubmatch(f.node.Value)
-	if counted != nil && k.Type != typeMS && !strings.HasSuffix(k.Name, "_bytes") {
-		return "write " + counted[1]
-	}
-	size := sizePattern().FindStringSubmatch(f.node.Value)
-	if size == nil || !strings.HasSuffix(k.Name, "_bytes") {
+	if k.Type != typeMS || err != nil {
 		return ""
 	}
-	n, err := strconv.ParseFloat(size[1], 64)
-	if err != nil {
-		return ""
-	}
-	factor := map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[strings.ToUpper(size[2])]
-	return fmt.Sprintf("write the number of bytes: %.0f", n*factor)
+	return fmt.Sprintf("write %d", lasts.Milliseconds())
 }
-
-// timeInWords matches a time such as 5 minutes, of which Go reads only 5m.
-var timeInWords = text.Pattern(`(?i)^\s*([0-9]{1,6})\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)\s*$`)
-
-// noLimits are words of other programs for a number without a limit.
-var noLimits = []string{"unlimited", "infinite", "infinity", "inf", "none", "never", "no", "off", ".inf", "max", "all"}
-
-// noLimitHint says how a key is written that is to limit nothing.
-func noLimitHint(k Key) string {
-	switch {
-	case strings.Contains(k.Meaning, "no limit"):
-		return "write 0, which is no limit"
-	case k.Type == typeMS:
-		return "there is always a limit: write a large number, such as 86400000 for a day"
-	}
-	return "there is always a limit: write a large number, such as 1000"
-}
-
-// numberOf matches a number with what it counts, such as 20 turns.
-var numberOf = text.Pattern(`^\s*([0-9]+)\s*[A-Za-z]{2,}\s*$`)
-
-// daysPattern matches a number of days, such as 7d, which Go's durations lack.
-var daysPattern = text.Pattern(`^\s*([0-9]{1,4})\s*d(?:ays?)?\s*$`)
-
-var sizePattern = text.Pattern(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(?:i?[bB])?\s*$`)
 
 // digits reads a node as a decimal integer.
 func digits(n *yaml.Node) (int64, bool) {
@@ -269,21 +157,8 @@ func (r *values) boolean(k Key, f field) (value, ok bool) {
 	case f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool":
 		return strings.EqualFold(f.node.Value, "true"), true
 	}
-	r.wrong(k, f, booleanHint(f))
+	r.wrong(k, f, "write the word, without quotes")
 	return false, false
-}
-
-// booleanHint says which word to write instead of "true", yes or on.
-func booleanHint(f field) string {
-	switch strings.ToLower(f.node.Value) {
-	case "true", "false":
-		return "write the word itself, without quotes"
-	case "yes", "on", "y", "1", "enabled", "enable", "full", "always", "all", "recursive", "gpg", "ssh":
-		return "write true"
-	case "no", "off", "n", "0", "disabled", "disable", "none", "never":
-		return "write false"
-	}
-	return ""
 }
 
 // list reads a list of strings and trims them. An invalid item, which is reported, becomes
@@ -300,14 +175,7 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		return []string{strings.TrimSpace(f.node.Value)}, true
 	}
 	if f.node.Kind != yaml.SequenceNode {
-		hint := "write it in brackets, with commas between the items"
-		if f.node.Kind == yaml.ScalarNode && !strings.Contains(f.node.Value, "[") {
-			hint += inBrackets(k, f.node)
-		}
-		if k.Name == "tracker.required_labels" && anyOf().MatchString(f.node.Value) {
-			hint = "an issue needs all of these labels, and no key takes any of several: give such issues one label in common"
-		}
-		r.wrong(k, f, hint)
+		r.wrong(k, f, "write it in brackets, with commas between the items")
 		return list, false
 	}
 	for i, item := range f.node.Content {
@@ -315,14 +183,7 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		text := strings.TrimSpace(item.Value)
 		switch {
 		case item.Kind != yaml.ScalarNode:
-			hint := ""
-			if f.key == "worker.ssh_hosts" {
-				hint = "write user@host:port, or a name in ~/.ssh/config"
-			}
-			r.invalid(r.item(f, i), "an item is "+kindName(item)+", not a string", hint)
-		case item.Value == "~":
-			r.invalid(r.item(f, i), "an item is empty, because YAML reads ~ as nothing", `write it in quotes: "~"`)
-			text = ""
+			r.invalid(r.item(f, i), "an item is "+kindName(item)+", not a string", "")
 		case text == "" || null(item):
 			r.invalid(r.item(f, i), "an item is empty", "remove it")
 			text = ""
@@ -330,29 +191,6 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 		list = append(list, text)
 	}
 	return list, true
-}
-
-// assigned matches the value of a variable with the = before it, as in FOO=bar.
-var assigned = text.Pattern(`=[^,\s]*`)
-
-// anyOf matches a choice between several labels, as searches of other programs have it.
-var anyOf = text.Pattern(`(?i)\S\s+or\s+\S|\S\s*\|+\s*\S`)
-
-// inBrackets shows how to write a text as a list, after a colon: a command as its words, and the
-// names of variables without $. It is empty for a text with quotes.
-func inBrackets(k Key, written *yaml.Node) string {
-	value := strings.TrimSpace(written.Value)
-	switch {
-	case strings.ContainsAny(value, `'"`):
-		return ""
-	case k.names == NamesProgram && !strings.Contains(value, ","):
-		return ": [" + strings.Join(strings.Fields(value), ", ") + "]"
-	case written.Style != 0:
-		return ""
-	case k.Type == typeVars:
-		value = assigned().ReplaceAllString(strings.ReplaceAll(value, "$", ""), "")
-	}
-	return ": [" + value + "]"
 }
 
 // stateLimits reads the map of states to limits. An entry that is no positive number is
@@ -445,11 +283,7 @@ func removeNulls(value any) {
 
 // notJSON reports a value of YAML that can't be written as JSON.
 func (r *values) notJSON(f field, err error) {
-	what := text.YAMLMessage(err)
-	if strings.Contains(what, "already defined") {
-		what = "a key is given twice"
-	}
-	r.invalid(f, "can't be written as JSON: "+what, "use strings as keys, each once, and plain values")
+	r.invalid(f, "can't be written as JSON: "+text.YAMLMessage(err), "use strings as keys, each once, and plain values")
 }
 
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults,
@@ -472,7 +306,6 @@ func Parse(src Source, env Environment) (*Config, error) {
 		r.reportUnknown()
 		cfg.Lines = r.lines
 	}
-	r.warnSectionInPrompt()
 	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {
 		r.faults = append(r.faults, located{line: src.bodyLine, err: f})
@@ -488,21 +321,6 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	cfg.Warnings = warnings
 	return cfg.withAgent(cfg.Agent.agents[0]), nil
-}
-
-// sectionBegins matches a prompt that begins as a section does, such as `agent:` and a line with
-// `  model: x`.
-var sectionBegins = text.Pattern(`^([a-z_]+):[ \t]*\n[ \t]+[a-z_]+:`)
-
-// warnSectionInPrompt warns about a section below the line of --- that ends the front matter: it
-// sets nothing, and every agent reads it.
-func (r *reader) warnSectionInPrompt() {
-	found := sectionBegins().FindStringSubmatch(r.src.Body)
-	if found == nil || !slices.Contains(r.parents, found[1]) {
-		return
-	}
-	at := field{key: found[1], line: r.src.bodyLine}
-	r.warn(at, "below the second line of ---, so that it belongs to the prompt and sets nothing; remove that line")
 }
 
 // applies reports whether a kind of tracker and an engine have the key.
@@ -523,7 +341,7 @@ func (r *values) options(f field, read map[string]func(field) bool) (ok bool) {
 		readEntry := read[name.Value]
 		switch {
 		case readEntry == nil:
-			r.invalid(entry, "unknown", optionsHint(f.key, slices.Sorted(maps.Keys(read))))
+			r.invalid(entry, "unknown", "known: "+strings.Join(slices.Sorted(maps.Keys(read)), ", "))
 			ok = false
 		case given[name.Value]:
 			r.fail(CodeParse, entry, "given twice", "keep one of them")
@@ -534,14 +352,6 @@ func (r *values) options(f field, read map[string]func(field) bool) (ok bool) {
 		given[name.Value] = true
 	}
 	return ok
-}
-
-// optionsHint names the keys of a map.
-func optionsHint(key string, names []string) string {
-	if len(names) == 1 {
-		return key + " has only the key " + names[0]
-	}
-	return key + " has the keys " + listed(names)
 }
 
 // warnLimitedStates warns about limits for states in which no agent works.
@@ -575,7 +385,7 @@ func (r *reader) warnUnused() {
 			r.warnKey(k.Name, "no effect without worker.engine.kind "+strings.Join(k.engines, " or "))
 		case k.chooses && r.fields[k.Name].node != nil && r.tracker.name != "":
 			r.invalid(r.fields[k.Name], "no effect with kind: "+r.tracker.name+
-				": without this filter agents would work on every issue in an active state", "remove it")
+				": agents would work on every issue in an active state", "remove it")
 		case r.tracker.name != "":
 			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
 		}
@@ -595,7 +405,6 @@ func (r *reader) together() {
 			r.warnKey(key, "no effect: neither agent.on_approval nor agent.on_question is ask")
 		}
 	}
-	r.warnShortTimes()
 	r.warnLimitedStates()
 	r.completeRepository()
 	r.checkEnv()
@@ -607,21 +416,6 @@ func (r *reader) together() {
 		r.tracker.check(trackerReader{r})
 	}
 	r.completeSession()
-}
-
-// warnShortTimes warns about times of less than a second, which were probably meant as seconds.
-// Waits before another try may be that short.
-func (r *reader) warnShortTimes() {
-	for _, k := range r.keys {
-		f := r.field(k.Name)
-		if k.Type != typeMS || k.Name == "agent.max_retry_backoff_ms" || f.node == nil {
-			continue
-		}
-		ms, ok := digits(f.node)
-		if ok && ms > 0 && ms < 1000 {
-			r.warn(f, fmt.Sprintf("%d ms are less than a second; did you mean %d000?", ms, ms))
-		}
-	}
 }
 
 // warnKey adds a warning about a key, if the file contains the key.

@@ -62,29 +62,29 @@ func TestPassEnv(t *testing.T) {
 		{value: `[NPM_TOKEN, " NPM_TOKEN", _x1]`, want: []string{"NPM_TOKEN", "_x1"}},
 		{value: "[CODEX_API_KEY]", want: []string{"CODEX_API_KEY"}}, // allowed
 		{value: "NPM_TOKEN", refused: "must be a list of variable names, is a single value"},
-		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is a value, not a name`},
+		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is not the name of a variable`},
 		{value: "[NPM*]", refused: `"NPM*" is not the name of a variable`},
 		{value: "[1ST]", refused: `"1ST" is not the name`},
-		{value: "[A=b]", refused: `"A=b" is a variable with its value`},
+		{value: "[A=b]", refused: `"A=b" is not the name of a variable`},
 		{value: "[[A]]", refused: "an item is a list, not a string"},
 		{value: "['']", refused: "an item is empty"},
-		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY contains the tracker's key"},
+		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY contains a secret of symphony"},
 		{
 			value:   "[LINEAR_API_KEY]",
 			apiKey:  "$TEAM_KEY",
-			refused: "LINEAR_API_KEY contains the tracker's key",
+			refused: "LINEAR_API_KEY contains a secret of symphony",
 		},
 		{value: "[TEAM_KEY]", want: []string{"TEAM_KEY"}}, // another team's
-		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY contains the tracker's key"},
+		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY contains a secret of symphony"},
 		{
 			value:   "[TEAM_HEADER]",
 			apiKey:  teamKey,
-			refused: "TEAM_HEADER contains the tracker's key",
+			refused: "TEAM_HEADER contains a secret of symphony",
 		},
-		{value: "[HEADER]", refused: "HEADER contains the tracker's key"},
+		{value: "[HEADER]", refused: "HEADER contains a secret of symphony"},
 		{
 			value:   "[SYMPHONY_LITERAL_API_KEY]",
-			refused: "SYMPHONY_LITERAL_API_KEY contains the tracker's key",
+			refused: "SYMPHONY_LITERAL_API_KEY contains a secret of symphony",
 		},
 		{
 			value:   "[SYMPHONY_WEB_TOKEN]",

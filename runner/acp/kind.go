@@ -19,7 +19,6 @@ type kind struct {
 	title   string // as people call it
 	install string // the command that installs it
 	logIn   string // the step that logs it in
-	node    int    // the oldest major version of Node that its newest release installs with
 	// agentInfo.name that the agent reports; "" accepts any
 	agentName string
 	// the oldest version that was tried; "" accepts any
@@ -120,7 +119,6 @@ var kinds = []*kind{
 		title:     "Claude Code",
 		install:   "npm install -g @agentclientprotocol/claude-agent-acp, with Node 22 or newer",
 		logIn:     "start claude and type /login, or set ANTHROPIC_API_KEY",
-		node:      22,
 		agentName: "@agentclientprotocol/claude-agent-acp",
 		oldest:    "0.101.0",
 		mode:      "default", // it starts in auto, in which it decides itself
@@ -175,7 +173,6 @@ var kinds = []*kind{
 		title:      "Gemini CLI",
 		install:    "npm install -g @google/gemini-cli, with Node 22 or newer",
 		logIn:      "set GEMINI_API_KEY",
-		node:       22,
 		agentName:  "gemini-cli",
 		oldest:     "0.61.0",
 		mode:       "default",
@@ -221,7 +218,6 @@ func Kinds() []agent.Kind {
 			Starts:       "an agent of the Agent Client Protocol",
 			Install:      k.install,
 			LogIn:        k.logIn,
-			Node:         k.node,
 			Terminal:     k.terminal,
 			NoTerminal:   k.noTerminal,
 			NotFound:     "agent_not_found",
@@ -352,7 +348,7 @@ func (k *kind) classify(e *wire.Error) agent.Code {
 	if e.Code == codeAuthRequired {
 		return agent.CodeAgentAuth
 	}
-	said := decoded[errorData](e.Data)
+	said := wire.Read[errorData](e.Data)
 	for _, f := range k.faults {
 		switch {
 		case slices.Contains(f.codes, e.Code),
@@ -372,7 +368,7 @@ type errorData struct{ ErrorKind, Details string }
 func errorText(e *wire.Error) string {
 	message := strings.TrimPrefix(e.Message, "Internal error: ")
 	var quoted struct{ Error struct{ Message string } }
-	decode([]byte(message), &quoted)
+	wire.Unmarshal([]byte(message), &quoted)
 	message = cmp.Or(quoted.Error.Message, message)
-	return wire.Short(wire.Join(message, decoded[errorData](e.Data).Details), wire.ErrorLength)
+	return wire.Short(wire.Join(message, wire.Read[errorData](e.Data).Details), wire.ErrorLength)
 }

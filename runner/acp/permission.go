@@ -71,7 +71,7 @@ func offered(options []permissionOption, kinds []string) (id string, found bool)
 // servePermission answers session/request_permission according to the policy, or passes it to
 // an operator. The reader calls it.
 func (s *Session) servePermission(m *wire.Message) {
-	p := decoded[permissionAsked](m.Params)
+	p := wire.Read[permissionAsked](m.Params)
 	t := s.current()
 	if t == nil || p.SessionID != s.ThreadID() || t.cancelled.Load() {
 		s.choose(m.ID, nil, nil)

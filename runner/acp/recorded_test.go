@@ -209,7 +209,7 @@ func (p *player) await(heard *bufio.Scanner, want *wire.Message) bool {
 		m := wire.ReadMessage(bytes.Clone(heard.Bytes()))
 		checked(p.t, m, map[string]string{string(m.ID): "session/request_permission"}) // nothing else is answered
 		var asked struct{ ConfigID, Value string }
-		decode(m.Params, &asked)
+		wire.Unmarshal(m.Params, &asked)
 		switch {
 		case m.Method == want.Method && m.Method != "":
 			p.ids[string(want.ID)] = m.ID
@@ -242,7 +242,7 @@ func (p *player) say(m *wire.Message) {
 	if m.Method == "" {
 		line["id"] = p.ids[string(m.ID)]
 		var settings struct{ ConfigOptions []map[string]any }
-		decode(m.Result, &settings)
+		wire.Unmarshal(m.Result, &settings)
 		if settings.ConfigOptions != nil {
 			p.options = settings.ConfigOptions
 		}
@@ -260,7 +260,7 @@ func (p *player) write(line any) {
 
 func compact(raw json.RawMessage) json.RawMessage {
 	var v any
-	decode(raw, &v)
+	wire.Unmarshal(raw, &v)
 	return test.Must(json.Marshal(v))
 }
 
@@ -285,7 +285,7 @@ func (p *player) converse(s *Session, params agent.ThreadParams, tell func(strin
 			continue
 		}
 		var prompt struct{ Prompt []struct{ Text string } }
-		decode(l.Send.Params, &prompt)
+		wire.Unmarshal(l.Send.Params, &prompt)
 		turn, err := s.RunTurn(ctx, agent.TurnParams{Input: prompt.Prompt[0].Text, Cwd: "/WORKSPACE"})
 		ended := fmt.Sprintf("turn %s %q", turn.Status, turn.LastMessage)
 		if turn.Cost != nil {
@@ -311,7 +311,7 @@ func (p *player) open(s *Session, params agent.ThreadParams) error {
 			return test.Err(s.StartThread(p.t.Context(), params))
 		case "session/resume", "session/load":
 			var asked struct{ SessionID string }
-			decode(l.Send.Params, &asked)
+			wire.Unmarshal(l.Send.Params, &asked)
 			return s.ResumeThread(p.t.Context(), asked.SessionID, params)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"path"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/wire"
 )
 
 // protocolVersion is the only version of the protocol that is offered and accepted.
@@ -86,7 +88,7 @@ type updated struct {
 // chunk returns the text of a piece of a message or a thought.
 func (u *updated) chunk() string {
 	var block struct{ Text string }
-	decode(u.Update.Content, &block)
+	wire.Unmarshal(u.Update.Content, &block)
 	return block.Text
 }
 
@@ -126,13 +128,13 @@ type rawInput struct {
 
 func (c *toolCall) input() rawInput {
 	var in rawInput
-	decode(c.RawInput, &in)
+	wire.Unmarshal(c.RawInput, &in)
 	return in
 }
 
 func (c *toolCall) contents() []toolContent {
 	var all []toolContent
-	decode(c.Content, &all)
+	wire.Unmarshal(c.Content, &all)
 	return all
 }
 
@@ -160,7 +162,7 @@ func (c *toolCall) output() (printed string, exit *int) {
 		Output, Error string
 		Metadata      struct{ Exit *int }
 	}
-	decode(c.RawOutput, &object)
+	wire.Unmarshal(c.RawOutput, &object)
 	if object.Output != "" {
 		return object.Output, object.Metadata.Exit
 	}
@@ -222,17 +224,3 @@ type authStatus struct {
 
 // cancelAsked are the parameters of $/cancel_request.
 type cancelAsked struct{ RequestID json.RawMessage }
-
-// decode decodes as much as fits: a member of an unexpected type stays empty, because agents
-// differ. raw may be empty.
-func decode(raw json.RawMessage, into any) {
-	if len(raw) > 0 {
-		_ = json.Unmarshal(raw, into) // see above
-	}
-}
-
-func decoded[T any](raw json.RawMessage) *T {
-	v := new(T)
-	decode(raw, v)
-	return v
-}

@@ -157,22 +157,9 @@ func (s *Session) handle(m *wire.Message) {
 	default:
 		s.heard()
 		if !s.conn.Answer(m) {
-			s.emit(unexpected(m))
+			s.emit(wire.Unexpected(m))
 		}
 	}
-}
-
-// unexpected is the event for a line that is no message, or an answer to a request that this
-// client did not send.
-func unexpected(m *wire.Message) agent.Event {
-	e := agent.Event{Name: agent.EventMalformed, Message: string(m.Raw)}
-	if json.Valid(m.Raw) {
-		e.Raw = short(m.Raw)
-	}
-	if m.IsMessage() {
-		e.Name = agent.EventOtherMessage
-	}
-	return e
 }
 
 // request sends a request for which a start may be needed, and waits for its result.
@@ -202,7 +189,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	if err != nil {
 		return server, s.conn.InsteadOfAnswer(ctx, err, agent.CodeAgentIncompatible)
 	}
-	able := decoded[initialized](result)
+	able := wire.Read[initialized](result)
 	if err := s.kind.accept(able); err != nil {
 		return server, err
 	}
@@ -232,16 +219,12 @@ func (k *kind) accept(able *initialized) error {
 			wire.Short(info.Name, 80),
 		))
 	case older(info.Version, k.oldest):
-		why := fmt.Sprintf(
+		return incompatible(fmt.Sprintf(
 			"%s %s is older than %s, the oldest that symphony works with",
 			k.name,
 			wire.Short(info.Version, 40),
 			k.oldest,
-		)
-		if k.node > 0 {
-			why += fmt.Sprintf("; npm installs an older one if Node is older than %d", k.node)
-		}
-		return incompatible(why)
+		))
 	}
 	return nil
 }
@@ -285,7 +268,7 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (id str
 		Timeout: s.o.InitializeTimeout,
 		// In the reader, because the id decides how the next lines are handled.
 		Answered: func(m *wire.Message) {
-			s.opened(m, decoded[opened](m.Result).SessionID, p)
+			s.opened(m, wire.Read[opened](m.Result).SessionID, p)
 			s.costsNothing()
 		},
 	})
@@ -293,7 +276,7 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (id str
 		return "", s.openError(method, err)
 	}
 	// not ThreadID, which may be that of an earlier session
-	id = decoded[opened](result).SessionID
+	id = wire.Read[opened](result).SessionID
 	if !isSessionID(id) {
 		return "", incompatible(method + ": the answer has no session id: " + wire.Short(string(result), 120))
 	}
@@ -339,7 +322,7 @@ func (s *Session) ResumeThread(ctx context.Context, id string, p agent.ThreadPar
 		Timeout: s.o.InitializeTimeout,
 		// An answer without an id is about the session that was asked for.
 		Answered: func(m *wire.Message) {
-			s.opened(m, cmp.Or(decoded[opened](m.Result).SessionID, id), p)
+			s.opened(m, cmp.Or(wire.Read[opened](m.Result).SessionID, id), p)
 		},
 	})
 	refusal := new(wire.Error)
@@ -365,7 +348,7 @@ func (s *Session) find(ctx context.Context, id, cwd string) error {
 	if err != nil {
 		return err
 	}
-	all := decoded[listed](result)
+	all := wire.Read[listed](result)
 	isIt := func(one struct{ SessionID string }) bool { return one.SessionID == id }
 	if all.NextCursor != "" || slices.ContainsFunc(all.Sessions, isIt) {
 		return nil
@@ -429,7 +412,7 @@ func (s *Session) opened(m *wire.Message, id string, p agent.ThreadParams) {
 	}
 	s.id = id
 	s.cwd = p.Cwd
-	s.settings = *decoded[opened](m.Result)
+	s.settings = *wire.Read[opened](m.Result)
 	s.usage.used = p.Used
 }
 
@@ -592,7 +575,7 @@ func (s *Session) setOption(ctx context.Context, id, value string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings.ConfigOptions = decoded[opened](result).ConfigOptions
+	s.settings.ConfigOptions = wire.Read[opened](result).ConfigOptions
 	return nil
 }
 

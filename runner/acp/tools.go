@@ -1,11 +1,9 @@
 package acp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -104,7 +102,6 @@ func (t *toolServer) listen() error {
 const (
 	maxRelays = 4        // at once
 	maxHeard  = 16 << 20 // bytes of a relay in all
-	maxCall   = 1 << 20  // bytes of a message
 )
 
 // serve serves each relay until the session ends.
@@ -123,38 +120,17 @@ func (t *toolServer) serve() {
 		}
 		go func() {
 			// the agent sees the end of its server, and the session whether it used it
-			_ = t.mcp.Run(t.session.life, &mcp.IOTransport{Reader: limited(conn), Writer: conn})
+			_ = t.mcp.Run(t.session.life, &mcp.IOTransport{Reader: limited{io.LimitReader(conn, maxHeard), conn}, Writer: conn})
 			_ = conn.Close()
 			<-places
 		}()
 	}
 }
 
-// limited returns the reader of a relay, which ends after maxHeard bytes, or a line of maxCall.
-func limited(conn net.Conn) io.ReadCloser {
-	return struct {
-		io.Reader
-		io.Closer
-	}{&shortLines{from: io.LimitReader(conn, maxHeard)}, conn}
-}
-
-// shortLines is a reader that fails at a line of more than maxCall bytes.
-type shortLines struct {
-	from io.Reader
-	line int // bytes since the last end of a line
-}
-
-func (s *shortLines) Read(p []byte) (int, error) {
-	n, err := s.from.Read(p)
-	end := bytes.LastIndexByte(p[:n], '\n')
-	if end >= 0 {
-		s.line = 0
-	}
-	s.line += n - end - 1
-	if s.line > maxCall {
-		return 0, fmt.Errorf("a message has more than %d bytes", maxCall)
-	}
-	return n, err
+// limited is the stream of a relay, which ends after maxHeard bytes.
+type limited struct {
+	io.Reader
+	io.Closer
 }
 
 // call carries a call out. Its context ends with the turn, too.

@@ -260,7 +260,7 @@ func (s *Session) sawStart(t *turn) {
 // turnAnswered handles the answer to session/prompt: the turn has ended. The reader calls it.
 // The events are delivered before RunTurn returns.
 func (s *Session) turnAnswered(t *turn, m *wire.Message) {
-	answer := decoded[promptAnswer](m.Result)
+	answer := wire.Read[promptAnswer](m.Result)
 	status, failure := s.ending(m.Error, answer.StopReason)
 	if m.Error == nil {
 		s.sawStart(t)

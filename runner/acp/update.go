@@ -28,11 +28,11 @@ func (s *Session) notice(m *wire.Message) {
 	routine := agent.Event{Name: agent.EventNotification, Message: m.Method, Routine: true, Raw: short(m.Raw)}
 	switch m.Method {
 	case "session/update":
-		s.update(decoded[updated](m.Params), m.Raw)
+		s.update(wire.Read[updated](m.Params), m.Raw)
 	case "$/cancel_request":
-		s.withdrawn(decoded[cancelAsked](m.Params).RequestID)
+		s.withdrawn(wire.Read[cancelAsked](m.Params).RequestID)
 	case "_auth/status_update":
-		status := decoded[authStatus](m.Params).AuthStatus
+		status := wire.Read[authStatus](m.Params).AuthStatus
 		s.mu.Lock()
 		s.login = agent.Login{Account: status.Label, Needed: status.Kind == "none"}
 		if s.login.Needed {
@@ -201,19 +201,8 @@ func (s *Session) tellStart(c *call, u *toolCall) {
 	}
 	c.started = true
 	item := c.start()
-	item.Call = cmp.Or(s.summary(&item, u), item.Call)
+	if item.Kind == agent.ItemTool {
+		item.Call = cmp.Or(wire.Short(s.o.Summary(item.Tool, u.RawInput), summaryLength), item.Call)
+	}
 	s.emit(agent.Event{Name: agent.EventNotification, Message: c.line(false), Item: &item})
-}
-
-// summary describes a call of one of symphony's tools, "" for another.
-func (s *Session) summary(i *agent.Item, u *toolCall) string {
-	if i.Kind != agent.ItemTool {
-		return ""
-	}
-	for _, tool := range s.o.Tools {
-		if tool.Name == i.Tool && tool.Summary != nil {
-			return wire.Short(tool.Summary(u.RawInput), summaryLength)
-		}
-	}
-	return ""
 }

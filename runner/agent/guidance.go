@@ -75,7 +75,7 @@ func (r Resumption) Text() string {
 	return joined("\n\n", GuidanceTitle, joined(
 		"\n",
 		"- A new run continues this thread. "+task,
-		"- "+whyEnded(r.Last, r.Issue, r.Attempt, r.Policy),
+		"- "+whyEnded(r.Last, r.Issue, r.Policy),
 		cutShort,
 		undelivered,
 		elsewhere,
@@ -87,22 +87,14 @@ func (r Resumption) Text() string {
 	), prompt, r.Update.Text())
 }
 
-// The notes for a new thread if an earlier thread worked in the workspace.
-const (
-	EarlierWork = "Note: an earlier thread worked on this issue in this workspace, " +
-		"and cannot be resumed. " + lookFirst
+const earlierWork = "Note: an earlier thread worked on this issue in this workspace, and cannot be resumed. " +
+	"Its work is still there: look at the workspace as it is now before you begin."
 
-	workElsewhere = "Note: an earlier thread worked on this issue in this workspace. " +
-		"It cannot be resumed now, because it is in another home, or of another agent. " + lookFirst
-
-	lookFirst = "Its work is still there: look at the workspace as it is now before you begin."
-)
-
-// WorkElsewhere is the note for a new thread if the earlier thread is another agent's. last is
-// the last run of that agent, nil if it is no longer stored.
-func WorkElsewhere(last *reconcile.Run) string {
+// EarlierWork is the note for a new thread if an earlier thread worked in the workspace. last is
+// the last run of another agent's thread, nil if it is the same agent's or no longer stored.
+func EarlierWork(last *reconcile.Run) string {
 	if last == nil {
-		return workElsewhere
+		return earlierWork
 	}
 	var by, did, result string
 	if last.Agent.Kind != "" {
@@ -118,7 +110,7 @@ func WorkElsewhere(last *reconcile.Run) string {
 	if h := last.Delivery.Handover; h != nil && h.Summary != "" {
 		result = "- It handed its work over, in its own words: " + sentence(h.Summary)
 	}
-	return joined("\n", workElsewhere, by, ended, did, result)
+	return joined("\n", earlierWork, by, ended, did, result)
 }
 
 // FirstTurn returns the text of a new thread's first turn: the prompt, the note, and the
@@ -135,10 +127,8 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
-const notTheWork = " This was not caused by the work."
-
-// whyEnded explains why the last run on the thread ended. attempt counts the new run.
-func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconcile.Policy) string {
+// whyEnded explains why the last run on the thread ended.
+func whyEnded(last *reconcile.Run, issue reconcile.Issue, p reconcile.Policy) string {
 	if last == nil {
 		return "It is no longer known how the last run on this thread ended."
 	}
@@ -146,45 +136,21 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return fmt.Sprintf("In the last run the issue was handed over (state %q). "+
 			"It has come back and is now in state %q.", to, issue.State)
 	}
-	reason := sentence(last.ErrorText)
 	code := last.ErrorCode
+	reason := fmt.Sprintf("(%s): %s", shortLine(code), sentence(last.ErrorText))
 	switch {
-	case last.Outcome == reconcile.Succeeded && attempt == 0:
-		// continuations begin with attempt 1, unless the issue was released in between
-		return fmt.Sprintf("The last run succeeded, and the issue then left the active states. "+
-			"It has come back and is now in state %q.", issue.State)
 	case last.Outcome == reconcile.Succeeded:
-		return "The last run succeeded after " + text.Plural(last.TurnsDone, "turn") +
-			", and the issue is still active."
-	case last.Outcome == reconcile.Stalled:
-		return "The last run was ended because the agent made no progress: " + reason
-	case last.Outcome == reconcile.TimedOut:
-		return "The last run was ended because the agent was silent: " + reason
-	case last.Outcome == reconcile.Lost:
-		return "The last run was lost: " + reason + notTheWork
+		return "The last run succeeded after " + text.Plural(last.TurnsDone, "turn") + "."
 	case code == reconcile.StopOperator, code == reconcile.StopAll:
 		return "An operator stopped the last run, and has now resumed the work."
 	case last.Outcome == reconcile.Canceled:
-		return "The last run was stopped because the issue did not qualify for a while (" +
-			shortLine(code) + "). It does again."
-	case code == reconcile.CodeRebooted:
-		return "The last run was interrupted by a restart of the machine." + notTheWork
-	case code == reconcile.CodeTerminated:
-		return "The last run was interrupted by a shutdown or a signal." + notTheWork
-	case last.Outcome == reconcile.InterruptedRun:
-		return "The last run was interrupted: " + reason + notTheWork
-	case code == string(CodePortExit):
-		return "The last run failed because the agent's program exited: " + reason
-	case code == string(CodeTurnFailed):
-		return "The last turn failed: " + reason
+		return "The last run was stopped " + reason + " The issue qualifies again."
+	case last.Outcome == reconcile.InterruptedRun, last.Outcome == reconcile.Lost, reconcile.MachineFault(code):
+		return "The last run was interrupted " + reason + " This was not caused by the work."
 	case code == string(CodeApprovalRequired), code == string(CodeTurnInputRequired):
-		return "The last run was ended because the agent asked for a decision, " +
-			"and no operator could be asked: " + reason +
-			" Find a way without it, or say on the issue what is needed and hand it over."
-	case reconcile.MachineFault(code):
-		reason += notTheWork
+		reason += " No operator can be asked: find a way without it, or say on the issue what is needed and hand it over."
 	}
-	return fmt.Sprintf("The last run failed (%s): %s", shortLine(last.ErrorCode), reason)
+	return "The last run failed " + reason
 }
 
 // shortLine returns a text on a single line of at most maxQuoted bytes; "(no details)" for an
@@ -321,70 +287,43 @@ func pushedText(p *host.Pushed) string {
 	if p == nil {
 		return ""
 	}
-	parts := []string{
-		"Others have pushed " + text.Plural(p.Total, "commit") + " to your branch since your last delivery. " +
-			"They are part of the work.",
-	}
+	said := "Others have pushed " + text.Plural(p.Total, "commit") + " to your branch since your last delivery. " +
+		"They are part of the work."
 	if p.OfBase {
-		parts[0] = "Symphony has merged the base branch into your branch since your last delivery, " +
-			"without a conflict, and pushed that. Nobody else has pushed."
+		said = "Symphony has merged the base branch into your branch since your last delivery, " +
+			"without a conflict, and pushed that."
 	}
 	if p.Taken {
-		parts = append(parts, "Your workspace has them already: it is at them, or after them. Build on them.")
+		said += " Your workspace has them already: build on them."
 	} else {
-		commit := shortLine(p.Commit)
-		parts = append(parts, fmt.Sprintf("Your workspace does not have them, because %s. "+
-			"Merge commit %.40s (git merge %.40s) before you hand over; otherwise nothing can be pushed.",
-			shortLine(p.Why), commit, commit))
+		said += fmt.Sprintf(" Run git merge %.40s before you hand over; otherwise nothing can be pushed.",
+			shortLine(p.Commit))
 	}
-	lines := ""
+	said += "\n"
 	for _, c := range p.Commits[:min(len(p.Commits), host.MaxPushed)] {
 		subject := text.Within(text.OneLine(c.Subject), maxFileName)
-		lines += fmt.Sprintf("\n- %q by %q", subject, text.Within(text.OneLine(c.Author), maxAuthor))
+		said += fmt.Sprintf("\n- %q by %q", subject, text.Within(text.OneLine(c.Author), maxAuthor))
 	}
-	if more := p.Total - len(p.Commits); more > 0 {
-		lines += fmt.Sprintf("\n- and %d more", more)
-	}
-	files := ""
-	for _, name := range p.Files[:min(len(p.Files), host.MaxPushed)] {
-		files += fmt.Sprintf("\n- %q", text.Short(name, maxFileName))
-	}
-	if more := p.FileCount - len(p.Files); more > 0 {
-		files += fmt.Sprintf("\n- and %d more", more)
-	}
-	parts = append(parts, "The commits:\n"+lines)
-	if files != "" {
-		parts = append(parts, "Files that they change:\n"+files)
-	}
-	return strings.Join(parts, "\n\n")
+	return said + andMore(p.Total-len(p.Commits))
 }
 
-// baseText tells how far the base is ahead of HEAD, and whether a merge would cause conflicts.
-// Names are quoted, because they come from outside.
+// andMore ends a list from which some are left out.
+func andMore(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n- and %d more", n)
+}
+
+// baseText tells how far the base is ahead of HEAD. Its name is quoted, because it comes from outside.
 func baseText(b host.FetchAnswer) string {
 	if b.Behind <= 0 {
 		return ""
 	}
-	at := fmt.Sprintf(
+	return fmt.Sprintf(
 		"The base branch has moved: %q, fetched before this run, has %s that HEAD does not contain.",
 		"origin/"+text.Short(b.Base, maxAuthor), text.Plural(b.Behind, "commit"),
 	)
-	names := b.Conflicts[:min(len(b.Conflicts), host.MaxConflicts)]
-	switch {
-	case b.Unrelated:
-		at += " It was replaced: it has no history in common with HEAD."
-	case b.Clean:
-		at += " A merge with HEAD would cause no conflicts."
-	case len(names) > 0:
-		at += " A merge with HEAD would cause conflicts in " + text.Plural(b.Files, "file") + ":\n"
-		for _, name := range names {
-			at += fmt.Sprintf("\n- %q", text.Short(name, maxFileName))
-		}
-		if more := b.Files - len(names); more > 0 {
-			at += fmt.Sprintf("\n- and %d more", more)
-		}
-	}
-	return at
 }
 
 // commentTexts returns the newest comments within the limits, in the order in which they were
@@ -426,7 +365,7 @@ func fenced(s string, limit int) string {
 	}
 	block := fence + "\n" + short + "\n" + fence
 	if left := len(s) - len(short); left > 0 {
-		block += fmt.Sprintf("\n\n(The last %d bytes are left out: read them on the issue.)", left)
+		block += fmt.Sprintf("\n\n(The last %d bytes are left out.)", left)
 	}
 	return block
 }

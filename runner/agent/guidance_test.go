@@ -83,16 +83,6 @@ func TestGuidance(t *testing.T) {
 		Answers: []reconcile.Request{answered(3, "Red or blue?", "blue")},
 	}
 	base := host.FetchAnswer{Base: "ma\nin", Commit: "1", Behind: 12}
-	clean := base
-	unrelated := base
-	conflicts := base
-	clean.Clean = true
-	unrelated.Unrelated = true
-	conflicts.Files = 30
-	conflicts.Conflicts = []string{"a.go", "b\n- \"c\"\x1b[31m\u202e\xff ", strings.Repeat("long/", 100)}
-	for i := range 27 { // a host may send more names than it should
-		conflicts.Conflicts = append(conflicts.Conflicts, fmt.Sprint(i))
-	}
 	succeeded := &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}
 	killed := &reconcile.Run{
 		Outcome:   reconcile.Lost,
@@ -115,10 +105,9 @@ func TestGuidance(t *testing.T) {
 			Issue:  issue,
 			Last:   succeeded,
 			Policy: guided,
-			Update: Update{Base: conflicts, Answers: update.Answers},
+			Update: Update{Base: base, Answers: update.Answers},
 		}.Text(),
-		"fresh_base":      FirstTurn("Do this.\n", EarlierWork, Update{Base: clean}),
-		"fresh_unrelated": FirstTurn("Do this.\n", "", Update{Base: unrelated}),
+		"fresh_base": FirstTurn("Do this.\n", EarlierWork(nil), Update{Base: base}),
 		"fresh_current": FirstTurn("Do this.\n", "", Update{Base: host.FetchAnswer{
 			Base:   "main",
 			Commit: "1",
@@ -145,9 +134,9 @@ func TestGuidance(t *testing.T) {
 			Update:    Update{Answers: update.Answers},
 		}.Text(),
 		"fresh":           FirstTurn("Do this.\n", "", Update{}),
-		"fresh_worked":    FirstTurn("Do this.\n", EarlierWork, Update{}),
-		"fresh_elsewhere": FirstTurn("Do this.\n", WorkElsewhere(nil), Update{}),
-		"fresh_takeover": FirstTurn("Do this.\n", WorkElsewhere(&reconcile.Run{
+		"fresh_worked":    FirstTurn("Do this.\n", EarlierWork(nil), Update{}),
+		"fresh_elsewhere": FirstTurn("Do this.\n", EarlierWork(nil), Update{}),
+		"fresh_takeover": FirstTurn("Do this.\n", EarlierWork(&reconcile.Run{
 			Agent:     reconcile.Agent{Kind: "codex", Home: "/h/.codex"},
 			Outcome:   reconcile.Failed,
 			ErrorCode: string(CodeAgentQuota),
@@ -177,39 +166,37 @@ func TestWhyARunEnded(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, c := range []struct {
-		name    string
-		last    *reconcile.Run
-		attempt int
+		name string
+		last *reconcile.Run
 	}{
-		{"forgotten", nil, 1},
-		{"continuation", run(reconcile.Succeeded, "", ""), 1},
-		{"moved to another active state", handedOver(run(reconcile.Succeeded, "", ""), "in progress"), 1},
-		{"handed over and back", handedOver(run(reconcile.Succeeded, "", ""), "Human Review"), 0},
+		{"forgotten", nil},
+		{"continuation", run(reconcile.Succeeded, "", "")},
+		{"moved to another active state", handedOver(run(reconcile.Succeeded, "", ""), "in progress")},
+		{"handed over and back", handedOver(run(reconcile.Succeeded, "", ""), "Human Review")},
 		{
 			"handed over and stopped",
-			handedOver(run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive"), "Human Review"), 0,
+			handedOver(run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive"), "Human Review"),
 		},
-		{"inactive and back", run(reconcile.Succeeded, "", ""), 0},
-		{"operator", run(reconcile.Canceled, reconcile.StopOperator, "stopped: operator"), 1},
-		{"operator, all", run(reconcile.Canceled, reconcile.StopAll, "stopped: operator_all"), 1},
-		{"project", run(reconcile.Canceled, reconcile.StopProject, "x"), 1},
-		{"assignee", run(reconcile.Canceled, reconcile.StopAssignee, "stopped: assignee"), 1},
-		{"reboot", run(reconcile.InterruptedRun, reconcile.CodeRebooted, "the machine was restarted"), 0},
-		{"shutdown", run(reconcile.InterruptedRun, reconcile.CodeTerminated, "the worker was asked to end"), 0},
-		{"tracker", run(reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: HTTP 503."), 0},
-		{"lost", run(reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"), 2},
-		{"frozen", run(reconcile.Lost, reconcile.CodeWorkerFrozen, "its worker stood still, and was killed"), 2},
-		{"crashed", run(reconcile.Failed, "port_exit", "the agent exited unexpectedly, signal: killed: oh\nno"), 2},
-		{"turn failed", run(reconcile.Failed, "turn_failed", "the model "+strings.Repeat("x", 500)), 2},
-		{"asked", run(reconcile.Failed, "approval_required", "the agent asks for rm -r /."), 2},
-		{"question", run(reconcile.Failed, "turn_input_required", "the agent asks: red?"), 2},
-		{"stalled", run(reconcile.Stalled, "stalled", "stalled for 5m"), 2},
-		{"timed out", run(reconcile.TimedOut, "turn_timeout", "nothing came from the agent for 1h"), 2},
-		{"hook", run(reconcile.Failed, "hook_failed", "before_run: exit status 1"), 2},
-		{"no network", run(reconcile.Failed, "network", "stream disconnected"), 2},
-		{"no text", run(reconcile.Failed, "run_failed", " "), 2},
+		{"operator", run(reconcile.Canceled, reconcile.StopOperator, "stopped: operator")},
+		{"operator, all", run(reconcile.Canceled, reconcile.StopAll, "stopped: operator_all")},
+		{"project", run(reconcile.Canceled, reconcile.StopProject, "x")},
+		{"assignee", run(reconcile.Canceled, reconcile.StopAssignee, "stopped: assignee")},
+		{"reboot", run(reconcile.InterruptedRun, reconcile.CodeRebooted, "the machine was restarted")},
+		{"shutdown", run(reconcile.InterruptedRun, reconcile.CodeTerminated, "the worker was asked to end")},
+		{"tracker", run(reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: HTTP 503.")},
+		{"lost", run(reconcile.Lost, reconcile.CodeWorkerLost, "its worker died")},
+		{"frozen", run(reconcile.Lost, reconcile.CodeWorkerFrozen, "its worker stood still, and was killed")},
+		{"crashed", run(reconcile.Failed, "port_exit", "the agent exited unexpectedly, signal: killed: oh\nno")},
+		{"turn failed", run(reconcile.Failed, "turn_failed", "the model "+strings.Repeat("x", 500))},
+		{"asked", run(reconcile.Failed, "approval_required", "the agent asks for rm -r /.")},
+		{"question", run(reconcile.Failed, "turn_input_required", "the agent asks: red?")},
+		{"stalled", run(reconcile.Stalled, "stalled", "stalled for 5m")},
+		{"timed out", run(reconcile.TimedOut, "turn_timeout", "nothing came from the agent for 1h")},
+		{"hook", run(reconcile.Failed, "hook_failed", "before_run: exit status 1")},
+		{"no network", run(reconcile.Failed, "network", "stream disconnected")},
+		{"no text", run(reconcile.Failed, "run_failed", " ")},
 	} {
-		fmt.Fprintf(&text, "%s: %s\n", c.name, whyEnded(c.last, issueIn("Todo"), c.attempt, guided))
+		fmt.Fprintf(&text, "%s: %s\n", c.name, whyEnded(c.last, issueIn("Todo"), guided))
 	}
 	golden(t, "why", strings.TrimSuffix(text.String(), "\n"))
 }

@@ -9,9 +9,6 @@ type Kind struct {
 	Starts     string // what the command must start, such as "opencode acp"
 	Install    string // the next step if it is missing, such as "npm install -g opencode-ai"
 	LogIn      string // the step that logs it in, such as "opencode auth login"
-	// Node is the oldest major version of Node with which npm installs a release that works;
-	// 0 if it needs none.
-	Node int
 	// The error codes of a command that is not found, and of an agent that can't be used.
 	NotFound, Incompatible Code
 	// Package is what npm installs, such as opencode-ai; "" if nothing says so.
@@ -51,9 +48,6 @@ type Kind struct {
 	PrepareHome, PrepareBox func(operators, agents string) error
 	// OperatorOnly lists the settings of a home that agents do not get.
 	OperatorOnly func(home string) ([]string, error)
-	// OtherProvider reports whether the settings of a home name another provider of models than the
-	// agent's own, which may have models of any maker.
-	OtherProvider func(home string) bool
 	// LoginInFile reports whether the login of a home can be shared.
 	LoginInFile func(home string) bool
 }

@@ -36,7 +36,7 @@ func CopyLogin(from string, dir *os.Root, name string) error {
 		return nil
 	}
 	if info.Size() > maxLogin {
-		return fmt.Errorf("%s has more than %d bytes: that is no file with a login", from, maxLogin)
+		return fmt.Errorf("%s has more than %d bytes", from, maxLogin)
 	}
 	login, err := io.ReadAll(file)
 	if err != nil {

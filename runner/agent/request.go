@@ -22,13 +22,13 @@ const (
 	ApprovalAsk
 )
 
-// QuestionPolicy describes how questions and forms of MCP servers are answered.
+// QuestionPolicy describes how questions are answered.
 type QuestionPolicy int
 
 const (
-	// QuestionFail ends the turn with turn_input_required; forms are declined.
+	// QuestionFail ends the turn with turn_input_required.
 	QuestionFail QuestionPolicy = iota
-	// QuestionAsk passes both to an operator (Options.Ask).
+	// QuestionAsk passes them to an operator (Options.Ask).
 	QuestionAsk
 )
 
@@ -42,7 +42,7 @@ const (
 	RequestFileChange = reconcile.FileChangeRequest
 	// also whether a tool of an MCP server may run
 	RequestPermissions = reconcile.PermissionsRequest
-	RequestQuestion    = reconcile.QuestionRequest // also a form of an MCP server
+	RequestQuestion    = reconcile.QuestionRequest
 )
 
 // Request is a request of the agent that an operator decides.

@@ -29,7 +29,6 @@ func ReworkText(words reconcile.PullWords, r *reconcile.Rework, logs map[int64]s
 		parts = append(parts, "It can't be merged into its base any more: "+
 			"merge the base into your branch and resolve the conflicts.")
 	}
-	room := newRoom(words, r, logs)
 	var texts []string
 	for _, c := range r.Checks {
 		name := text.Within(text.OneLine(c.Name), maxAuthor)
@@ -38,12 +37,12 @@ func ReworkText(words reconcile.PullWords, r *reconcile.Rework, logs map[int64]s
 		if log == "" {
 			line += " Its log is not here."
 		} else {
-			line += " The end of its log:\n\n" + room.fencedEnd(log)
+			line += " The end of its log:\n\n" + fencedEnd(log)
 		}
 		texts = append(texts, line)
 	}
 	for _, v := range r.Reviews {
-		texts = append(texts, reviewText(v, room))
+		texts = append(texts, reviewTexts(v, words)...)
 	}
 	left := 0
 	size := len(strings.Join(parts, "\n\n"))
@@ -61,7 +60,8 @@ func ReworkText(words reconcile.PullWords, r *reconcile.Rework, logs map[int64]s
 	return strings.Join(parts, "\n\n")
 }
 
-func reviewText(v reconcile.Review, room *room) string {
+// reviewTexts returns a review, each of its comments as a text of its own.
+func reviewTexts(v reconcile.Review, words reconcile.PullWords) []string {
 	parts := []string{
 		fmt.Sprintf(
 			"%q %s on commit %.12s:",
@@ -71,65 +71,28 @@ func reviewText(v reconcile.Review, room *room) string {
 		),
 	}
 	if v.Body != "" {
-		parts = append(parts, room.fenced(v.Body))
+		parts[0] += "\n\n" + fenced(v.Body, maxComment)
 	}
 	for _, c := range v.Comments {
 		place := fmt.Sprintf("%q", text.Within(c.File, maxQuoted))
 		if c.Line > 0 {
 			place += fmt.Sprintf(", line %d", c.Line)
 		}
-		parts = append(parts, place+":", room.fenced(c.Body))
+		parts = append(parts, place+":\n\n"+fenced(c.Body, maxComment))
 	}
 	if v.CommentsCut {
-		parts = append(parts, "(The review has more comments: they are on the "+room.words.Name+".)")
+		parts = append(parts, "(The review has more comments: they are on the "+words.Name+".)")
 	}
-	return strings.Join(parts, "\n\n")
+	return parts
 }
 
-// room divides the bytes of a turn among its texts: a short text leaves more for the texts
-// after it. Names and fences need the rest.
-type room struct {
-	words        reconcile.PullWords
-	bytes, texts int
-}
-
-func newRoom(words reconcile.PullWords, r *reconcile.Rework, logs map[int64]string) *room {
-	n := len(logs)
-	for _, v := range r.Reviews {
-		n += 1 + len(v.Comments)
+// fencedEnd puts the end of a log between fences.
+func fencedEnd(log string) string {
+	log = text.VisibleLines(log)
+	if len(log) <= maxComment {
+		return fenced(log, maxOutput)
 	}
-	return &room{words, maxRework / 2, n}
-}
-
-// share returns the bytes for the next text of this length.
-func (r *room) share(length int) int {
-	share := min(length, r.bytes/max(r.texts, 1))
-	r.bytes = r.bytes - share
-	r.texts = r.texts - 1
-	return share
-}
-
-// fenced returns the beginning of a text between fences, in its share of the room.
-func (r *room) fenced(s string) string {
-	s = text.VisibleLines(s)
-	short := text.Within(s, r.share(len(s)))
-	if short == s {
-		return fenced(s, maxOutput)
-	}
-	return fenced(short, maxOutput) + fmt.Sprintf(
-		"\n\n(The last %d bytes are left out: read them on the %s.)",
-		len(s)-len(short), r.words.Name,
-	)
-}
-
-// fencedEnd is like fenced, but keeps the end of a text.
-func (r *room) fencedEnd(s string) string {
-	s = text.VisibleLines(s)
-	share := r.share(len(s))
-	if share == len(s) {
-		return fenced(s, maxOutput)
-	}
-	end := strings.ToValidUTF8(s[len(s)-share:], "")
+	end := strings.ToValidUTF8(log[len(log)-maxComment:], "")
 	if _, rest, more := strings.Cut(end, "\n"); more && rest != "" {
 		end = rest
 	}

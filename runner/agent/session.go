@@ -114,6 +114,16 @@ type Options struct {
 	OnEvent func(Event)
 }
 
+// Summary describes a call of one of Tools in a few words; "" if nothing does.
+func (o *Options) Summary(name string, args json.RawMessage) string {
+	for _, tool := range o.Tools {
+		if tool.Name == name && tool.Summary != nil {
+			return tool.Summary(args)
+		}
+	}
+	return ""
+}
+
 // DefaultReadTimeout is used if Options.ReadTimeout is not set.
 const DefaultReadTimeout = 5 * time.Second
 

@@ -89,11 +89,8 @@ func permissionsRequest(p *permissionsAsked, place workplace) approval {
 	return newApproval(r, place, asked.files)
 }
 
-// toolInMessage finds the tool in Allow the SERVER MCP server to run tool "TOOL"?
-var toolInMessage = text.Pattern(`run tool "(.+)"`)
-
-// toolRequest reads codex's question whether a tool of an MCP server may run. isTool is false
-// for a form: only _meta tells.
+// toolRequest reads codex's question whether a tool of an MCP server may run: a form without
+// fields, marked in _meta. isTool is false for another form.
 func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 	var meta struct {
 		Kind   string          `json:"codex_approval_kind"`
@@ -101,16 +98,14 @@ func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	wire.Unmarshal(p.Meta, &meta)
-	named := toolInMessage().FindStringSubmatch(p.Message)
-	if meta.Tool == "" && named != nil { // up to codex 0.166
-		meta.Tool = named[1]
-	}
+	var schema struct{ Properties map[string]json.RawMessage }
+	err := json.Unmarshal(p.RequestedSchema, &schema)
 	r = newRequest(p.demand, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server = p.ServerName
 	r.Permissions = p.Meta
 	r.Reason = wire.Short(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside the sandbox
-	return r, meta.Kind == "mcp_tool_call"
+	return r, meta.Kind == "mcp_tool_call" && err == nil && len(schema.Properties) == 0
 }
 
 // uncut folds a text into a single line without cutting it, because an approval grants all of

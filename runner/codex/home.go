@@ -28,14 +28,14 @@ const (
 const loginStore = "cli_auth_credentials_store"
 
 // sharedKeys are the settings of the operator's config.toml that apply to agents, too: login,
-// model, privacy and telemetry. Settings of other names do not reach agents, because releases
+// model and privacy. Settings of other names do not reach agents, because releases
 // of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
 	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort",
 	"model_reasoning_summary", "model_supports_reasoning_summaries", "model_verbosity", "model_context_window",
 	"model_auto_compact_token_limit", "model_catalog_json", "oss_provider", "review_model", "service_tier",
-	"tool_output_token_limit", "analytics", "feedback", "history", "notice", "otel",
+	"tool_output_token_limit", "analytics", "feedback", "history", "notice",
 }
 
 // widening are the entries of a codex home, besides config.toml, that name programs, allow
@@ -158,17 +158,6 @@ func readConfig(home string) (config map[string]any, err error) {
 	return config, nil
 }
 
-// OtherProvider reports whether the config.toml of a home sets another provider of models than
-// OpenAI. One that can't be read may do so.
-func OtherProvider(home string) bool {
-	config, err := readConfig(home)
-	if err != nil {
-		return true
-	}
-	provider, isSet := config["model_provider"]
-	return isSet && provider != defaultProvider
-}
-
 // agentConfig returns the configuration of agents, given the operator's. Apps and plugins are
 // off, because they would belong to the operator's account.
 func agentConfig(operators map[string]any, home string) map[string]any {
@@ -196,9 +185,6 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 			}
 		}
 	}
-	if otel, ok := config["otel"].(map[string]any); ok {
-		resolveCertificates(otel, home)
-	}
 	shareRestrictions(operators, config)
 	return config
 }
@@ -212,32 +198,6 @@ func hasLoginFile(home string) bool {
 // isRelative reports whether a path depends on a directory: it is neither absolute nor below
 // the account's home.
 func isRelative(path string) bool { return !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") }
-
-// resolveCertificates makes the paths of certificates absolute, which codex resolves from the
-// directory of config.toml. They are in tables named tls, at any depth.
-func resolveCertificates(table map[string]any, home string) {
-	for key, value := range table {
-		below, isTable := value.(map[string]any)
-		if !isTable {
-			continue
-		}
-		resolveCertificates(below, home)
-		if key == "tls" {
-			resolveCertificatesOf(below, home)
-		}
-	}
-}
-
-// resolveCertificatesOf does so in a single table named tls.
-func resolveCertificatesOf(tls map[string]any, home string) {
-	for key, value := range tls {
-		path, isText := value.(string)
-		names := key == "ca-certificate" || strings.HasPrefix(key, "client-")
-		if isText && names && isRelative(path) {
-			tls[key] = filepath.Join(home, path)
-		}
-	}
-}
 
 // shareRestrictions adds the settings that restrict agents. Other values of the same keys are
 // left out.

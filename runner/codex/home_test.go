@@ -56,10 +56,6 @@ experimental_use_profile = true
 command = "docs"
 [otel]
 environment = "test"
-[otel.trace_exporter.otlp-http]
-endpoint = "https://collector.example/v1/traces"
-headers = { client-id = "abc" }
-tls = { ca-certificate = "ca.pem", client-certificate = "/etc/client.pem" }
 [features]
 exec_permission_approvals = true
 [projects."/srv"]
@@ -86,13 +82,6 @@ trust_level = "trusted"
 		}},
 		"shell_environment_policy": table{"exclude": []any{"PG*"}},
 		"features":                 table{"apps": false, "plugins": false},
-		"otel": table{"environment": "test", "trace_exporter": table{"otlp-http": table{
-			"endpoint": "https://collector.example/v1/traces", "headers": table{"client-id": "abc"},
-			"tls": table{
-				"ca-certificate":     filepath.Join(operators, "ca.pem"),
-				"client-certificate": "/etc/client.pem",
-			},
-		}}},
 	}
 	test.Equal(t, "config.toml", got, want)
 	to, err := os.Readlink(filepath.Join(dir, "auth.json"))
@@ -104,7 +93,7 @@ trust_level = "trusted"
 	unshared, err := OperatorOnly(operators)
 	if diff := cmp.Diff([]string{
 		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify",
-		"projects (/srv)", "sandbox_mode",
+		"otel (environment)", "projects (/srv)", "sandbox_mode",
 		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", ".env", "rules",
 	}, unshared); diff != "" || err != nil {
 		t.Error("unshared (-want +got):\n"+diff, err)

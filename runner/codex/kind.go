@@ -22,7 +22,7 @@ func Kind() agent.Kind {
 		ProgramArgs:    "app-server",
 		VersionCommand: "codex --version",
 		LoginCommand:   "codex login status",
-		Start:          Start,
+		Start:          func(s agent.Streams, o agent.Options) agent.Session { return New(s, o) },
 		Sandboxes:      true,
 		Service:        Service,
 		HomeVars:       []string{homeVar, "CODEX_SQLITE_HOME"},
@@ -32,7 +32,6 @@ func Kind() agent.Kind {
 		PrepareHome:    PrepareHome,
 		PrepareBox:     PrepareBox,
 		OperatorOnly:   OperatorOnly,
-		OtherProvider:  OtherProvider,
 		LoginInFile:    LoginInFile,
 	}
 }

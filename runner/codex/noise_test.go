@@ -10,13 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// TestTitleDuringATurn checks that a title which is set later does not hide a message either.
-func TestTitleDuringATurn(t *testing.T) {
-	_, p, turn := inTurn(t, t.Context(), agent.Options{})
-	p.say("\x1b]0;codex works\a" + turnCompleted)
-	turn.completes(t)
-}
-
 // TestQuestionInsteadOfAnAnswer checks the error of an agent that asks something at its start,
 // and waits or ends.
 func TestQuestionInsteadOfAnAnswer(t *testing.T) {

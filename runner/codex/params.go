@@ -12,14 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/wire"
 )
 
-// read decodes as much of a JSON object as fits into a T. Members are matched by name
-// regardless of case.
-func read[T any](raw json.RawMessage) *T {
-	v := new(T)
-	wire.Unmarshal(raw, v)
-	return v
-}
-
 // origin are the members of parameters and results that say to which thread, turn and item
 // they belong.
 type origin struct {
@@ -56,25 +48,25 @@ type notification interface {
 func readNotification(m *wire.Message) notification {
 	switch m.Method {
 	case "turn/completed", "turn/failed", "turn/cancelled":
-		return read[turnEnded](m.Params)
+		return wire.Read[turnEnded](m.Params)
 	case "error":
-		return read[errorReported](m.Params)
+		return wire.Read[errorReported](m.Params)
 	case "item/started", "item/completed":
-		return read[itemChanged](m.Params)
+		return wire.Read[itemChanged](m.Params)
 	case "item/fileChange/patchUpdated":
-		return read[patchUpdated](m.Params)
+		return wire.Read[patchUpdated](m.Params)
 	case "serverRequest/resolved":
-		return read[requestResolved](m.Params)
+		return wire.Read[requestResolved](m.Params)
 	case "thread/tokenUsage/updated":
-		return read[tokensUsed](m.Params)
+		return wire.Read[tokensUsed](m.Params)
 	case "account/rateLimits/updated":
-		return read[limitsUpdated](m.Params)
+		return wire.Read[limitsUpdated](m.Params)
 	case "model/rerouted":
-		return read[modelRerouted](m.Params)
+		return wire.Read[modelRerouted](m.Params)
 	case "mcpServer/startupStatus/updated":
-		return read[serverStarts](m.Params)
+		return wire.Read[serverStarts](m.Params)
 	}
-	return read[remark](m.Params)
+	return wire.Read[remark](m.Params)
 }
 
 // remark are the parameters of a notification that only tells something, and the members that
@@ -282,7 +274,6 @@ type inputAsked struct {
 type elicitation struct {
 	demand
 	ServerName, Message string
-	Mode, URL           string
 	RequestedSchema     json.RawMessage
 	Meta                json.RawMessage `json:"_meta"`
 }

@@ -55,7 +55,6 @@ func flows() map[string]flow {
 		"approval_fail":  {approval: agent.ApprovalFail, outcome: agent.CodeApprovalRequired},
 		"ask_approve":    asked(yes, agent.Decision{Approve: true, ForSession: true}),
 		"ask_deny":       asked(no, no),
-		"ask_form":       asked(answered("colour", "green")),
 		"ask_more":       asked(yes),
 		"ask_question":   asked(answered("q1", "No"), answered("q1", "by the river"), no),
 		"ask_stopped_1": {

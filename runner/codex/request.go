@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -42,7 +41,7 @@ type request struct {
 
 // serve handles a request without blocking. The reader calls it.
 func (q *requests) serve(m *wire.Message) {
-	from := read[origin](m.Params)
+	from := wire.Read[origin](m.Params)
 	r := &request{
 		origin: from,
 		id:     m.ID,
@@ -50,34 +49,34 @@ func (q *requests) serve(m *wire.Message) {
 	}
 	switch m.Method {
 	case "item/tool/call":
-		q.serveTool(r, read[toolCall](m.Params))
+		q.serveTool(r, wire.Read[toolCall](m.Params))
 	case "item/commandExecution/requestApproval":
-		p := read[commandAsked](m.Params)
+		p := wire.Read[commandAsked](m.Params)
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), itemAnswers)
 	case "item/fileChange/requestApproval":
-		p := read[patchAsked](m.Params)
+		p := wire.Read[patchAsked](m.Params)
 		q.serveApproval(r, patchRequest(p, q.thread.patch(from), q.thread.workplace()), itemAnswers)
 	case "execCommandApproval": // this method and the next belong to the first version of the protocol
-		p := read[commandAsked](m.Params)
+		p := wire.Read[commandAsked](m.Params)
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), reviewAnswers)
 	case "applyPatchApproval":
-		p := read[patchAsked](m.Params)
+		p := wire.Read[patchAsked](m.Params)
 		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), q.thread.workplace()), reviewAnswers)
 	case "item/permissions/requestApproval":
-		p := read[permissionsAsked](m.Params)
+		p := wire.Read[permissionsAsked](m.Params)
 		answers := permissionAnswers(p.Permissions)
 		q.serveApproval(r, permissionsRequest(p, q.thread.workplace()), answers)
 	case "mcpServer/elicitation/request":
-		q.serveElicitation(r, read[elicitation](m.Params))
+		q.serveElicitation(r, wire.Read[elicitation](m.Params))
 	case "item/tool/requestUserInput":
-		q.serveQuestions(r, read[inputAsked](m.Params))
+		q.serveQuestions(r, wire.Read[inputAsked](m.Params))
 	case "currentTime/read":
 		now := object{"currentTimeAt": time.Now().Unix()}
 		q.reply(r, agent.EventNotification, "codex asks for the time", now)
 	default: // unknown, or for clients that manage codex's login
 		message := "symphony does not support " + m.Method
 		refusal := object{"id": m.ID, "error": object{"code": wire.MethodNotFound, "message": message}}
-		reason := read[demand](m.Params).Reason
+		reason := wire.Read[demand](m.Params).Reason
 		q.send(r, agent.EventRequestRefused, wire.Join("refused: "+message, reason), refusal, nil)
 	}
 }
@@ -361,55 +360,24 @@ func (q *requests) serveQuestions(r *request, p *inputAsked) {
 	case len(what.Questions) == 0:
 		q.reply(r, agent.EventQuestionDeclined, "a request without questions got an empty answer", nothing)
 	default:
-		q.askQuestions(r, what, nothing, func(given map[string][]string) (object, error) {
-			answers := object{}
-			for _, question := range what.Questions {
-				if texts := given[question.ID]; len(texts) > 0 {
-					answers[question.ID] = object{"answers": texts}
-				}
-			}
-			return object{"answers": answers}, nil
-		})
+		q.askQuestions(r, what, nothing)
 	}
 }
 
-// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's
-// question whether a tool of the server may run.
+// serveElicitation answers mcpServer/elicitation/request: codex's question whether a tool of an
+// MCP server may run. A form of the server itself is declined, and the turn goes on.
 func (q *requests) serveElicitation(r *request, p *elicitation) {
-	f, err := readForm(p)
 	tool, isTool := toolRequest(p)
-	if isTool && err == nil && len(f) == 0 {
-		q.serveApproval(r, newApproval(tool, q.thread.workplace(), nil), toolAnswers)
-		return
-	}
-	if q.o.OnQuestion != agent.QuestionAsk || err != nil {
-		line := "declined"
-		if err != nil {
-			line += ", " + err.Error()
-		}
-		line += ": " + wire.Join("a form of MCP server "+p.ServerName, p.Message)
+	if !isTool {
+		line := "declined: " + wire.Join("a form of MCP server "+p.ServerName, p.Message)
 		q.reply(r, agent.EventQuestionDeclined, line, toolAnswers.denied)
 		return
 	}
-	summary := wire.Short("MCP server "+p.ServerName+": "+cmp.Or(p.Message, "a form"), summaryLength)
-	what := newRequest(p.demand, agent.RequestQuestion, summary)
-	what.Server = p.ServerName
-	what.Reason = wire.Short(p.Message, summaryLength)
-	what.Questions = f.questions()
-	q.askQuestions(r, what, toolAnswers.denied, func(given map[string][]string) (object, error) {
-		content, err := f.content(given)
-		return object{"action": "accept", "content": content, "_meta": nil}, err
-	})
+	q.serveApproval(r, newApproval(tool, q.thread.workplace(), nil), toolAnswers)
 }
 
-// askQuestions passes questions to an operator. nothing is the answer if no question is
-// answered; encode combines the answers to the questions into a single answer.
-func (q *requests) askQuestions(
-	r *request,
-	what agent.Request,
-	nothing object,
-	encode func(map[string][]string) (object, error),
-) {
+// askQuestions passes questions to an operator. nothing is the answer if none is answered.
+func (q *requests) askQuestions(r *request, what agent.Request, nothing object) {
 	line := "asks the operator: " + what.Summary
 	q.ask(r, what, agent.EventQuestionAsked, line, func(d agent.Decision) response {
 		if d.Expired {
@@ -420,13 +388,14 @@ func (q *requests) askQuestions(
 			line := wire.Join("not answered"+by(d)+": "+what.Summary, d.Reason)
 			return response{agent.EventQuestionDeclined, line, nothing}
 		}
-		answer, err := encode(d.Answers)
-		if err != nil {
-			line := "declined, " + err.Error() + ": " + what.Summary
-			return response{agent.EventQuestionDeclined, line, nothing}
+		answers := object{}
+		for _, question := range what.Questions {
+			if texts := d.Answers[question.ID]; len(texts) > 0 {
+				answers[question.ID] = object{"answers": texts}
+			}
 		}
 		line := "answered" + by(d) + ": " + strings.Join(shown, " / ")
-		return response{agent.EventQuestionAnswered, line, answer}
+		return response{agent.EventQuestionAnswered, line, object{"answers": answers}}
 	})
 }
 

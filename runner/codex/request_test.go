@@ -63,11 +63,8 @@ var settings = map[string]agent.Options{
 
 // all answers every question of requestCases.
 var all = map[string][]string{
-	"q1":     {"Yes"},
-	"region": {"eu"},
-	"sure":   {"Yes"},
-	"n":      {"3"},
-	"stray":  {"x"},
+	"q1":    {"Yes"},
+	"stray": {"x"},
 }
 
 func decides(d agent.Decision) agent.Asker {
@@ -226,17 +223,7 @@ var requestCases = map[string][]requestCase{
 				`"requestedSchema":{"type":"object","required":["region"],` +
 				`"properties":{"region":{"type":"string","enum":["eu","us"]},` +
 				`"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
-			want: merged(
-				same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
-				same(
-					`{"_meta":null,"action":"accept","content":{"n":3,"region":"eu","sure":true}}`,
-					"question_asked question_answered",
-					"yes",
-					"session",
-				),
-				same(decline, "question_asked question_declined", "no"),
-				same(decline, "question_asked request_expired", "expired"),
-			),
+			want: anyway(decline, "question_declined"),
 		},
 		{
 			// It is marked as an approval, but it has fields, so that an approval does not
@@ -244,7 +231,7 @@ var requestCases = map[string][]requestCase{
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call",` +
 				`"tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object",` +
 				`"required":["region"],"properties":{"region":{"type":"string"}}}}`,
-			want: same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
+			want: anyway(decline, "question_declined"),
 		},
 		{
 			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/",` +

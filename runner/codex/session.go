@@ -23,9 +23,9 @@
 // With automatic approval, commands and patches are approved for the session, because the
 // policy would approve the same request again; permissions are granted for the turn, exactly
 // as requested. A question that is not passed to an operator fails the turn. It gets an empty
-// answer first, because codex would wait for it forever. A form of an MCP server is declined
-// instead, and the turn goes on. The question whether a tool of an MCP server may run comes as
-// a form without fields, marked by codex_approval_kind, and is treated as an approval.
+// answer first, because codex would wait for it forever. A form of an MCP server is declined, and
+// the turn goes on. The question whether a tool of an MCP server may run comes as a form without
+// fields, marked by codex_approval_kind, and is treated as an approval.
 //
 // Every command that codex asks about counts as outside the sandbox: an approved escalation
 // runs outside, and the request does not tell for certain whether it asks for that. A patch
@@ -34,7 +34,6 @@
 package codex
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -80,7 +79,7 @@ func newConn(streams agent.Streams, o *agent.Options) *conn {
 		}
 		return &wire.Error{
 			Code:    wire.MethodNotFound,
-			Message: "the agent names no codex release, and the specification has no such method",
+			Message: "the specification has no such method",
 		}
 	}
 	return c
@@ -97,9 +96,6 @@ type Session struct {
 }
 
 var _ agent.Session = (*Session)(nil)
-
-// Start is an agent.Starter that calls New.
-func Start(streams agent.Streams, o agent.Options) agent.Session { return New(streams, o) }
 
 // New takes over the streams and starts to read. The caller must Close the session and end the
 // process: the session's goroutines run until the process's stdout ends.
@@ -159,23 +155,9 @@ func (s *Session) handle(m *wire.Message) {
 	default:
 		s.heard()
 		if !s.conn.Answer(m) {
-			s.conn.Emit(unexpected(m))
+			s.conn.Emit(wire.Unexpected(m))
 		}
 	}
-}
-
-// unexpected is the event for a line that is no message of codex, or an answer to a request
-// that we did not send.
-func unexpected(m *wire.Message) agent.Event {
-	e := agent.Event{Name: agent.EventMalformed, Message: string(m.Raw)}
-	if !json.Valid(m.Raw) {
-		return e
-	}
-	e.Raw = bytes.Clone(m.Raw)
-	if m.Raw[0] == '{' {
-		e.Name = agent.EventOtherMessage
-	}
-	return e
 }
 
 // notice handles a notification: it updates the session's state and emits an event.
@@ -189,8 +171,9 @@ func (s *Session) notice(m *wire.Message) {
 	case *errorReported:
 		s.sawError(p.Error)
 	case *itemChanged:
-		if call := s.summary(e.Item, p.Item.Arguments); call != "" {
-			e.Item.Call = call
+		if e.Item.Kind == agent.ItemTool {
+			call := wire.Short(s.o.Summary(e.Item.Tool, p.Item.Arguments), summaryLength)
+			e.Item.Call = cmp.Or(call, e.Item.Call)
 		}
 		s.sawItem(p.from(), e.Item)
 	case *patchUpdated:
@@ -220,18 +203,6 @@ func (s *Session) notice(m *wire.Message) {
 		}
 	}
 	s.conn.Emit(e)
-}
-
-// summary describes a call of a tool of the client, "" if the tool provides no summary.
-func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
-	if i.Kind != agent.ItemTool {
-		return ""
-	}
-	at := slices.IndexFunc(s.o.Tools, func(t agent.Tool) bool { return t.Name == i.Tool && t.Summary != nil })
-	if at < 0 {
-		return ""
-	}
-	return wire.Short(s.o.Tools[at].Summary(args), summaryLength)
 }
 
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
@@ -406,7 +377,7 @@ func (s *Session) openThread(
 		Params: req,
 		Answered: func(m *wire.Message) {
 			// In the reader, because the id decides how the next lines are handled.
-			opened := read[threadAnswer](m.Result)
+			opened := wire.Read[threadAnswer](m.Result)
 			if opened.Thread.ID != "" {
 				s.opened(opened.Thread.ID, title)
 				s.usesModel(opened.Model)
@@ -416,7 +387,7 @@ func (s *Session) openThread(
 	if err != nil {
 		return "", handshakeError(method, err)
 	}
-	id = read[threadAnswer](result).Thread.ID
+	id = wire.Read[threadAnswer](result).Thread.ID
 	if id == "" {
 		return "", incompatible(method, "the answer has no thread id: "+wire.Short(string(result), 120))
 	}

@@ -128,8 +128,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	const method = "turn/start"
 	limited := th.conn.limited.Load()
 	if limited && p.Permissions != "" && p.SandboxPolicy == nil {
-		const why = "only codex knows permission profiles, and the agent names no codex release"
-		return agent.Turn{}, incompatible(method, why)
+		return agent.Turn{}, incompatible(method, "only codex knows permission profiles")
 	}
 	t, err := th.begin(p)
 	if err != nil {
@@ -228,7 +227,7 @@ func (th *thread) turnAnswered(t *turn, m *wire.Message) {
 		th.mu.Unlock()
 		return
 	}
-	t.id = read[origin](m.Result).turnID()
+	t.id = wire.Read[origin](m.Result).turnID()
 	thread := th.id
 	id := t.id
 	th.mu.Unlock()

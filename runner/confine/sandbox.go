@@ -416,8 +416,7 @@ func TrySandbox(
 			return reconcile.NewError(
 				"sandbox_failed",
 				"codex can't sandbox commands in "+workspace+", though it can elsewhere: "+here.Message,
-				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, "+
-					"or a missing path in agent.writable_roots",
+				"check the path in the message: a link or a broken .git, or a missing path in agent.writable_roots",
 			)
 		}
 		select {
@@ -446,7 +445,6 @@ func SandboxHint() string {
 			"or install bubblewrap with its AppArmor profile; a container must be allowed to create " +
 			"namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
-	return hint + "; or, for codex and only in a dedicated container or virtual machine, " +
-		"set codex.turn_sandbox_policy: {type: externalSandbox}: codex then does not sandbox; " +
-		"or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
+	return hint + "; or, in a dedicated container or virtual machine, " +
+		"set codex.turn_sandbox_policy: {type: externalSandbox}"
 }

@@ -18,7 +18,7 @@ import (
 var onlyRead = []string{
 	"FreeBytes", "Workspaces", "Inspect", "Diff", "ReadAccount", // of the machine
 	"Existing", "Resolve", "GitDirs", "Launcher",
-	"Fingerprint", "ChangedFiles", "IgnoredFiles",
+	"Fingerprint",
 	"Run",     // its methods have points
 	"Verify",  // of the workspace's directory
 	"Login",   // the operator's profile runs, and its report is kept in memory

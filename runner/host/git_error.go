@@ -86,14 +86,10 @@ func GitHint(output string) string {
 	lock := lockLeft().FindStringSubmatch(output)
 	switch {
 	case strings.Contains(output, "could not read Username"), strings.Contains(output, "could not read Password"):
-		if ofGitHub().MatchString(output) {
-			return "git has no password for it: run gh auth setup-git, or configure another credential helper"
-		}
-		return "git has no password for it: run git config --global credential.helper store, then git push by hand, " +
-			"which asks for a token in place of the password; or write an ssh address into repository.url"
+		return "git has no password for it: run git config --global credential.helper store, and git push by hand " +
+			"(for GitHub gh auth setup-git), or use an ssh address"
 	case strings.Contains(output, "Permission denied (publickey"):
-		return "give the server the public key of this account, which ssh-keygen makes; a key with a passphrase has to be " +
-			"in an ssh-agent; or write an https address into repository.url"
+		return "give the server the public key of this account, with an ssh-agent for a passphrase, or use an https address"
 	case strings.Contains(output, "Host key verification failed"):
 		return "run git ls-remote with the address in a terminal, and confirm the key of the server"
 	case chown != "":
@@ -101,8 +97,7 @@ func GitHint(output string) string {
 	case lock != nil:
 		return "if no git works there now, remove " + lock[1]
 	case strings.Contains(output, "unpacker error"):
-		return "it could not store the commits: see whether its disk has room, and, if it is on this machine, whether the " +
-			"account that symphony runs as may write there"
+		return "see whether its disk has room, and whether this account may write there"
 	}
 	refused := dubious().FindStringSubmatch(output)
 	if refused == nil {
@@ -111,10 +106,6 @@ func GitHint(output string) string {
 	return "the repository belongs to another account: give it to this one with chown -R, or run git config " +
 		"--global --add safe.directory " + text.ShellQuote(refused[1])
 }
-
-// ofGitHub matches the question of git for a user or password on GitHub, or on a server whose name says
-// that it is GitHub Enterprise. gh logs in nowhere else.
-var ofGitHub = text.Pattern(`could not read \w+ for 'https://[^/']*(?:github\.|\.ghe\.com)`)
 
 // denied matches a file that git may not write, such as the lock of a reference.
 var denied = text.Pattern(`'(/[^']+)': Permission denied`)

@@ -60,8 +60,6 @@ type Leftovers interface {
 
 // Spaces are the operations of an operator on workspaces and their roots.
 type Spaces interface {
-	// TryRoot returns an error if a root does not exist and can't be created. It tries.
-	TryRoot(ctx context.Context, root string) error
 	// Claimed lists the projects that a state directory claimed in a root. found is false if
 	// the root never contained a workspace.
 	Claimed(ctx context.Context, root, stateDir string) (projects []string, found bool, err error)
@@ -165,20 +163,19 @@ const CodeDiskFull = "disk_full"
 // can't be written, if err was caused by that; otherwise nil.
 func TemporaryDirectory(err error) *reconcile.Error {
 	dir := os.TempDir()
-	fault := &reconcile.Error{Code: "temporary_directory", Hint: "create it, or correct the variable TMPDIR", Err: err}
 	_, missing := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
-		fault.Message = "the directory for temporary files, " + dir + ", does not exist"
-		return fault
-	}
 	denied, isPath := errors.AsType[*fs.PathError](err)
 	isBelow := isPath && errors.Is(err, fs.ErrPermission) && filepath.Dir(denied.Path) == filepath.Clean(dir)
-	if isBelow && unix.Access(dir, unix.W_OK) != nil {
-		fault.Message = "the directory for temporary files, " + dir + ", can't be written"
-		fault.Hint = "make it writable for this account, or correct the variable TMPDIR"
-		return fault
+	isClosed := isBelow && unix.Access(dir, unix.W_OK) != nil
+	isMissing := errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist)
+	if !isMissing && !isClosed {
+		return nil
 	}
-	return nil
+	return reconcile.NewError(
+		"temporary_directory",
+		"the directory for temporary files, "+dir+", is missing or can't be written",
+		"create it or make it writable, or correct the variable TMPDIR",
+	).WithCause(err)
 }
 
 // WithCode adds the code to an error caused by the machine: a full disk or a limit of the
@@ -189,11 +186,11 @@ func WithCode(err error) error {
 		return err
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		const hint = "free some space; no work is lost"
+		const hint = "free some space"
 		return &reconcile.Error{Code: CodeDiskFull, Message: err.Error(), Hint: hint, Err: err}
 	}
 	if paths.LimitReached(err) {
-		const hint = "raise the limits of open files (ulimit -n) and processes (ulimit -u); no work is lost"
+		const hint = "raise the limits of open files (ulimit -n) and processes (ulimit -u)"
 		return &reconcile.Error{
 			Code:    reconcile.CodeResourceLimit,
 			Message: err.Error(),

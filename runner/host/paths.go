@@ -47,6 +47,4 @@ type Launcher struct {
 	// Files in the workspace, or in a directory that an agent can write, decide which program
 	// is started.
 	Files []string
-	// Direct is the path of an agent that no launcher starts, empty if none is found.
-	Direct string
 }

@@ -59,8 +59,6 @@ type LoginAnswer struct {
 	Set, Unset []string
 	// Umask is the umask that it leaves, in octal digits.
 	Umask string
-	// Functions are the names of the shell functions that it defines.
-	Functions []string
 }
 
 // HookRequest is a script to run (specification 9.4). Env contains the variables that the

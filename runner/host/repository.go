@@ -17,9 +17,8 @@ import (
 type Clones interface {
 	// Clone fills a new workspace with a clone of the repository.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
-	// Fetch updates the remote references of a workspace that was cloned before, and moves its
-	// branch to the commits that others pushed there, if no work of the agent is in the way.
-	// No process may be at work in it, unless CloneRequest.Look is set.
+	// Fetch updates the remote references of a workspace that was cloned before. No process may
+	// be at work in it, unless CloneRequest.Look is set.
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	// Deliver pushes the commits of the workspace to the branch of its issue, such as
 	// symphony/ABC-1.
@@ -95,9 +94,9 @@ type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // the commit of Base
 	Kept         string // the commit that was kept of the issue before; empty for none
-	// Pushed is the commit of Branch on the remote, if others have pushed it on top of
-	// Delivered; empty if not. Then Branch and Delivered are as in the request.
-	Pushed, Branch, Delivered string
+	// Pushed is the commit of the branch on the remote, if others have pushed it on top of
+	// Delivered; empty if not. Then Delivered is as in the request.
+	Pushed, Delivered string
 	// InTheWay is the commit of the branch on the remote, if someone else has made the branch
 	// before the first delivery, which will fail; empty if not.
 	InTheWay string
@@ -122,50 +121,29 @@ type KeepRequest struct {
 	Env        []string // of CloneRequest
 }
 
-// MaxConflicts is how many files a FetchAnswer names at most.
-const MaxConflicts = 20
-
-// FetchAnswer is the base that a fetch found, and the effect of a merge of it into HEAD of the
-// workspace.
+// FetchAnswer is the base that a fetch found.
 type FetchAnswer struct {
 	Base, Commit string
-	Behind       int  // commits of Base that HEAD does not contain
-	Unrelated    bool // Base and HEAD have no common history
-	Clean        bool // a merge would cause no conflict
-	// number of files in which it would. If it is 0, and Clean is not set, that is not known.
-	Files     int
-	Conflicts []string // the names of the first of them
-	Pushed    *Pushed  // others' pushes to the branch of the workspace; nil for none
+	Behind       int     // commits of Base that HEAD of the workspace does not contain
+	Pushed       *Pushed // others' pushes to the branch of the workspace; nil for none
 	// Found is the same as that of CloneAnswer.
 	Found *FoundBranch
 }
 
-// MaxPushed is how many commits and how many files a Pushed names at most.
+// MaxPushed is how many commits a Pushed names at most.
 const MaxPushed = 20
 
 // Pushed lists others' commits on the branch since symphony's last delivery, such as a commit
 // of a person.
 type Pushed struct {
-	Commit    string // the newest commit
-	Total     int    // number of commits that neither the last delivery nor the base contains
-	Commits   []PushedCommit
-	FileCount int // number of files that differ from the last delivery
-	Files     []string
-	// Taken: HEAD of the workspace contains Commit. Otherwise Why gives the reason: "the
-	// workspace has commits that were not pushed".
-	Taken bool
-	Why   string
+	Commit  string // the newest commit
+	Total   int    // number of commits that neither the last delivery nor the base contains
+	Commits []PushedCommit
+	Taken   bool // HEAD of the workspace contains Commit
 	// OfBase: no person has pushed. Symphony has merged the base into the branch, which demands
 	// that for a merge of the pull request.
 	OfBase bool
-	// TakenWithoutAgent: a fetch can move the workspace to Commit once the agent that is at
-	// work there ends.
-	TakenWithoutAgent bool
 }
-
-// Refuses reports whether the workspace could not be moved to a commit that others have
-// pushed. p may be nil.
-func (p *Pushed) Refuses(commit string) bool { return p != nil && !p.Taken && p.Commit == commit }
 
 // PushedCommit is a commit that others pushed.
 type PushedCommit struct{ Author, Subject string }
@@ -368,9 +346,9 @@ func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
 	}
-	message := fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want)
+	message := fmt.Sprintf("the work is at commit %s instead of %s", at, want)
 	if at == "" {
-		message = fmt.Sprintf("the work has no commit, and is not at %s any more", want)
+		message = fmt.Sprintf("the work has no commit any more, instead of %s", want)
 	}
 	return reconcile.NewError("work_moved", message, "read the changes again")
 }
@@ -408,8 +386,9 @@ type TipsAnswer struct {
 	Cloned Origin
 }
 
-// PartSize is the largest number of bytes in a Part.
-const PartSize = 256 << 10
+// PartSize is the largest number of bytes in a Part. A slow link has to carry one within half a minute, and
+// one travels at a time.
+const PartSize = 1 << 20
 
 // Part are bytes of a bundle or a pack.
 type Part struct {

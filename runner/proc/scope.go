@@ -81,9 +81,7 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 		reason,
 	)
 	hint := "write KillMode=process into the [Service] section of " + at.Unit +
-		", or run passes by a timer of your user, or enable lingering for your user " +
-		"(loginctl enable-linger), so that workers get scopes; if nothing may outlive " + at.Unit +
-		", let the pass wait for its runs: symphony tick --wait"
+		", or run loginctl enable-linger, or let the pass wait for its runs: symphony tick --wait"
 	return reconcile.NewError(reconcile.CodeWorkersWouldDie, message, hint).WithCause(reason)
 }
 

@@ -141,7 +141,9 @@ func (c *Conn) Read(handle func(*Message)) {
 	lines.Split(c.noise.split)
 	for lines.Scan() {
 		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-			handle(c.noise.skip(ReadMessage(line)))
+			m := ReadMessage(line)
+			c.noise.look(m)
+			handle(m)
 		}
 	}
 	c.fail(agent.CodePortExit, whyEnded(lines.Err()))

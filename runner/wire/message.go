@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Message is any line of the stream. The method tells requests and notifications from answers.
@@ -44,9 +46,29 @@ func (m *Message) IsMessage() bool {
 }
 
 // Unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types
-// differ between releases of agents. raw must be valid JSON.
+// differ between agents and their releases. raw may be empty.
 func Unmarshal(raw []byte, into any) {
 	_ = json.Unmarshal(raw, into) // see above
+}
+
+// Read is Unmarshal into a new T. Members are matched by name regardless of case.
+func Read[T any](raw json.RawMessage) *T {
+	v := new(T)
+	Unmarshal(raw, v)
+	return v
+}
+
+// Unexpected is the event for a line that is no message, or an answer to a request that was not
+// sent.
+func Unexpected(m *Message) agent.Event {
+	e := agent.Event{Name: agent.EventMalformed, Message: string(m.Raw)}
+	if json.Valid(m.Raw) {
+		e.Raw = bytes.Clone(m.Raw)
+	}
+	if m.IsMessage() {
+		e.Name = agent.EventOtherMessage
+	}
+	return e
 }
 
 // Object is a JSON object to send.

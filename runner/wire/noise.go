@@ -8,9 +8,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// noise is the agent's output on its stdout beside messages: the title of a terminal's window,
-// the notice of an update, or the question whether to install it. Noise before a message on
-// its line is skipped. If no message comes, it tells why.
+// noise is the agent's output on its stdout in place of its first message, such as the question
+// whether to install an update. If no message comes, it tells why.
 type noise struct {
 	// only the reader uses these
 	heard  bool // a message came
@@ -40,19 +39,11 @@ func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err e
 	return advance, token, err
 }
 
-const (
-	mostNoise       = 4 << 10 // bytes of a line that are kept
-	longestSequence = 256     // bytes that control a terminal
-)
+const mostNoise = 4 << 10 // bytes of a line that are kept
 
 // note keeps the end of a line of noise, unless nothing of it is visible.
 func (n *noise) note(line []byte) {
-	start := max(0, len(line)-mostNoise)
-	before := max(0, start-longestSequence)
-	if sequence := bytes.LastIndexByte(line[before:start], ansi.ESC); sequence >= 0 {
-		start = before + sequence // it may reach over the start, and could not be removed in part
-	}
-	line = line[start:]
+	line = line[max(0, len(line)-mostNoise):]
 	visible := Short(ansi.Strip(string(line)), MessageLength)
 	if visible == "" {
 		return
@@ -70,37 +61,17 @@ func (n *noise) said() string {
 	return n.last
 }
 
-// skip returns the message of a line without the noise in front of it. A line without a
-// message stays as it is.
-func (n *noise) skip(m *Message) *Message {
-	if !m.IsMessage() && bytes.ContainsRune(m.Raw, ansi.ESC) {
-		m = firstMessage(m, []byte(ansi.Strip(string(m.Raw))))
-	}
+// look notes a line before the first message.
+func (n *noise) look(m *Message) {
 	if n.heard {
-		return m
-	}
-	if start := bytes.Index(m.Raw, []byte(`{"`)); !m.IsMessage() && start > 0 {
-		m = firstMessage(m, m.Raw[start:])
+		return
 	}
 	if !m.IsMessage() {
 		n.note(m.Raw)
-		return m
+		return
 	}
 	n.heard = true
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last = ""
-	return m
-}
-
-// firstMessage returns the message in a part of a line, or else the line itself.
-func firstMessage(line *Message, part []byte) *Message {
-	part = bytes.TrimSpace(part)
-	if len(part) == 0 {
-		return line
-	}
-	if m := ReadMessage(part); m.IsMessage() {
-		return m
-	}
-	return line
 }

@@ -188,8 +188,7 @@ func (l *Local) notStarted(run reconcile.Run, log io.Reader, err error) error {
 	pulse, probeErr := proc.ProbeAlive(alive)
 	if probeErr == nil && pulse.Fault != "" {
 		message := reconcile.MessageSpawnFailed + " for " + run.Identifier + ": " + err.Error()
-		const hint = "this is not charged to the issue; the next pass tries again"
-		return reconcile.NewError(pulse.Fault, message, hint).WithCause(err)
+		return reconcile.NewError(pulse.Fault, message, "the next pass tries again").WithCause(err)
 	}
 	return fail("worker", err)
 }
@@ -213,13 +212,8 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// The run's directory was removed, and the heartbeat with it. The worker works without
-		// it, unless the process is stopped.
-		live := reconcile.Liveness{Alive: true, Beats: run.Beats}
-		if proc.Stopped(run.Worker) {
-			live.BeatAt = 1 // long ago: just after the boot
-		}
-		return live
+		// The run's directory was removed, and the heartbeat with it. The worker works without it.
+		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
 	found, err := l.Machine.Left(ctx, left(run))
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Fault: pulse.Fault}
@@ -279,7 +273,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 			return nil
 		}
 		return fmt.Errorf(
-			"%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
+			"%s: process %d is frozen and not visible here: kill it yourself",
 			what,
 			run.Worker.PID,
 		)

@@ -103,10 +103,6 @@ CREATE TABLE runs (
   ended_at       INTEGER,
   -- What the run adds to the totals of runtime. For a run that a pass ended it stops at the last sign of life.
   runtime_ms     INTEGER NOT NULL DEFAULT 0,
-  -- The heartbeat that a pass saw, and when it saw it for the first time.
-  hb_seen        INTEGER,
-  hb_seen_mono   INTEGER,
-  hb_seen_boot   TEXT,
   -- The kind of its agent, and the directory of the agent's login; empty for a run without one.
   agent          TEXT    NOT NULL DEFAULT '',
   agent_home     TEXT    NOT NULL DEFAULT '',
@@ -283,17 +279,7 @@ CREATE TABLE attentions (
   error      TEXT    NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
--- Tokens by the day (of UTC) on which they were reported.
-CREATE TABLE day_totals (
-  day       TEXT    NOT NULL PRIMARY KEY,
-  input     INTEGER NOT NULL DEFAULT 0,
-  cached    INTEGER NOT NULL DEFAULT 0,
-  output    INTEGER NOT NULL DEFAULT 0,
-  reasoning INTEGER NOT NULL DEFAULT 0,
-  total     INTEGER NOT NULL DEFAULT 0
-) STRICT, WITHOUT ROWID;
-
--- day_totals by model, for estimates of money.
+-- Tokens by the day (of UTC) on which they were reported, and by model.
 CREATE TABLE model_totals (
   day       TEXT    NOT NULL,
   model     TEXT    NOT NULL,
@@ -444,7 +430,3 @@ CREATE TABLE calls (
 
 CREATE INDEX calls_by_run ON calls (run_id, created_at, id);
 CREATE INDEX calls_by_thread ON calls (thread_id) WHERE thread_id <> '';
-
-INSERT INTO meta (key, value) VALUES
-  ('totals_input', '0'), ('totals_cached', '0'), ('totals_output', '0'), ('totals_reasoning', '0'), ('totals_total', '0'),
-  ('totals_runtime_ms', '0');

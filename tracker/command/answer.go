@@ -14,45 +14,23 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// wrong is a mistake in an answer, and the rule that it breaks.
-type wrong struct{ message, rule string }
-
-func (w *wrong) Error() string { return w.message }
-
 // record is an object of an answer. Fields that no function asks for are ignored.
 type record struct {
 	path   string // such as issues[3]; empty for the answer itself
 	fields map[string]json.RawMessage
 }
 
-// parse reads an answer, which is a single JSON object. redact is applied before a part of the
-// answer is quoted.
-func parse(data []byte, redact func(string) string) (record, error) {
-	const rule = "print one JSON object and nothing else on the standard output; " +
-		"messages belong on the standard error"
+// parse reads an answer, which is a single JSON object.
+func parse(data []byte) (record, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
-		return record{}, &wrong{"it printed nothing", rule}
+		return record{}, errors.New("it printed nothing")
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		at := fault([]byte(redact(string(data))))
-		return record{}, &wrong{fmt.Sprintf("the answer is not JSON: %s, at %q", err, at), rule}
+		return record{}, fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	return object("", raw)
-}
-
-// fault returns the part of a text that is not JSON.
-func fault(data []byte) string {
-	const (
-		before  = 20
-		longest = 60
-	)
-	var raw json.RawMessage
-	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, &raw)); ok {
-		data = data[max(0, int(syntax.Offset)-before):]
-	}
-	return text.Within(strings.ToValidUTF8(string(data), "?"), longest)
 }
 
 // object reads a part of an answer that must be an object, or the answer itself.
@@ -69,27 +47,13 @@ func typeError(path, want string, raw json.RawMessage) error {
 	return fmt.Errorf("%s must be %s, is %s", cmp.Or(path, "the answer"), want, kind(raw))
 }
 
-// kind names the type of a value, with short values themselves.
+// kind describes a value in a sentence.
 func kind(raw json.RawMessage) string {
 	const longest = 40
-	value := ""
 	if len(raw) == 0 {
 		return "missing"
 	}
-	if len(raw) <= longest {
-		value = " " + string(raw)
-	}
-	switch raw[0] {
-	case '"':
-		return "the string" + value
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case 'n', 't', 'f':
-		return string(raw)
-	}
-	return "the number" + value
+	return text.Within(strings.ToValidUTF8(string(raw), "?"), longest)
 }
 
 // at returns the path of a field.

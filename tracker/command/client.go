@@ -86,7 +86,7 @@ func (c *client) ask(ctx context.Context, verb string, request any) (record, err
 	if c.Key != "" {
 		out.Stdout = bytes.ReplaceAll(out.Stdout, []byte(c.Key), []byte("[key]"))
 	}
-	answer, err := parse(out.Stdout, c.Redact)
+	answer, err := parse(out.Stdout)
 	if err != nil {
 		return record{}, c.invalid(verb, err)
 	}

@@ -57,31 +57,30 @@ func TestErrorsOfPrograms(t *testing.T) {
 		{
 			Output{},
 			fmt.Errorf("start x: %w", fs.ErrPermission),
-			`tracker_setting_invalid: python3 my tracker.py candidates: it is not executable`,
-			"make it executable: chmod +x python3",
+			`tracker_setting_invalid: python3 my tracker.py candidates: start x: permission denied`,
+			"make it executable",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", syscall.ENOEXEC),
-			`tracker_setting_invalid: python3 my tracker.py candidates: its first line names no interpreter`,
+			`tracker_setting_invalid: python3 my tracker.py candidates: start x: exec format error`,
 			"#!/usr/bin/env python3",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", ErrNoProgram),
-			`tracker_setting_invalid: python3 my tracker.py candidates: there is no such program in PATH`, "./NAME",
+			`tracker_setting_invalid: python3 my tracker.py candidates: start x: there is no such program in PATH`, "./NAME",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", fs.ErrNotExist),
-			`tracker_setting_invalid: python3 my tracker.py candidates: there is no such program, or not ` +
-				`the one that its first line names`,
-			"carriage return",
+			`tracker_setting_invalid: python3 my tracker.py candidates: start x: file does not exist`,
+			"./NAME",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", syscall.ENOSPC),
-			`command_failed: python3 my tracker.py candidates: start x: no space left on device`, "temporary directory",
+			`command_failed: python3 my tracker.py candidates: start x: no space left on device`, "space",
 		},
 		{Output{
 			Exit:   78,
@@ -95,21 +94,13 @@ func TestErrorsOfPrograms(t *testing.T) {
 			Output{Stdout: []byte("no " + secret)},
 			nil,
 			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
-				`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error",
+				`invalid character 'o' in literal null (expecting 'u')`, "docs/trackers.md",
 		},
 		{
 			Output{Stdout: []byte(`{"issues": []} {"token": "` + secret)},
 			nil,
 			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
-				`invalid character '{' after top-level value, ` +
-				`at "{\"issues\": []} {\"token\": \"[redacted]"`, "standard error",
-		},
-		{
-			Output{Stdout: []byte(`{"issues": [` + strings.Repeat(" ", 1000) + `{"id": NaN}]}`)},
-			nil,
-			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
-				`invalid character 'N' looking for beginning of value, ` +
-				`at " {\"id\": NaN}]}"`, "standard error",
+				`invalid character '{' after top-level value`, "docs/trackers.md",
 		},
 	} {
 		_, err := ending(c.out, c.err).Candidates(t.Context(), []string{"Todo"})

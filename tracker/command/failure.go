@@ -35,10 +35,7 @@ func (c *client) fail(verb, code, message, hint string, err error) *reconcile.Er
 
 // invalid returns the error of a wrong answer.
 func (c *client) invalid(verb string, err error) error {
-	hint := "correct the program; docs/trackers.md describes its answers"
-	if known, ok := errors.AsType[*wrong](err); ok {
-		hint = known.rule
-	}
+	const hint = "correct the program; docs/trackers.md describes its answers"
 	return c.fail(verb, "command_answer_invalid", err.Error(), hint, nil)
 }
 
@@ -78,46 +75,23 @@ func (c *client) notEnded(ctx context.Context, verb string, out Output, stdin []
 
 // notRun returns the error of a program that could not be run.
 func (c *client) notRun(verb string, err error) error {
-	const beside = "write ./NAME for a program beside WORKFLOW.md; "
-	switch {
-	case errors.Is(err, ErrNoProgram):
-		return c.fail(
-			verb,
-			"tracker_setting_invalid",
-			"there is no such program in PATH",
-			beside+"other names are looked up in PATH, which is shorter under cron and systemd than in your shell",
-			err,
-		)
-	case errors.Is(err, fs.ErrNotExist):
-		return c.fail(
-			verb,
-			"tracker_setting_invalid",
-			"there is no such program, or not the one that its first line names",
-			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return",
-			err,
-		)
-	case errors.Is(err, fs.ErrPermission):
-		return c.fail(
-			verb,
-			"tracker_setting_invalid",
-			"it is not executable",
-			"make it executable: chmod +x "+text.ShellQuote(c.Command[0]),
-			err,
-		)
-	case errors.Is(err, syscall.ENOEXEC):
-		return c.fail(
-			verb,
-			"tracker_setting_invalid",
-			"its first line names no interpreter",
-			"a script needs a first line such as #!/usr/bin/env python3",
-			err,
-		)
+	for _, unusable := range []error{ErrNoProgram, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC} {
+		if errors.Is(err, unusable) {
+			return c.fail(
+				verb,
+				"tracker_setting_invalid",
+				err.Error(),
+				"write ./NAME for a program beside WORKFLOW.md, and make it executable; "+
+					"a script begins with a line such as #!/usr/bin/env python3",
+				err,
+			)
+		}
 	}
 	return c.fail(
 		verb,
 		"command_failed",
 		err.Error(),
-		"see what this machine lacks: space in the temporary directory, memory, processes",
+		"see what this machine lacks: space, memory, processes",
 		err,
 	)
 }
@@ -144,53 +118,26 @@ func (c *client) said(out Output, separator string) string {
 // exit returns the error of an exit code.
 func (c *client) exit(verb string, out Output, stdin []byte) error {
 	message := out.Status + c.said(out, ": ")
-	reads := verb == verbCandidates || verb == verbByIDs
+	isRead := verb == verbCandidates || verb == verbByIDs
 	switch {
 	case out.Exit == exitMisconfigured:
-		return c.fail(
-			verb,
-			"tracker_setting_invalid",
-			message,
-			"correct the configuration of the program, as its message asks",
-			nil,
-		)
+		return c.fail(verb, "tracker_setting_invalid", message, "correct the configuration of the program", nil)
 	case out.Exit == exitKeyRefused:
-		return c.fail(
-			verb,
-			"command_key_refused",
-			message,
-			"check the key that the program uses; put its variable into the environment file, "+
-				"because cron and systemd see only that",
-			nil,
-		)
+		const hint = "check the key of the program; under cron its variable has to be in the environment file"
+		return c.fail(verb, "command_key_refused", message, hint, nil)
 	case out.Exit == exitLimited:
 		limited := &transport.RateLimited{
 			Reset:   c.reset(out),
 			Limited: "the tracker's limit is reached",
 		}
-		return c.fail(
-			verb,
-			"tracker_rate_limited",
-			limited.Error()+c.said(out, ": "),
-			"run passes less often; no request is made until then",
-			limited,
-		)
-	case out.Exit == exitNotFound && reads:
-		return c.fail(
-			verb,
-			"tracker_project_not_found",
-			message,
-			"correct what names the project in the program or its configuration",
-			nil,
-		)
+		message = limited.Error() + c.said(out, ": ")
+		return c.fail(verb, "tracker_rate_limited", message, "run passes less often", limited)
+	case out.Exit == exitNotFound && isRead:
+		const hint = "correct the name of the project in the program or its configuration"
+		return c.fail(verb, "tracker_project_not_found", message, hint, nil)
 	case out.Exit == exitNotFound:
-		return c.fail(
-			verb,
-			"issue_not_found",
-			message,
-			"check the identifier, and that the program's account may see the issue",
-			reconcile.ErrGone,
-		)
+		const hint = "check the identifier, and that the program's account may see the issue"
+		return c.fail(verb, "issue_not_found", message, hint, reconcile.ErrGone)
 	}
 	return c.fail(verb, "command_failed", message, "try it: "+c.try(verb, stdin), nil)
 }

@@ -62,10 +62,7 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			return fmt.Errorf("%w (issue %q)", err, i.Identifier)
 		}
 		if !slices.Contains(ids, i.ID) {
-			return &wrong{
-				message: fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
-				rule:    "by-ids prints only the issues whose ids are in the request, each under that id",
-			}
+			return fmt.Errorf("%s.id is %q, which was not asked for", path, i.ID)
 		}
 		found[i.ID] = i
 		return nil
@@ -92,18 +89,16 @@ func (c *client) issues(
 	if err != nil {
 		return c.invalid(verb, err)
 	}
-	const unique = "each issue has an id and an identifier of its own: runs, workspaces and branches belong to them"
 	ids := map[string]string{}
 	identifiers := map[string]string{}
 	for n, raw := range list {
 		path := fmt.Sprintf("issues[%d]", n)
 		i, err := issue(path, raw)
 		if other, twice := ids[i.ID]; twice && i.ID != "" {
-			return c.invalid(verb, &wrong{fmt.Sprintf("%s.id is %q, as in %s", path, i.ID, other), unique})
+			return c.invalid(verb, fmt.Errorf("%s.id is %q, as in %s", path, i.ID, other))
 		}
 		if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
-			message := fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other)
-			return c.invalid(verb, &wrong{message, unique})
+			return c.invalid(verb, fmt.Errorf("%s.identifier is %q, as in %s", path, i.Identifier, other))
 		}
 		ids[i.ID] = path
 		identifiers[i.Identifier] = path

@@ -173,16 +173,16 @@ func TestPlacesInAnswers(t *testing.T) {
 	for answer, want := range map[string]string{
 		`[` + good("") + `, ` + good(`, "priority": "high"`) + `]`: `issues[1].id is "1", as in issues[0]`,
 		`[{"id": "1"}]`:                                       `issues[0].title is missing (issue "1")`,
-		`[` + good(`, "priority": "high"`) + `]`:              `issues[0].priority must be a whole number, is the string "high" (issue "1")`,
-		`[` + good(`, "labels": ["a", {}]`) + `]`:             `issues[0].labels[1] must be a string, is an object (issue "1")`,
-		`[` + good(`, "labels": "a"`) + `]`:                   `issues[0].labels must be a list, is the string "a" (issue "1")`,
+		`[` + good(`, "priority": "high"`) + `]`:              `issues[0].priority must be a whole number, is "high" (issue "1")`,
+		`[` + good(`, "labels": ["a", {}]`) + `]`:             `issues[0].labels[1] must be a string, is {} (issue "1")`,
+		`[` + good(`, "labels": "a"`) + `]`:                   `issues[0].labels must be a list, is "a" (issue "1")`,
 		`[` + good(`, "blocked_by": [{"id": "2"}, {}]`) + `]`: `issues[0].blocked_by[1].id is missing (issue "1")`,
-		`[` + good(`, "blocked_by": ["2"]`) + `]`:             `issues[0].blocked_by[0] must be an object, is the string "2" (issue "1")`,
-		`[` + good(`, "assignee": {"is_me": 1}`) + `]`:        `issues[0].assignee.is_me must be true or false, is the number 1 (issue "1")`,
-		`[` + good(`, "created_at": "1 May"`) + `]`:           `issues[0].created_at must be a time such as 2026-01-31T09:30:00Z, is the string "1 May" (issue "1")`,
-		`[7]`:                          `issues[0] must be an object, is the number 7`,
-		`{}`:                           `issues must be a list, is an object`,
-		`[{"id": 7, "identifier": 8}]`: `issues[0].id must be a string, is the number 7`,
+		`[` + good(`, "blocked_by": ["2"]`) + `]`:             `issues[0].blocked_by[0] must be an object, is "2" (issue "1")`,
+		`[` + good(`, "assignee": {"is_me": 1}`) + `]`:        `issues[0].assignee.is_me must be true or false, is 1 (issue "1")`,
+		`[` + good(`, "created_at": "1 May"`) + `]`:           `issues[0].created_at must be a time such as 2026-01-31T09:30:00Z, is "1 May" (issue "1")`,
+		`[7]`:                          `issues[0] must be an object, is 7`,
+		`{}`:                           `issues must be a list, is {}`,
+		`[{"id": 7, "identifier": 8}]`: `issues[0].id must be a string, is 7`,
 		`[{"id": "2", "title": "t", "state": "Todo"}]`: `issues[0].id is "2", which was not asked for`,
 	} {
 		c := &client{Options: Options{
@@ -217,8 +217,8 @@ func TestMalformedCandidates(t *testing.T) {
 	test.Equal(t, "candidates", got, []string{
 		"1|1|todo|",
 		"issues[1]|issues[1]||issues[1].id is missing",
-		"issues[2]|issues[2]||issues[2] must be an object, is the number 5",
-		"4|A-4||issues[3].url must be a string, is the number 1",
+		"issues[2]|issues[2]||issues[2] must be an object, is 5",
+		"4|A-4||issues[3].url must be a string, is 1",
 	})
 }
 

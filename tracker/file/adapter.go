@@ -30,7 +30,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/suggest"
@@ -77,7 +76,6 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		isState := func(s string) bool { return reconcile.SameState(s, state) }
 		return r.fault != nil || slices.ContainsFunc(states, isState)
 	})
-	t.warnOfUnnamed(all)
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
 		switch {
@@ -103,32 +101,10 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 	for began := time.Now(); ; {
 		found, complete, err := t.byIDs(ids)
 		if complete || time.Since(began) > patience {
-			t.warnOfMoved(ids, found)
 			return found, err
 		}
 		if !sleep(ctx) {
 			return nil, ctx.Err()
-		}
-	}
-}
-
-// warnOfMoved warns of issues that are gone, and in a folder below.
-func (t *tracker) warnOfMoved(ids []string, found map[string]reconcile.Issue) {
-	missing := text.Filter(ids, func(id string) bool {
-		_, isThere := found[id]
-		return !isThere
-	})
-	if len(missing) == 0 {
-		return
-	}
-	all, err := t.read()
-	if err != nil {
-		return // the caller has met the same error
-	}
-	for _, id := range missing {
-		moved := t.movedAway(all, id)
-		if moved != "" {
-			t.Warn(id + " is gone: " + moved)
 		}
 	}
 }
@@ -230,7 +206,6 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	}
 	issue.StateMeant = t.stateMeant(issue.State)
 	issue.Remarks = slices.Clone(r.remarks)
-	issue.Unnamed = t.unnamedText(issue.State)
 	for _, id := range r.dependencies {
 		ref := t.blocker(all, id)
 		if *ref.ID == issue.ID {
@@ -264,16 +239,6 @@ func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
 		ref.Mend = "correct " + b.name
 		return ref
 	}
-	ref.Mend = t.movedAway(all, id)
-	if ref.Mend != "" {
-		return ref
-	}
-	parts := strings.Fields(id)
-	isNone := func(part string) bool { return all.byID(all.whole(part)) == nil }
-	if len(parts) > 1 && !slices.ContainsFunc(parts, isNone) {
-		ref.Mend = "write [" + strings.Join(parts, ", ") + "] instead of " + id
-		return ref
-	}
 	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 	meant := suggest.Issue(id, ids)
 	if other := all.byFile(id); other != nil {
@@ -304,12 +269,6 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			t.Warn(name + " is not an issue" + noFrontMatter + ": " + mendFront)
 		}
 	}
-	for _, e := range all.others {
-		if why := t.notReadIn(all, e); why != "" {
-			t.Warn(why)
-		}
-	}
-	t.warnOfUnnamed(all)
 	states := slices.Clone(t.settings.Statuses)
 	labels := []string{}
 	for _, r := range all.records {
@@ -324,83 +283,16 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
 			return !isComplete
 		case slices.ContainsFunc(t.Handoff, isName):
-			// init writes the usual state, and the first issue that is moved there brings it into
-			// the folder.
-			isUsual := reconcile.SameState(u.Name, usualReview) && len(u.Nearest) == 0
-			return !isComplete || isUsual // for other folders see warnOfHandoff
+			// The first issue that is moved there brings the state into the folder. Init writes this one.
+			return !isComplete || isName("Human Review")
 		}
 		return false
 	})
-	if !isComplete {
-		t.warnOfHandoff(states)
-	}
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}
 	}
 	return found, nil
-}
-
-// finishedWords are names of states that mean that nothing remains to be done.
-var finishedWords = []string{
-	"abandoned", "archived", "complete", "completed", "finished", "fixed", "merged", "obsolete", "rejected",
-	"released", "resolved", "shipped", "won't do", "won't fix", "wontfix",
-}
-
-// openWords are names of states that mean that nobody has begun.
-var openWords = []string{"new", "not started", "open", "opened", "reopened", "unstarted"}
-
-// warnOfUnnamed names an issue in each state that no setting names although it sounds so.
-func (t *tracker) warnOfUnnamed(all *folder) {
-	var named []string
-	for _, r := range all.records {
-		state := reconcile.NormalizeState(r.issue.State)
-		follows := t.unnamedText(r.issue.State)
-		if follows == "" || slices.Contains(named, state) {
-			continue
-		}
-		named = append(named, state)
-		t.Warn(r.name + ": " + follows)
-	}
-}
-
-// unnamedText says what follows from a state that no setting names, if its name sounds as if one did;
-// empty for other states.
-func (t *tracker) unnamedText(state string) string {
-	word := reconcile.NormalizeState(state)
-	if t.known(state) != "" {
-		return ""
-	}
-	switch {
-	case slices.Contains(finishedWords, word) && len(t.Terminal) > 0:
-		return fmt.Sprintf("the workflow names no state %q, so that the issue is not finished: its workspace stays, and "+
-			"issues that wait for it do not start; write %s, or add the state to tracker.terminal_states", state, t.Terminal[0])
-	case slices.Contains(openWords, word) && len(t.Active) > 0:
-		return fmt.Sprintf("the workflow names no state %q, so that no agent starts on it; write %s, "+
-			"or add the state to tracker.active_states", state, t.Active[0])
-	}
-	return ""
-}
-
-// usualReview is the state of the handover that init writes if the folder has none.
-const usualReview = "Human Review"
-
-// warnOfHandoff warns of a state of the handover that is spelt almost as another state, such as
-// Human Reveiw, and that no issue has. Another name may be meant: the first issue that is moved
-// there brings the state into the folder.
-func (t *tracker) warnOfHandoff(states []string) {
-	others := slices.Concat(states, t.Active, t.Terminal, t.Handoff, []string{usualReview})
-	for _, name := range t.Handoff {
-		isName := func(s string) bool { return reconcile.SameState(s, name) }
-		if slices.ContainsFunc(states, isName) || reconcile.SameState(name, usualReview) {
-			continue
-		}
-		meant := suggest.Misspelt(name, slices.DeleteFunc(slices.Clone(others), isName))
-		if meant != "" {
-			t.Warn(fmt.Sprintf("handoff: no issue has the state %q, did you mean %q? Agents move what they finish there: "+
-				"correct the name in WORKFLOW.md", name, meant))
-		}
-	}
 }
 
 // unknown returns the names that are not known. isComplete: known lists every existing name;
@@ -481,33 +373,12 @@ func (t *tracker) states() []string {
 }
 
 // stateMeant returns the active state that a person meant with a state that no setting names:
-// To Do for To-Do or To Doo; empty for other states. A folder may have states of its own, such as
-// To Do later, that mean something else.
+// To Do for To-Do or To Doo; empty for other states.
 func (t *tracker) stateMeant(state string) string {
 	if state == "" || t.known(state) != "" {
 		return ""
 	}
-	bare := func(s string) string { return strings.Map(onlyLetters, strings.ToLower(s)) }
-	for _, active := range t.Active {
-		if bare(active) == bare(state) {
-			return active
-		}
-	}
-	for _, near := range suggest.Near(state, t.Active) {
-		difference := len(near) - len(state)
-		if difference >= -2 && difference <= 2 {
-			return near
-		}
-	}
-	return ""
-}
-
-// onlyLetters drops all other characters, for strings.Map.
-func onlyLetters(r rune) rune {
-	if unicode.IsLetter(r) {
-		return r
-	}
-	return -1
+	return suggest.Misspelt(state, t.Active)
 }
 
 // known returns a state as the workflow spells it; empty if there is none of that name.

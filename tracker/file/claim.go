@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -84,23 +80,9 @@ func claimAge(folder, account string, now time.Time) (time.Duration, error) {
 	return 0, reconcile.NewError(
 		"project_conflict",
 		fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
-		hintOwner(info)+"let one account run the passes; a day after the last pass of one another may start, "+
+		"let one account run the passes; a day after the last pass of one another may start, "+
 			"or at once without "+path,
 	)
-}
-
-// hintOwner names the commands that show and end the runs of the account that owns a record. It
-// is empty if that is this account.
-func hintOwner(record fs.FileInfo) string {
-	stat, ok := record.Sys().(*syscall.Stat_t)
-	if !ok || int(stat.Uid) == os.Geteuid() {
-		return ""
-	}
-	name := fmt.Sprintf("'#%d'", stat.Uid)
-	if owner, err := user.LookupId(strconv.Itoa(int(stat.Uid))); err == nil {
-		name = text.ShellQuote(owner.Username)
-	}
-	return fmt.Sprintf("sudo -u %[1]s symphony ps shows its runs, and sudo -u %[1]s symphony stop --all ends them; ", name)
 }
 
 // writeClaim writes the record of an account, in a directory that git ignores.

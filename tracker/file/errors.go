@@ -22,14 +22,6 @@ func gone(message, hint string) *reconcile.Error {
 	}
 }
 
-// goneElsewhere is gone for an issue that is somewhere else, or in a file that is not read. The hint says
-// where, or why.
-func goneElsewhere(message, hint string) *reconcile.Error {
-	e := gone(message, hint)
-	e.Err = reconcile.ErrMisplaced
-	return e
-}
-
 // malformed returns the error of a file that is no issue.
 func (t *tracker) malformed(r *record) error {
 	return reconcile.NewError(

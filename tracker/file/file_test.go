@@ -171,14 +171,12 @@ func TestUnusableFiles(t *testing.T) {
 		"README.md":       "# Issues\n",
 		"empty.md":        "",
 		".hidden.md":      issueFile("HIDDEN"),
-		"notes.txt":       issueFile("TEXT"),
 		"sub/below.md":    issueFile("BELOW"),
 		"folder.md/in.md": issueFile("IN"),
 		"indent.md":       "---\nid: INDENT\ntitle: A\n status: B\n---\n",
 		"colon.md":        "---\nid: COLON\ntitle: Fix: the door\nstatus: B\n---\n",
 		"open.md":         "---\nid: OPEN\ntitle: A\n",
 		"list.md":         "---\n- a\n---\n",
-		"plain.md":        "---\ntitle:x\n---\n",
 		"title.md":        "---\nid: TITLE\nstatus: To Do\n---\n",
 		"status.md":       "---\nid: STATUS\ntitle: A\nstatus: \n---\n",
 		"map.md":          "---\nid: MAP\ntitle: {a: b}\nstatus: To Do\n---\n",
@@ -188,7 +186,6 @@ func TestUnusableFiles(t *testing.T) {
 		"na\x1b\xffme.md": "---\ntitle: A\nstatus: To Do\n---\n",
 		"front.md":        "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
 		"latin.md":        "---\nid: LATIN\ntitle: Caf\xe9\nstatus: To Do\n---\n",
-		"notepad.md":      "\xff\xfe-\x00-\x00-\x00\n\x00",
 		"blank.md":        "\n---\nid: BLANK\ntitle: A\nstatus: To Do\n---\n",
 		"merged.md": "---\nid: MERGED\ntitle: A\n<<<<<<< HEAD\nstatus: To Do\n---\n\nText\n=======\nstatus: Done\n---\n" +
 			">>>>>>> theirs\n",
@@ -206,25 +203,23 @@ func TestUnusableFiles(t *testing.T) {
 		skips[i.ID] = i.Malformed
 	}
 	test.Equal(t, "candidates", skips, map[string]string{
-		"GOOD":    "",
-		"INDENT":  "indent.md:4: the line is indented by 1 blank; to fit the lines above it needs 0",
-		"COLON":   "colon.md:3: put the title in quotes, because it contains a colon",
-		"empty":   "empty.md: the file is empty",
-		"OPEN":    "open.md:1: the front matter has no end: a line of ---",
-		"list":    "list.md:2: the front matter must be a map of keys",
-		"plain":   `plain.md:2: "title:x" has no blank after its colon: write title: x`,
-		"TITLE":   "title.md:1: title is missing: write title: and a line about the work",
-		"STATUS":  "status.md:1: status is missing: write status: and the name of its state, such as To Do",
-		"MAP":     "map.md:3: title must be text",
-		"HASH":    "hash.md:3: title is empty, because what follows # is a comment: write title: '#12 is broken'",
-		"WIP":     "wip.md:3: a value that begins with [ ends at its ]: put all of it in quotes: '[WIP] fix it'",
-		"TWICE":   "twice.md:5: status appears twice",
-		"FRONT":   "front.md:1: the front matter is larger than 64 KiB",
-		"na-me":   "",
-		"same":    "one.md: two.md has the same id, SAME: give one of them another",
-		"LATIN":   "latin.md:3: the file is not UTF-8: save it as UTF-8",
-		"notepad": "notepad.md: the file is UTF-16: save it as UTF-8",
-		"BLANK":   "blank.md: the first line is empty, but the front matter has to begin there: remove that line",
+		"GOOD":   "",
+		"INDENT": "indent.md:4: mapping values are not allowed in this context",
+		"COLON":  "colon.md:3: put the title in quotes, because it contains a colon",
+		"empty":  "empty.md: the file is empty",
+		"OPEN":   "open.md:1: the front matter has no end: a line of ---",
+		"list":   "list.md:2: the front matter must be a map of keys, such as title: …",
+		"TITLE":  "title.md:1: title is missing: write title: and a line about the work",
+		"STATUS": "status.md:1: status is missing: write status: and the name of its state, such as To Do",
+		"MAP":    "map.md:3: title must be text, in quotes if it has brackets",
+		"HASH":   "hash.md:1: title is missing: write title: and a line about the work",
+		"WIP":    "wip.md:3: did not find expected key",
+		"TWICE":  "twice.md:5: status appears twice",
+		"FRONT":  "front.md:1: the front matter is larger than 64 KiB",
+		"na-me":  "",
+		"same":   "one.md: two.md has the same id, SAME: give one of them another",
+		"LATIN":  "latin.md:3: the file is not UTF-8: save it as UTF-8",
+		"BLANK":  "blank.md: the first line is empty, but the front matter has to begin there: remove that line",
 		"MERGED": "merged.md:4: it contains a conflict of git: choose one of its sides, and remove the lines <<<<<<<, " +
 			"======= and >>>>>>>",
 		"HUGE": "huge.md:1: the file is larger than 1 MiB",
@@ -283,48 +278,12 @@ func TestFindFileWithoutFrontMatter(t *testing.T) {
 		` contains no issue "Footer": footer.md is none, because it has no front matter`)
 }
 
-// A file with another ending is named only where it fits the name.
-func TestFindFileWithAnotherEnding(t *testing.T) {
-	files := map[string]string{"A-17.txt": "To do.\n", "a.md": issueFile("A-9"), "UP.MD": issueFile("A-30")}
-	a, _ := folder(t, files)
-	for ref, hint := range map[string]string{
-		"A-17": "A-17.txt is not an issue, because its name does not end with .md: rename it",
-		"A-30": "check the id; the folder contains A-9; UP.MD is not an issue, because its name does not end with .md: rename it",
-	} {
-		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), ref)))
-		test.Equal(t, "the hint for "+ref, known.Hint, hint)
-	}
-}
-
-// Each ending of a file that may be meant as an issue is named, and no other.
-func TestFilesThatAreNoIssues(t *testing.T) {
-	files := map[string]string{"a.md": issueFile("A"), "A-1": issueFile("A-1"), "LICENSE": "MIT\n", "a.md~": "---\n"}
-	var want []string
-	for _, name := range []string{"A-1", "B.MD", "b2.Md", "c.markdown", "d.txt", "e.org"} {
-		if name != "A-1" {
-			files[name] = "To do.\n"
-		}
-		want = append(want, name+" is not an issue, because its name does not end with .md: rename it")
-	}
-	files["picture.png"] = "---"
-	_, dir := folder(t, files)
-	var warnings []string
-	a := test.Must(file.Adapter(file.Options{
-		Path: dir,
-		Warn: func(text string) { warnings = append(warnings, text) },
-	}))
-	_, err := a.Verify(t.Context(), reconcile.TrackerNames{})
-	test.OK(t, err)
-	test.Equal(t, "warnings", warnings, want)
-}
-
 // The files beside finished issues are not meant as issues of the folder.
 func TestFindBesideFinishedIssues(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
 	write(t, filepath.Dir(dir), map[string]string{
 		"completed/b.md":      issueFile("B"),
 		"completed/footer.md": "Make it blue.\n",
-		"completed/notes.txt": "To do.\n",
 	})
 	err := test.Err(a.Find(t.Context(), "Footer"))
 	test.Equal(t, "the error", fmt.Sprint(err), "issue_not_found: "+dir+` contains no issue "Footer"`)
@@ -364,57 +323,6 @@ func TestFindByNumber(t *testing.T) {
 	}
 }
 
-// An issue whose file was moved into a folder below is not found, and the error says where it is; so
-// does a warning of ByIDs, and the blocker of an issue that waits for it.
-func TestMovedIntoAFolder(t *testing.T) {
-	a, dir := folder(t, map[string]string{
-		"a.md":           "---\nid: TASK-1\ntitle: One\nstatus: To Do\ndependencies: [4]\n---\n",
-		"done/TASK-4.md": issueFile("TASK-4"),
-	})
-	want := "done/TASK-4.md has it, where no issue is read: move it back into " + dir +
-		", and write status: Done if it is finished"
-	for _, name := range []string{"4", "task-4", "TASK-4.md"} {
-		known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), name)))
-		test.Equal(t, name, known.Hint, want)
-	}
-	issue := test.Must(a.Find(t.Context(), "TASK-1"))
-	test.Equal(t, "the blocker", issue.BlockedBy[0].Mend, want)
-
-	var said []string
-	warned := test.Must(file.Adapter(file.Options{
-		Path:     dir,
-		Active:   states,
-		Terminal: []string{"Done"},
-		Warn:     func(text string) { said = append(said, text) },
-	}))
-	test.Equal(t, "issues found", len(test.Must(warned.ByIDs(t.Context(), []string{"TASK-4"}))), 0)
-	test.Equal(t, "warnings", strings.Join(said, "; "), "TASK-4 is gone: "+want)
-}
-
-// A file without front matter is named by the id, or its number, with which its name begins.
-func TestFindWithoutFrontMatterByNumber(t *testing.T) {
-	a, _ := folder(t, map[string]string{"task-1 - Mend.md": "Mend the door.\n", "b.md": issueFile("TASK-2")})
-	for _, name := range []string{"1", "TASK-1", "task-1 - Mend"} {
-		err := test.Err(a.Find(t.Context(), name))
-		test.Equal(t, name, strings.HasSuffix(err.Error(), ": task-1 - Mend.md is none, because it has no front matter"), true)
-	}
-	a, _ = folder(t, map[string]string{"README.md": "Issues.\n", "mend.md": "Mend the door.\n"})
-	err := test.Err(a.Find(t.Context(), "7"))
-	test.Equal(t, "the only file", strings.HasSuffix(err.Error(), ": mend.md is none, because it has no front matter"), true)
-}
-
-// A folder without issues may be the wrong one. A workflow beside the issues is none.
-func TestFolderAbove(t *testing.T) {
-	a, _ := folder(t, map[string]string{
-		"WORKFLOW.md": "---\ntracker: {kind: file}\n---\nDo it.\n",
-		"next/a.md":   issueFile("A"),
-	})
-	test.Equal(t, "candidates", len(test.Must(a.Candidates(t.Context(), states))), 0)
-	known, _ := errors.AsType[*reconcile.Error](test.Err(a.Find(t.Context(), "B")))
-	test.Equal(t, "the hint", known.Hint,
-		"the folder next is not read: if it has the issues, write its path into tracker.provider.path")
-}
-
 // A dependency may be a number alone, as on the command line. For a name of no issue the record says
 // what may be meant.
 func TestDependencies(t *testing.T) {
@@ -426,7 +334,6 @@ func TestDependencies(t *testing.T) {
 		"task-4 - Four.md": "write TASK-4 instead of task-4 - Four.md",
 		"TASK-5":           "",
 		"TASK-6":           "correct TASK-6.md",
-		"TASK-4 TASK-6":    "write [TASK-4, TASK-6] instead of TASK-4 TASK-6",
 	} {
 		a, _ := folder(t, map[string]string{
 			"a.md":             "---\nid: TASK-1\ntitle: One\nstatus: To Do\ndependencies: ['" + written + "']\n---\n",
@@ -454,10 +361,10 @@ func TestDependenciesThatAreNoIDs(t *testing.T) {
 	}
 }
 
-// The record of an issue has what is not obeyed in its file, and whether its state only sounds final.
+// The record of an issue has what is not obeyed in its file.
 func TestRemarks(t *testing.T) {
-	a, dir := folder(t, map[string]string{
-		"a.md": "---\nid: A\ntitle: One\nstatus: Merged\npriority: P1\nlabel: bug\nuid: 12\ndepends_on: [B]\n---\n",
+	a, _ := folder(t, map[string]string{
+		"a.md": "---\nid: A\ntitle: One\nstatus: To Do\npriority: P1\nlabel: bug\nuid: 12\ndepends_on: [B]\n---\n",
 		"b.md": issueFile("B"),
 	})
 	issue := test.Must(a.Find(t.Context(), "A"))
@@ -465,15 +372,7 @@ func TestRemarks(t *testing.T) {
 		`a.md:5: priority "P1" is ignored: write urgent, high, medium, low, none, or a number, of which 1 is the most urgent
 a.md:6: label is not read: write labels`)
 	test.Equal(t, "dependencies", len(issue.BlockedBy), 1)
-	test.Equal(t, "not final", issue.Unnamed,
-		`the workflow names no state "Merged", so that the issue is not finished: its workspace stays, and issues that `+
-			`wait for it do not start; write Done, or add the state to tracker.terminal_states`)
-	write(t, dir, map[string]string{"c.md": "---\nid: C\ntitle: One\nstatus: open\n---\n"})
-	test.Equal(t, "an open issue", test.Must(a.Find(t.Context(), "C")).Unnamed,
-		`the workflow names no state "open", so that no agent starts on it; write To Do, or add the state to `+
-			`tracker.active_states`)
-	other := test.Must(a.Find(t.Context(), "B"))
-	test.Equal(t, "remarks on another", fmt.Sprint(other.Remarks, other.Unnamed), "[]")
+	test.Equal(t, "remarks on another", len(test.Must(a.Find(t.Context(), "B")).Remarks), 0)
 }
 
 // A change of a folder that another process has locked ends with its context.

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,9 +35,8 @@ type folder struct {
 	ids     map[string]*record
 	// finished reads the issues in Backlog.md's other folders, once.
 	finished   func() map[string]*record
-	plain      []string      // the names of files without front matter
-	others     []fs.DirEntry // entries that are no Markdown files, such as folders
-	unreadable error         // of the first file that could not be read; nil if there is none
+	plain      []string // the names of files without front matter
+	unreadable error    // of the first file that could not be read; nil if there is none
 }
 
 // byID returns the record with an id in any case, as it is in the file or as symphony writes
@@ -124,11 +122,8 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 	var records []*record
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || name == "WORKFLOW.md" { // the issues may be beside it
-			continue
-		}
-		if filepath.Ext(name) != ".md" {
-			f.others = append(f.others, e)
+		isOther := strings.HasPrefix(name, ".") || filepath.Ext(name) != ".md"
+		if isOther || name == "WORKFLOW.md" { // the issues may be beside it
 			continue
 		}
 		switch e.Type() {
@@ -164,56 +159,6 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 	return records, nil
 }
 
-// notRead says why an entry of the folder is no issue, if it may be meant as one: a.txt, or a
-// folder with Markdown files. It is empty for other entries, such as pictures.
-func (t *tracker) notRead(e fs.DirEntry) string {
-	name := e.Name()
-	if !e.IsDir() {
-		ending := strings.TrimSpace(strings.ToLower(filepath.Ext(name)))
-		endings := []string{".adoc", ".markdown", ".md", ".mdown", ".mdx", ".mkd", ".org", ".rst", ".text", ".txt"}
-		if slices.Contains([]string{".csv", ".html", ".json", ".toml", ".yaml", ".yml"}, ending) {
-			return name + " is not an issue: an issue is a Markdown file, such as " + stem(name) + ".md, and " + beginsWith
-		}
-		isIssue := ending == "" && t.hasFrontMatter(name)
-		if !isIssue && !slices.Contains(endings, ending) {
-			return ""
-		}
-		return name + " is not an issue, because its name does not end with .md: rename it"
-	}
-	inside, err := os.ReadDir(filepath.Join(t.Path, name))
-	if err != nil {
-		return ""
-	}
-	isMarkdown := func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == ".md" }
-	if !slices.ContainsFunc(inside, isMarkdown) {
-		return ""
-	}
-	return "the folder " + name + " is not read: move its issues into " + t.Path
-}
-
-// notReadIn is notRead for an entry of a folder, which itself may not be the one that is meant.
-func (t *tracker) notReadIn(all *folder, e fs.DirEntry) string {
-	why := t.notRead(e)
-	if why == "" || !e.IsDir() || len(all.records) > 0 {
-		return why
-	}
-	return "the folder " + e.Name() + " is not read: if it has the issues, write its path into tracker.provider.path"
-}
-
-// hasFrontMatter reports whether a file begins as an issue does.
-func (t *tracker) hasFrontMatter(name string) bool {
-	root, err := os.OpenRoot(t.Path)
-	if err != nil {
-		return false
-	}
-	defer root.Close()
-	content, _, err := readFile(root, name)
-	return err == nil && strings.HasPrefix(string(content), "---")
-}
-
-// stem returns the name of a file without its extension: A-17 for A-17.txt.
-func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
-
 // readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer
 // of a pipe.
 func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
@@ -243,32 +188,11 @@ func namesFile(ref, name string) bool {
 	return strings.EqualFold(ref, name) || strings.EqualFold(ref, strings.TrimSuffix(name, ".md"))
 }
 
-// onlyPlain returns the name of a file without front matter, if the folder has no issue beside such
-// files; empty otherwise.
-func (f *folder) onlyPlain() string {
-	if len(f.records) > 0 {
-		return ""
-	}
-	return text.First(f.plain, func(name string) bool { return !strings.EqualFold(name, "README.md") })
-}
-
 // The reason for which a file without front matter is no issue, and what to do.
 const (
 	noFrontMatter = ", because it has no front matter"
-	mendFront     = "begin it with the lines " + frontLines
-	beginsWith    = "begins with the lines " + frontLines
-	frontLines    = "---, title: …, status: … and ---"
+	mendFront     = "begin it with the lines ---, title: …, status: … and ---"
 )
-
-// plainFile returns the name of a file without front matter, given its name with or without
-// the extension .md, in any case; empty if there is none.
-func (f *folder) plainFile(ref string) string {
-	return text.First(f.plain, func(name string) bool {
-		id, _, _ := strings.Cut(strings.TrimSuffix(name, ".md"), " ") // of task-1 - Title.md
-		meant := record{issue: identity(id)}
-		return namesFile(ref, name) || key(id) == key(ref) || meant.hasNumber(ref)
-	})
-}
 
 // nameless returns a record without an id: its file may belong to any missing issue. Nil if
 // there is none.
@@ -295,35 +219,15 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 	return all, r, nil
 }
 
-// notFound returns the error of a name that no issue of the folder has. It names the files
-// that may be meant.
+// notFound returns the error of a name that no issue of the folder has.
 func (t *tracker) notFound(all *folder, ref string) error {
 	message := fmt.Sprintf("%s contains no issue %q", t.Path, ref)
-	moved := t.movedAway(all, ref)
-	if moved != "" {
-		return goneElsewhere(message, moved)
-	}
-	plain := cmp.Or(all.plainFile(ref), all.onlyPlain())
+	plain := text.First(all.plain, func(name string) bool { return namesFile(ref, name) })
 	if plain != "" {
-		return goneElsewhere(message+": "+plain+" is none"+noFrontMatter, mendFront)
+		return gone(message+": "+plain+" is none"+noFrontMatter, mendFront)
 	}
 	ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
-	hint := "check the id; " + contents(ids, ref)
-	var overlooked []string
-	for _, e := range all.others {
-		why := t.notReadIn(all, e)
-		switch {
-		case why == "":
-		case e.IsDir(), namesFile(filepath.Base(ref), stem(e.Name())):
-			overlooked = append(overlooked, why)
-		case t.hasFrontMatter(e.Name()):
-			hint += "; " + why
-		}
-	}
-	if overlooked != nil {
-		return goneElsewhere(message+suggest.DidYouMeanIssue(ref, ids), strings.Join(overlooked, "; "))
-	}
-	return gone(message+suggest.DidYouMeanIssue(ref, ids), hint)
+	return gone(message+suggest.DidYouMeanIssue(ref, ids), "check the id; "+contents(ids, ref))
 }
 
 // hasNumber reports whether the id of an issue ends with a number, as TASK-4 and TASK-004 do with 4.
@@ -331,40 +235,6 @@ func (r *record) hasNumber(number string) bool {
 	at := strings.LastIndexByte(r.issue.Identifier, '-')
 	digits := r.issue.Identifier[at+1:]
 	return at >= 0 && text.IsNumber(number) && text.IsNumber(digits) && text.CompareNatural(digits, number) == 0
-}
-
-// movedAway says in which folder below this one an issue is, given its id or file name; empty if it
-// is in none.
-func (t *tracker) movedAway(all *folder, ref string) string {
-	quiet := *t
-	quiet.Warn = func(string) {}
-	for _, e := range all.others {
-		if !e.IsDir() {
-			continue
-		}
-		inside := &folder{}
-		records, err := quiet.readDir(filepath.Join(t.Path, e.Name()), inside)
-		if err != nil { // another folder may have it
-			continue
-		}
-		isMeant := func(r *record) bool {
-			return key(r.issue.ID) == key(ref) || namesFile(filepath.Base(ref), r.name) || r.hasNumber(ref)
-		}
-		r := text.First(records, isMeant)
-		if r != nil {
-			return fmt.Sprintf("%s has it, where no issue is read: move it back into %s%s",
-				filepath.Join(e.Name(), r.name), t.Path, t.orFinish())
-		}
-	}
-	return ""
-}
-
-// orFinish is how an issue is finished, as the end of an advice to move its file back.
-func (t *tracker) orFinish() string {
-	if len(t.Terminal) == 0 {
-		return ""
-	}
-	return ", and write status: " + t.Terminal[0] + " if it is finished"
 }
 
 // contents names the issues of a folder, whatever their state. Of many it names those with a

@@ -98,9 +98,6 @@ func (t *tracker) parse(name string, content []byte) *record {
 		return r
 	}
 	front, begun, closed := split(content)
-	if !begun && isUTF16(content) {
-		return unusable(name, "the file is UTF-16: save it as UTF-8")
-	}
 	if !begun {
 		return misplaced(name, content)
 	}
@@ -202,12 +199,6 @@ func firstValue(pattern *regexp.Regexp, lines []byte) string {
 	return strings.Trim(string(m[1]), `'" `)
 }
 
-// isUTF16 reports whether a file begins with the mark of UTF-16, as Windows' Notepad writes
-// it.
-func isUTF16(content []byte) bool {
-	return bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff"))
-}
-
 // fault finds the line and the reason for which a file is no issue.
 type fault func() (line int, message string)
 
@@ -250,19 +241,14 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		wrong := text.ColonFault(strings.Split(string(yml), "\n")[root.Line-1])
-		return faultAt(root.Line+1, "%s", cmp.Or(wrong, "the front matter must be a map of keys"))
+		return faultAt(root.Line+1, "the front matter must be a map of keys, such as title: …")
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]
 		if f.values[name.Value] != nil {
 			return faultAt(name.Line+1, "%s appears twice", name.Value)
 		}
-		value := root.Content[i+1]
-		if value.Tag == "!!null" { // as of title: #12, where the library gives the comment to the key
-			value.LineComment = name.LineComment
-		}
-		f.values[name.Value] = value
+		f.values[name.Value] = root.Content[i+1]
 	}
 	return nil
 }
@@ -276,11 +262,11 @@ func (r *record) requireTitleAndStatus(f fields) fault {
 		node := f.get(required.key)
 		switch {
 		case node != nil && node.Kind != yaml.ScalarNode:
-			return faultAt(node.Line+1, "%s must be text%s", required.key, insteadOf(required.key, node))
+			return faultAt(node.Line+1, "%s must be text, in quotes if it has brackets", required.key)
 		case required.value == "" && node != nil:
 			return faultAt(node.Line+1, "%s is empty", required.key)
 		case required.value == "":
-			return f.missing(required.key)
+			return missing(required.key)
 		}
 	}
 	return nil
@@ -302,31 +288,8 @@ func (f fields) requireDependencies() fault {
 	return nil
 }
 
-// insteadOf is what to write instead of a list with one item, as the end of a message; empty for
-// anything else.
-func insteadOf(key string, node *yaml.Node) string {
-	if node.Kind != yaml.SequenceNode || len(node.Content) != 1 || node.Content[0].Kind != yaml.ScalarNode {
-		return ""
-	}
-	return ": write " + key + ": " + node.Content[0].Value
-}
-
-// missing returns the fault of a key that is not set. It names the line on which the key is
-// written in another way, as in Status: Todo.
-func (f fields) missing(key string) fault {
-	for _, name := range append([]string{key}, otherNames[key]...) {
-		node := f.values[name]
-		if node != nil && node.LineComment != "" {
-			return faultAt(node.Line+1, "%s is empty, because what follows # is a comment: write %s: '%s'",
-				name, name, node.LineComment)
-		}
-	}
-	for _, name := range f.names() {
-		node := f.values[name]
-		if meantKey(name) == key {
-			return faultAt(node.Line+1, "%s is missing: write %s instead of %s", key, key, name)
-		}
-	}
+// missing returns the fault of a key that is not set.
+func missing(key string) fault {
 	example := map[string]string{"status": "the name of its state, such as To Do", "title": "a line about the work"}[key]
 	return faultAt(1, "%s is missing: write %s: and %s", key, key, example)
 }
@@ -479,12 +442,11 @@ func (f fields) names() []string {
 	return slices.SortedFunc(maps.Keys(f.values), byLine)
 }
 
-// warnOfKeys warns of keys that are not read and mean one that is. Of a title and a status the
-// issue says so itself: see missing.
+// warnOfKeys warns of keys that are not read and mean one that is not there.
 func (f fields) warnOfKeys() {
 	for _, name := range f.names() {
 		key := meantKey(name)
-		if key != "" && key != "title" && key != "status" {
+		if key != "" && f.get(key) == nil {
 			f.remark(f.values[name], "%s is not read: write %s", name, key)
 		}
 	}

@@ -2,7 +2,6 @@ package gitea
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -77,14 +76,7 @@ func (c *client) verifyRepository(
 	if !r.HasIssues {
 		return reconcile.TrackerProject{}, nil, c.NoRepository(repo, "its issues are disabled")
 	}
-	if r.Archived {
-		c.api.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: " +
-			"unarchive it in its settings")
-	}
-	if !r.Permissions.Push {
-		const warning = "%s may only read %s: make that account a collaborator who may write"
-		c.api.WarnOnce(fmt.Sprintf(warning, login, r.Name))
-	}
+	c.WarnOfRights(r.Name, login, r.Archived, r.Permissions.Push)
 	labels, err := c.labels(ctx, repo)
 	project := reconcile.TrackerProject{
 		ID:   strconv.FormatInt(r.ID, 10),

@@ -34,18 +34,18 @@ func (c *Client) noBoard() error {
 func (c *Client) board(ctx context.Context) (listed, error) {
 	query, vars := c.forBoard(document("board"))
 	vars["field"] = statusField
-	build := func() (string, map[string]any) { return query + c.issueFields() + document("column"), vars }
+	query += document("issue_fields", "column")
 	var found listed
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
 	err := transport.Pages(c.api, "items of the project", vars, func() (nodes[json.RawMessage], error) {
-		data, _, err := queryIssues[struct {
+		data, _, err := graphQL[struct {
 			Viewer account `json:"viewer"`
 			Owner  struct {
 				Project *struct {
 					Items nodes[json.RawMessage] `json:"items"`
 				} `json:"projectV2"`
 			} `json:"owner"`
-		}](ctx, c.requests, build)
+		}](ctx, c.requests, query, vars)
 		if errors.Is(err, reconcile.ErrGone) {
 			return nodes[json.RawMessage]{}, c.noBoard()
 		}

@@ -96,17 +96,16 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	if !since.IsZero() {
 		vars["since"] = since.Format(time.RFC3339)
 	}
-	build := func() (string, map[string]any) { return document("issues") + c.issueFields(), vars }
 	me := ""
 	var records repoissue.Set[record] // an issue that changes between two requests is on both pages
 	err := transport.Pages(c.api, "issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
-		data, _, err := queryIssues[struct {
+		data, _, err := graphQL[struct {
 			Viewer     account `json:"viewer"`
 			Repository *struct {
 				Name   string                 `json:"nameWithOwner"`
 				Issues nodes[json.RawMessage] `json:"issues"`
 			} `json:"repository"`
-		}](ctx, c.requests, build)
+		}](ctx, c.requests, document("issues", "issue_fields"), vars)
 		if errors.Is(err, reconcile.ErrGone) {
 			return nodes[json.RawMessage]{}, c.NoRepository(repo, "")
 		}

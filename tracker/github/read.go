@@ -16,10 +16,8 @@ import (
 const (
 	// batch is how many issues a request reads by their numbers.
 	batch = 50
-	// fewPulls is how many pull requests of a branch name a request reads. Where all of these
-	// are of forks, manyPulls are read, because forks may use the name, too.
-	fewPulls  = 5
-	manyPulls = 100
+	// pulls is how many pull requests of a branch name are read. Forks may use the name, too.
+	pulls = 10
 )
 
 // ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
@@ -83,25 +81,23 @@ func (c *Client) read(
 	})
 	refs = slices.Compact(refs)
 	for part := range slices.Chunk(refs, batch) {
-		if err := c.readBatch(ctx, part, branches, fewPulls, each); err != nil {
+		if err := c.readBatch(ctx, part, branches, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readBatch is read for at most as many issues as fit into a request, with at most so many
-// pull requests of each branch.
+// readBatch is read for at most as many issues as fit into a request.
 func (c *Client) readBatch(
 	ctx context.Context,
 	refs []ref,
 	branches map[ref]string,
-	pulls int,
 	each func(at ref, r *record, me string) error,
 ) error {
 	repos := text.Unique(text.Map(refs, func(at ref) string { return at.Repo }))
-	build := func() (string, map[string]any) { return c.numbersQuery(repos, refs, branches, pulls) }
-	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, build)
+	query, vars := c.numbersQuery(repos, refs, branches)
+	data, missing, err := graphQL[map[string]json.RawMessage](ctx, c.requests, query, vars)
 	if err != nil {
 		return err
 	}
@@ -115,7 +111,6 @@ func (c *Client) readBatch(
 	if err != nil {
 		return err
 	}
-	var crowded []ref // forks have newer pull requests of the branch
 	for i, at := range refs {
 		n := slices.Index(repos, at.Repo)
 		raw := answers[n][issueAlias(i)]
@@ -138,19 +133,11 @@ func (c *Client) readBatch(
 			return err
 		}
 		if list, asked := answers[n][pullsAlias(i)]; asked {
-			found, read := c.pullRequest(list)
-			if found == nil && read == fewPulls {
-				crowded = append(crowded, at)
-				continue
-			}
-			r.pullRequest = found
+			r.pullRequest = c.pullRequest(list)
 		}
 		if err := each(at, &r, me); err != nil {
 			return err
 		}
-	}
-	if len(crowded) > 0 {
-		return c.readBatch(ctx, crowded, branches, manyPulls, each)
 	}
 	return nil
 }
@@ -200,7 +187,6 @@ func (c *Client) numbersQuery(
 	repos []string,
 	refs []ref,
 	branches map[ref]string,
-	pulls int,
 ) (string, map[string]any) {
 	vars := map[string]any{}
 	var params []string
@@ -210,7 +196,7 @@ func (c *Client) numbersQuery(
 		return "$" + name
 	}
 	fields := "...IssueFields"
-	fragments := c.issueFields()
+	fragments := document("issue_fields")
 	if c.o.Project != "" {
 		param("field", statusField)
 		fields += " projectItems(first: 100) { nodes { ...Column } }"
@@ -277,8 +263,8 @@ var checkResults = map[string]string{
 }
 
 // pullRequest returns the newest pull request of a branch of the repository itself, nil if
-// there is none, and how many pull requests of branches with that name the answer contains.
-func (c *Client) pullRequest(raw json.RawMessage) (newest *reconcile.PullRequest, read int) {
+// there is none.
+func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 	var list nodes[struct {
 		URL     string `json:"url"`
 		State   string `json:"state"`
@@ -295,7 +281,7 @@ func (c *Client) pullRequest(raw json.RawMessage) (newest *reconcile.PullRequest
 	}]
 	if json.Unmarshal(raw, &list) != nil {
 		c.WarnOnce("GitHub's pull requests have an unexpected shape and are ignored")
-		return nil, 0
+		return nil
 	}
 	for _, p := range list.Nodes {
 		if p.Foreign || p.URL == "" {
@@ -312,7 +298,7 @@ func (c *Client) pullRequest(raw json.RawMessage) (newest *reconcile.PullRequest
 		for _, commit := range p.Commits.Nodes {
 			found.Checks = checkResults[commit.Commit.Checks.State]
 		}
-		return &found, len(list.Nodes)
+		return &found
 	}
-	return nil, len(list.Nodes)
+	return nil
 }

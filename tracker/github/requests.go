@@ -3,10 +3,8 @@ package github
 import (
 	"context"
 	"embed"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -22,12 +20,7 @@ var queries embed.FS
 func document(names ...string) string { return transport.Document(queries, names...) }
 
 // requests sends requests to GitHub, within its limits.
-type requests struct {
-	*githubapi.Client
-
-	mu    sync.Mutex
-	plain bool // the server does not know dependencies between issues
-}
+type requests struct{ *githubapi.Client }
 
 // graphQL sends a query and decodes its data. Errors about pull requests that the token may
 // not read do not fail it.
@@ -43,38 +36,6 @@ func graphQL[T any](
 		c.WarnOnce("GitHub does not show the pull requests or their checks to this token: " + said)
 	}
 	return data, errs, err
-}
-
-// queryIssues sends a query that uses IssueFields. If the server does not know dependencies
-// between issues, it asks without them.
-func queryIssues[T any](
-	ctx context.Context,
-	c *requests,
-	build func() (query string, vars map[string]any),
-) (*T, []graphqlError, error) {
-	for {
-		query, vars := build()
-		data, missing, err := graphQL[T](ctx, c, query, vars)
-		isPlain := strings.Contains(query, document("issue_fields_plain"))
-		if isPlain || !errors.Is(err, githubapi.ErrUnknownField) {
-			return data, missing, err
-		}
-		c.mu.Lock()
-		c.plain = true
-		c.mu.Unlock()
-		c.WarnOnce("this GitHub server does not tell which issues block others, " +
-			"or which pull requests close them: no issue waits for these")
-	}
-}
-
-// issueFields returns the fragment for issues that the server understands.
-func (c *requests) issueFields() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.plain { // it does not know dependencies between issues
-		return document("issue_fields_plain")
-	}
-	return document("issue_fields")
 }
 
 // inPulls reports whether an error is about pull requests, which the token may not read.

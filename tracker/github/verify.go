@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
@@ -110,14 +109,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string) (r
 		found.project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		found.viewer = data.Viewer
 		found.logins = text.Map(r.Users.Nodes, func(u account) string { return u.Login })
-		if r.Archived {
-			c.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: " +
-				"unarchive it in its settings")
-		}
-		if r.May == "READ" {
-			const warning = "%s may only read %s: give that account the role Triage or more"
-			c.WarnOnce(fmt.Sprintf(warning, data.Viewer.Login, r.Name))
-		}
+		c.WarnOfRights(r.Name, data.Viewer.Login, r.Archived, r.May != "READ")
 		for _, raw := range r.Labels.Nodes {
 			var l label
 			if json.Unmarshal(raw, &l) == nil {

@@ -2,12 +2,9 @@ package gitlab
 
 import (
 	"context"
-	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/adapter/gitlabapi"
 	"github.com/symphony-cron/symphony/internal/adapter/repoissue"
@@ -18,14 +15,13 @@ import (
 )
 
 // verify checks that projects, states, labels and assignee exist. It warns about an account that
-// can't change issues, and about a token that ends soon.
+// can't change issues.
 func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	var found reconcile.TrackerFindings
 	viewer, err := c.api.Me(ctx)
 	if err != nil {
 		return found, err
 	}
-	c.warnOfEnd(ctx)
 	found.User = viewer.Login
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
 		return reconcile.SameUser(name, viewer.Names()...)
@@ -60,31 +56,6 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	return found, nil
 }
 
-// endsSoon is how long before its end a warning tells that a token ends.
-const endsSoon = 14 * 24 * time.Hour
-
-// warnOfEnd warns of a token that ends soon, or that may only read. Not every kind of token tells
-// about itself.
-func (c *client) warnOfEnd(ctx context.Context) {
-	token, err := gitlabapi.Get[struct {
-		Ends   string   `json:"expires_at"` // a day, such as 2026-12-31, or a time; empty if it does not end
-		Scopes []string `json:"scopes"`
-	}](ctx, c.api, "/personal_access_tokens/self", nil)
-	if err != nil {
-		return
-	}
-	if len(token.Scopes) > 0 && !slices.Contains(token.Scopes, "api") {
-		c.api.WarnOnce("the GitLab token has the scope " + strings.Join(token.Scopes, ", ") +
-			" and lacks api, without which it can only read")
-	}
-	day, _, _ := strings.Cut(token.Ends, "T")
-	ends, err := time.Parse(time.DateOnly, day)
-	if err == nil && ends.Sub(c.api.Now()) < endsSoon {
-		c.api.WarnOnce("the GitLab token ends on " + day + ": rotate it, so that it keeps its account " +
-			"and symphony knows its own comments")
-	}
-}
-
 // verifyProject reads a project with the names of its labels.
 func (c *client) verifyProject(
 	ctx context.Context,
@@ -94,14 +65,7 @@ func (c *client) verifyProject(
 	if err != nil {
 		return reconcile.TrackerProject{}, nil, err
 	}
-	if p.Archived {
-		c.api.WarnOnce(p.Name + " is archived, so that nothing in it can be changed: " +
-			"unarchive it in its settings")
-	}
-	if p.Level() < gitlabapi.Planner {
-		const warning = "%s may only read %s: give that account the role Developer there"
-		c.api.WarnOnce(fmt.Sprintf(warning, login, p.Name))
-	}
+	c.WarnOfRights(p.Name, login, p.Archived, p.Level() >= gitlabapi.Planner)
 	labels, err := c.labels(ctx, name, "")
 	project := reconcile.TrackerProject{
 		ID:   strconv.FormatInt(p.ID, 10),

@@ -1,7 +1,6 @@
 package jira
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,27 +64,13 @@ func announced(h http.Header) time.Time {
 
 // refusal is the error of an answer whose status means failure.
 func (c *client) refusal(a transport.Answer) error {
-	said := cmp.Or(transport.Brief(message(a.Body)), c.api.Short(a.Body))
-	err := c.api.Refusal(
-		a,
-		nil,
-		said,
-		func(transport.GraphQLError) bool { return false },
-		func(e *reconcile.Error) bool {
-			switch a.Status {
-			case http.StatusNotFound, http.StatusGone:
-				e.Hint = fmt.Sprintf("it does not exist at %s, or the account may not see it", c.site)
-				e.Err = reconcile.ErrGone
-			case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge,
-				http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
-				e.Err = reconcile.ErrRejected
-			}
-			return e.Err != nil
-		},
-	)
+	err := c.api.RefusalByStatus(a, message(a.Body))
 	e, known := errors.AsType[*reconcile.Error](err)
 	if !known {
 		return err
+	}
+	if errors.Is(err, reconcile.ErrGone) {
+		e.Hint = fmt.Sprintf("it does not exist at %s, or the account may not see it", c.site)
 	}
 	if a.Status == http.StatusForbidden {
 		e.Hint = "the account of the token needs that right in the project " + c.o.Project +

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -35,9 +34,6 @@ var kept = []string{
 	"---",
 	"a\n\n---\n\nb",
 	"snake_case, 2 * 3, [x], a < b, R&D, C:\\temp, # not a title",
-	"\\# no title\n\\- no item\n1\\. no number\n\\> no quote",
-	"[a\\](b), [c\nd\\]: e",
-	"\\*stars\\*, \\`ticks\\`, \\<b>",
 	"``a ` b``",
 	"[`code`](https://example.com)",
 	"Umlauts: äöü, 漢字, 🎉",
@@ -67,16 +63,18 @@ func TestChanged(t *testing.T) {
 		"> # title":                         "> **title**",
 		"> > twice":                         "> twice",
 		"<div>\nraw\n</div>":                "\\<div>\nraw\n\\</div>",
-		"&amp; &copy; \\&amp;":              "& © \\&amp;",
+		"&amp; &copy; \\&amp;":              "& © &amp;",
+		"\\*stars\\*, \\`ticks\\`, \\\\<b>": "*stars*, \\`ticks\\`, \\\\\\<b>",
+		"[a](https://x.org/b_(c))":          "[a](https://x.org/b_%28c%29)",
 		"    indented":                      "```\nindented\n```",
 		"**`code`**":                        "`code`",
 		"a\x00b\x1b":                        "a\uFFFDb\uFFFD",
 		"@kim please":                       "@kim please",
-		"See [1][a].\n\n[A]: https://x.org": "See [1](https://x.org).",
-		"Sources\n\n[1]: https://x.org":     "Sources\n\n[1\\]: https://x.org",
-		"[1]: <https://x.org>\n  \"a title\"\nand text":        "[1\\]: \\<https://x.org>\n\"a title\"\n\nand text",
-		"[a]\n\n[a]: https://x.org\n[a]: https://y.org":        "[a](https://x.org)\n\n[a\\]: https://y.org",
-		"![a]\n\n- [a]: https://x.org\n\n> [b]: https://y.org": "[a](https://x.org)\n\n-\n\n> [b\\]: https://y.org",
+		"See [1][a].\n\n[A]: https://x.org": "See [1](https://x.org).\n\n[A]: https://x.org",
+		"Sources\n\n[1]: https://x.org":     "Sources\n\n[1]: https://x.org",
+		"[1]: <https://x.org>\n  \"a title\"\nand text":        "[1]: \\<https://x.org>\n\"a title\"\n\nand text",
+		"[a]\n\n[a]: https://x.org\n[a]: https://y.org":        "[a](https://x.org)\n\n[a]: https://x.org\n\n[a]: https://y.org",
+		"![a]\n\n- [a]: https://x.org\n\n> [b]: https://y.org": "[a](https://x.org)\n\n- [a]: https://x.org\n\n> [b]: https://y.org",
 		"": "",
 	} {
 		doc := Document(markdown)
@@ -212,8 +210,7 @@ func TestDeepDocument(t *testing.T) {
 	}
 }
 
-// Whatever is written becomes a document that Jira accepts, whose words are the same after the
-// way back and forth.
+// Whatever is written becomes a document that Jira accepts, also after the way back and forth.
 func FuzzDocument(f *testing.F) {
 	for _, markdown := range kept {
 		f.Add(markdown)
@@ -225,11 +222,7 @@ func FuzzDocument(f *testing.F) {
 		}
 		doc := Document(markdown)
 		sound(t, doc)
-		again := Document(doc.Markdown())
-		sound(t, again)
-		if words(again) != words(doc) {
-			t.Errorf("%q became %q and then %q", markdown, doc.Markdown(), again.Markdown())
-		}
+		sound(t, Document(doc.Markdown()))
 	})
 }
 
@@ -244,6 +237,7 @@ func FuzzMarkdown(f *testing.F) {
 
 // FuzzOnlyText puts texts into nodes of all kinds, beside each other.
 func FuzzOnlyText(f *testing.F) {
+	f.Add("]|!--()--|`|<!-- x -->|`|\\|<!-- x -->|a\\|`", uint64(0x0606060000000906))
 	f.Add("<|!-- symphony:x -->|<|!--|\n<!--|>\n<!--|x\t<!--|<|/b>", uint64(0))
 	f.Add("&l|t;!--|[a]|(b)|!|[x]|\\|<!--|`|`<!--|*|_", uint64(0x123456789abcdef0))
 	f.Fuzz(func(t *testing.T, texts string, kinds uint64) {
@@ -266,17 +260,6 @@ func FuzzOnlyText(f *testing.F) {
 		doc := map[string]any{"type": "doc", "content": []any{map[string]any{"type": "paragraph", "content": nodes}}}
 		onlyText(t, texts, Markdown(test.Must(json.Marshal(doc))))
 	})
-}
-
-// words are the letters and digits of a document.
-func words(n Node) string {
-	return strings.Map(func(r rune) rune {
-		isWord := unicode.IsLetter(r) || unicode.IsDigit(r)
-		if r < 0x80 && !isWord || unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, n.plain())
 }
 
 // children are the nodes that Jira accepts in another one.

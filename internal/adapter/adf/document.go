@@ -20,7 +20,7 @@ const deepest = 6
 func Document(markdown string) Node {
 	source := []byte(readable(markdown))
 	root := goldmark.DefaultParser().Parse(text.NewReader(source))
-	c := converter{source: source, used: definitionsUsed(root)}
+	c := converter{source: source}
 	content := c.blocks(root, place{})
 	if len(content) == 0 {
 		content = []Node{{Type: typeParagraph}}
@@ -39,35 +39,7 @@ func readable(s string) string {
 	}, s)
 }
 
-type converter struct {
-	source []byte
-	used   map[string]bool // the definitions of links that a link uses, by nameOf
-}
-
-// definitionsUsed finds the definitions such as [1]: https://example.com that a link uses.
-func definitionsUsed(root ast.Node) map[string]bool {
-	used := map[string]bool{}
-	note := func(r *ast.ReferenceLink, destination []byte) {
-		if r != nil {
-			used[nameOf(r.Value, destination)] = true
-		}
-	}
-	_ = ast.Walk(root, func(n ast.Node, _ bool) (ast.WalkStatus, error) { // it fails only if this does
-		switch n := n.(type) {
-		case *ast.Link:
-			note(n.Reference, n.Destination)
-		case *ast.Image:
-			note(n.Reference, n.Destination)
-		}
-		return ast.WalkContinue, nil
-	})
-	return used
-}
-
-// nameOf tells a definition from another one with the same label, which no link uses.
-func nameOf(label, destination []byte) string {
-	return util.ToLinkReference(label) + "\n" + string(destination)
-}
+type converter struct{ source []byte }
 
 // place is where blocks are: Jira does not accept all of them everywhere.
 type place struct {
@@ -112,9 +84,6 @@ func (c converter) block(n ast.Node, at place) []Node {
 		}
 		return []Node{paragraph(broken(lines, nil))}
 	case *ast.LinkReferenceDefinition:
-		if c.used[nameOf(n.Label, n.Destination)] {
-			return nil
-		}
 		return []Node{paragraph(broken(c.lines(n), nil))}
 	case *ast.ThematicBreak:
 		if at.isTop() {

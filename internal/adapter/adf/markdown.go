@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Markdown converts a document. Of nodes that it does not know it keeps the text. It is empty for
@@ -242,29 +243,19 @@ func (n Node) table() string {
 
 // heading is a heading of one line.
 func heading(level int, content []Node) string {
-	words := strings.TrimSpace(strings.ReplaceAll(inlineOf(content), "\n", " "))
-	if strings.HasSuffix(words, "#") { // Markdown takes it for the end of the sign
-		words = words[:len(words)-1] + "\\#"
-	}
+	words := strings.ReplaceAll(inlineOf(content), "\n", " ")
 	return strings.TrimSpace(strings.Repeat("#", level) + " " + words)
 }
 
 // inlineOf converts parts of a paragraph.
 func inlineOf(list []Node) string {
 	var b strings.Builder
-	parts := partsOf(list)
-	for i, n := range parts {
+	for _, n := range partsOf(list) {
 		if n.Type == typeHardBreak {
 			b.WriteByte('\n')
 			continue
 		}
-		before := b.String()
-		before = before[max(0, len(before)-utf8.UTFMax):] // the character before is enough
-		after := ' '
-		if i+1 < len(parts) {
-			after = parts[i+1].first()
-		}
-		b.WriteString(n.marked(before, after))
+		b.WriteString(n.marked())
 	}
 	return b.String()
 }
@@ -273,15 +264,15 @@ func inlineOf(list []Node) string {
 func linesOf(list []Node) string {
 	lines := strings.Split(inlineOf(list), "\n")
 	for i, line := range lines {
-		lines[i] = begun(strings.TrimSpace(line))
+		lines[i] = strings.TrimSpace(line)
 	}
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
 // partsOf converts the parts of a paragraph to texts and line breaks. Whatever others wrote into a
 // node, be it its text, the name of a file or the address of a card, is the text of one of them. So
-// marked alone prints it, and escapes it. No two texts with the same marks follow each other: what
-// Markdown would understand may be spread over several nodes.
+// marked alone prints it, and escapes it. No two texts with the same marks follow each other: a tag
+// of HTML may be spread over several nodes.
 func partsOf(list []Node) []Node {
 	var parts []Node
 	for _, n := range list {
@@ -364,34 +355,11 @@ func shownMarks(marks []Mark) []Mark {
 	return shown
 }
 
-// spot is where a text stands: what is before it in its line, and the character after it.
-type spot struct {
-	before string
-	after  rune
-	linked bool // it is the text of a link
-}
-
-// first is the character with which a part begins in Markdown.
-func (n Node) first() rune {
-	r, _ := utf8.DecodeRuneInString(n.Text)
-	hasLink := slices.ContainsFunc(n.Marks, func(m Mark) bool { return m.Type == markLink })
-	switch {
-	case n.Type == typeHardBreak:
-		return '\n'
-	case len(n.Marks) == 0 || unicode.IsSpace(r):
-		return r
-	case hasLink:
-		return '['
-	}
-	return '*' // or another sign
-}
-
-// marked is a text with its marks, between two others. Blanks at its ends stand outside of the
-// marks, as Markdown wants it.
-func (n Node) marked(before string, after rune) string {
+// marked is a text with its marks. Blanks at its ends stand outside of the marks, as Markdown wants it.
+func (n Node) marked() string {
 	core := strings.TrimSpace(n.Text)
 	if core == "" || len(n.Marks) == 0 {
-		return escaped(n.Text, spot{before: before, after: after})
+		return escaped(n.Text)
 	}
 	lead := n.Text[:strings.Index(n.Text, core)]
 	rest := n.Text[len(lead)+len(core):]
@@ -416,7 +384,7 @@ func (n Node) marked(before string, after rune) string {
 	if isCode {
 		words = span(core)
 	} else {
-		words = escaped(core, spot{before: before + lead + signs, after: '*', linked: href != ""})
+		words = escaped(core)
 	}
 	if href != "" {
 		words = link(words, core, href, isCode)
@@ -437,18 +405,15 @@ func link(words, plain, href string, isCode bool) string {
 	if isWhole && address == plain && !isCode {
 		return "<" + address + ">"
 	}
-	if strings.ContainsAny(address, "()") {
-		address = "<" + address + ">"
-	}
 	return "[" + words + "](" + address + ")"
 }
 
-// destination is an address in which nothing ends it: blanks, control characters, angle brackets
-// and backslashes are percent-encoded.
+// destination is an address in which nothing ends it: blanks, control characters, brackets and
+// backslashes are percent-encoded.
 func destination(href string) string {
 	var b strings.Builder
 	for _, r := range href {
-		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>\`, r) {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>()\`, r) {
 			for _, c := range []byte(string(r)) {
 				fmt.Fprintf(&b, "%%%02X", c)
 			}
@@ -469,92 +434,17 @@ func span(code string) string {
 	return ticks + code + ticks
 }
 
-// escaped is a text in which Markdown finds nothing but text. It has few backslashes, because
-// agents read it: none in snake_case, 2 * 3 or [x].
-func escaped(s string, at spot) string {
-	var b strings.Builder
-	last, _ := utf8.DecodeLastRuneInString(at.before)
-	if at.before == "" {
-		last = ' '
-	}
-	for i, r := range s {
-		rest := s[i+utf8.RuneLen(r):]
-		next, _ := utf8.DecodeRuneInString(rest)
-		if rest == "" {
-			next = at.after
-		}
-		isBracket := at.linked && (r == '[' || r == ']')
-		if isBracket || isSpecial(r, last, next, rest) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-		last = r
-	}
-	return b.String()
-}
+var (
+	// special matches where Markdown may find HTML or code, with the backslashes before it.
+	special = text.Pattern("(\\\\*)(`|<[/!?A-Za-z])")
+	// ending matches the backslashes before the next part of a line.
+	ending = text.Pattern(`(\\+)$`)
+)
 
-// isSpecial reports whether Markdown may take a character between two others for more than text.
-func isSpecial(r, last, next rune, rest string) bool {
-	isWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	switch r {
-	case '`':
-		return true
-	case '\\':
-		return next < utf8.RuneSelf && (unicode.IsPunct(next) || unicode.IsSymbol(next)) || rest == ""
-	case '*':
-		return !unicode.IsSpace(last) || !unicode.IsSpace(next)
-	case '_':
-		inWord := (isWord(last) || last == '_') && (isWord(next) || next == '_')
-		return !inWord
-	case ']': // of a link, or of the definition of one
-		return next == '(' || next == ':' || next == '['
-	case '!': // of an image
-		return next == '[' && rest == ""
-	case '<':
-		return next == '/' || next == '!' || next == '?' || unicode.IsLetter(next)
-	case '&':
-		end := strings.IndexByte(rest, ';')
-		return end > 0 && !strings.ContainsAny(rest[:end], " \t\n")
-	}
-	return false
-}
-
-// begun is a line at whose beginning Markdown finds no list, heading or quotation.
-func begun(line string) string {
-	if line == "" {
-		return line
-	}
-	after := strings.TrimLeft(line, "0123456789")
-	digits := len(line) - len(after)
-	if digits > 0 && digits < 10 && after != "" && (after[0] == '.' || after[0] == ')') {
-		if len(after) == 1 || after[1] == ' ' || after[1] == '\t' {
-			return line[:digits] + "\\" + after
-		}
-		return line
-	}
-	switch line[0] {
-	case '#':
-		words := strings.TrimLeft(line, "#")
-		if words == "" || words[0] == ' ' || words[0] == '\t' {
-			return "\\" + line
-		}
-	case '-', '+':
-		isRow := strings.Trim(line, "- \t") == ""
-		if len(line) == 1 || line[1] == ' ' || line[1] == '\t' || isRow {
-			return "\\" + line
-		}
-	case '*', '_':
-		if isRow := strings.Trim(line, line[:1]+" \t") == ""; isRow || strings.HasPrefix(line, "* ") {
-			return "\\" + line
-		}
-	case '>', '=', '|':
-		return "\\" + line
-	case '~':
-		if strings.HasPrefix(line, "~~~") {
-			return "\\" + line
-		}
-	}
-	return line
+// escaped is a text in which Markdown finds no HTML and no code. The rest stays as it is, because
+// agents read it.
+func escaped(s string) string {
+	return ending().ReplaceAllString(special().ReplaceAllString(s, `$1$1\$2`), `$1$1`)
 }
 
 // plain is the text of a node without its marks.

@@ -68,7 +68,7 @@ func (t IssueTools) comment(
 		return "", nil, err
 	}
 	if len(body) > t.Longest {
-		return "", nil, Refusal("invalid_input", "the comment is longer than "+size(t.Longest))
+		return "", nil, Refusal("invalid_input", fmt.Sprintf("the comment is longer than %d bytes", t.Longest))
 	}
 	made, err := t.Post(ctx, issue.ID, body)
 	if err != nil {
@@ -76,12 +76,4 @@ func (t IssueTools) comment(
 	}
 	answer := text.JSON(map[string]string{"issue": t.NameOf(issue), "comment": made.ID})
 	return string(answer), &reconcile.Created{Kind: "comment", ID: made.ID}, nil
-}
-
-// size writes a number of bytes: 64 KiB, or 30000 bytes.
-func size(n int) string {
-	if n%1024 == 0 {
-		return fmt.Sprintf("%d KiB", n/1024)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

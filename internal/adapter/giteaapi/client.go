@@ -14,7 +14,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The rights that a token needs, by the names of its scopes.
@@ -79,26 +78,7 @@ func (c *Client) Ask(ctx context.Context, right string, r transport.Request) (tr
 			return a, &Moved{Name: name}
 		}
 	}
-	said := transport.Brief(message(a.Body))
-	if said == "" {
-		said = c.Short(a.Body)
-	}
-	return a, c.explain(c.Refusal(
-		a,
-		nil,
-		said,
-		func(transport.GraphQLError) bool { return false },
-		func(e *reconcile.Error) bool {
-			switch a.Status {
-			case http.StatusNotFound, http.StatusGone:
-				e.Err = reconcile.ErrGone
-			case http.StatusConflict, http.StatusUnprocessableEntity, http.StatusLocked,
-				http.StatusMethodNotAllowed, http.StatusPreconditionFailed:
-				e.Err = reconcile.ErrRejected
-			}
-			return e.Err != nil
-		},
-	), right)
+	return a, c.explain(c.RefusalByStatus(a, message(a.Body)), right)
 }
 
 // message returns the message of an answer to a failed request, with its reasons; empty if the

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -196,10 +195,6 @@ func DecodeList[T any](c *transport.Client, what string, raw []byte) ([]T, error
 
 type graphqlError = transport.GraphQLError
 
-// ErrUnknownField is wrapped by the error of a query with a field that the server's schema
-// lacks.
-var ErrUnknownField = errors.New("unknown field")
-
 // Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that
 // means failure. It wraps reconcile.ErrGone if something does not exist, or the token may not
 // see it.
@@ -207,7 +202,6 @@ func (c *Client) Refusal(a transport.Answer, errs []graphqlError) error {
 	ofType := func(types ...string) func(graphqlError) bool {
 		return func(e graphqlError) bool { return slices.Contains(types, e.Type) }
 	}
-	isUndefinedField := func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }
 	said := cmp.Or(transport.Brief(Message(a.Body)), c.Short(a.Body))
 	return c.Client.Refusal(
 		a,
@@ -220,9 +214,6 @@ func (c *Client) Refusal(a transport.Answer, errs []graphqlError) error {
 			case gone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
 				e.Hint = "check " + c.Setting + " and the name, and that the token may read it"
 				e.Err = reconcile.ErrGone
-			case a.Status < 500 && slices.ContainsFunc(errs, isUndefinedField):
-				// Extensions.Code is set for a query that the server's schema does not allow
-				e.Err = ErrUnknownField
 			case a.Status == http.StatusUnprocessableEntity:
 				e.Err = reconcile.ErrRejected
 			}

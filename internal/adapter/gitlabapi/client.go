@@ -95,10 +95,7 @@ func (c *Client) Ask(ctx context.Context, r transport.Request) (transport.Answer
 	if a.Status/100 == 2 {
 		return a, nil
 	}
-	said := transport.Brief(message(a.Body))
-	if said == "" {
-		said = c.Short(a.Body)
-	}
+	said := message(a.Body)
 	switch {
 	case a.Status == http.StatusTooManyRequests:
 		reset := transport.ReadAllowance(a.Header, "").Reset
@@ -110,22 +107,7 @@ func (c *Client) Ask(ctx context.Context, r transport.Request) (transport.Answer
 	case a.Status == http.StatusMethodNotAllowed && strings.Contains(said, "moved project"):
 		return a, &Moved{}
 	}
-	return a, c.explain(c.Refusal(
-		a,
-		nil,
-		said,
-		func(transport.GraphQLError) bool { return false },
-		func(e *reconcile.Error) bool {
-			switch a.Status {
-			case http.StatusNotFound, http.StatusGone:
-				e.Err = reconcile.ErrGone
-			case http.StatusConflict, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed,
-				http.StatusNotAcceptable, http.StatusPreconditionFailed:
-				e.Err = reconcile.ErrRejected
-			}
-			return e.Err != nil
-		},
-	))
+	return a, c.explain(c.RefusalByStatus(a, said))
 }
 
 // message returns the message of an answer to a failed request: a text, a list of texts, or an

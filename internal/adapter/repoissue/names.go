@@ -128,37 +128,13 @@ func (n *Names) IssuesOf(ids []string) []Ref {
 // Missing returns the error of an issue that does not exist.
 func (n *Names) Missing(name string) error {
 	repos := strings.Join(n.o.Repositories, ", ")
-	pull := "pull request"
-	if n.o.Groups { // where merge requests have numbers of their own
-		pull = "merge request"
-	}
-	hint := "check the number, which may be that of a " + pull + ", and that the token may read the issue"
-	if strings.HasPrefix(name, "!") {
-		hint = "! stands before the number of a merge request: give that of its issue"
-	}
-	if identifier := n.otherwise(name); identifier != "" {
-		hint = "write " + identifier + " for the issue of this number in " + repos
-	}
 	return &reconcile.Error{
 		Code:    "issue_not_found",
 		Message: n.api.Scrub(fmt.Sprintf("%s shows no issue %q of %s", n.api.Name, name, repos)),
-		Hint:    hint,
-		Err:     reconcile.ErrGone,
+		Hint: "check the number, which may be that of a pull or merge request, and that the token may read " +
+			"the issue",
+		Err: reconcile.ErrGone,
 	}
-}
-
-// otherwise returns the identifier of the issue whose number ends a name that is no name here: GT-12
-// for GH-12 in a project whose prefix is GT. It is empty for a name that is one, and in a project with several
-// repositories.
-func (n *Names) otherwise(name string) string {
-	_, isOurs := n.IDOf(name)
-	_, digits, ok := n.splitName(strings.TrimSpace(name))
-	number, err := strconv.Atoi(digits)
-	if isOurs || !ok || err != nil || number < 1 || len(n.o.Repositories) > 1 {
-		return ""
-	}
-	_, identifier := n.Called(n.o.Repositories[0], number)
-	return identifier
 }
 
 // IDOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or
@@ -273,6 +249,16 @@ func (n *Names) NoRepository(repo, said string) error {
 		n.api.Scrub(fmt.Sprintf("%s shows no issues of the repository %q%s", n.api.Name, repo, said)),
 		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
 	)
+}
+
+// WarnOfRights warns about a repository in which the token's account can't change anything.
+func (n *Names) WarnOfRights(repo, login string, isArchived, mayWrite bool) {
+	if isArchived {
+		n.api.WarnOnce(repo + " is archived, so that nothing in it can be changed: unarchive it in its settings")
+	}
+	if !mayWrite {
+		n.api.WarnOnce(login + " may only read " + repo + ": let that account write there")
+	}
 }
 
 // Issue turns a record into an issue that is in a state. me is the login of the token's

@@ -1,14 +1,12 @@
 package transport
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // A key that belongs to a user is sent as Basic, and is left in no answer, also not encoded.
@@ -63,14 +61,4 @@ func TestReadAllowance(t *testing.T) {
 	}
 	a := ReadAllowance(http.Header{}, "")
 	test.Equal(t, "no headers", math.IsNaN(a.Limit), true)
-}
-
-// A proxy that wants a login is not the service.
-func TestProxyLogin(t *testing.T) {
-	c := &Client{Service: Service{Name: "GitLab", Prefix: "tracker"}}
-	special := func(*reconcile.Error) bool { return false }
-	err := c.Refusal(Answer{Status: http.StatusProxyAuthRequired}, nil, "<html>", nil, special)
-	known, _ := errors.AsType[*reconcile.Error](err)
-	test.Equal(t, "message", known.Message, "a proxy before GitLab wants a login (HTTP 407)")
-	test.Contains(t, "hint", known.Hint, "HTTPS_PROXY", "NO_PROXY")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/x509"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,18 +51,8 @@ func (c *Client) requestError(r Request, err error) error {
 
 // networkHint is the next step after a request without an answer.
 func (c *Client) networkHint(err error) string {
-	op, _ := errors.AsType[*net.OpError](err)
-	name, isName := errors.AsType[*net.DNSError](err)
-	certificate, isCertificate := errors.AsType[x509.CertificateInvalidError](err)
-	switch {
-	case op != nil && op.Op == "proxyconnect":
-		return "the proxy does not answer: correct HTTPS_PROXY or HTTP_PROXY, or except the host with NO_PROXY"
-	case isName && name.IsNotFound:
-		return "no name server knows " + name.Name + ": check the network and " + c.Setting
-	case errors.As(err, new(x509.UnknownAuthorityError)):
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
 		return "this machine trusts no authority that signed its certificate: tracker.ca_file names a file with yours"
-	case isCertificate && certificate.Reason == x509.Expired:
-		return "see whether date shows the right time; otherwise the certificate of the server has expired"
 	}
 	return "check the network and " + c.Setting
 }
@@ -87,9 +76,6 @@ func (c *Client) Refusal(
 		e.Message = c.Scrub("HTTP " + strconv.Itoa(a.Status) + ": " + said)
 	}
 	switch {
-	case a.Status == http.StatusProxyAuthRequired:
-		e.Message = "a proxy before " + c.Name + " wants a login (HTTP 407)"
-		e.Hint = "write its user and password into the address in HTTPS_PROXY, or except the host with NO_PROXY"
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
 		e.Hint = c.CheckKey
 		e.Err = ErrKey
@@ -104,6 +90,24 @@ func (c *Client) Refusal(
 		e.Err = reconcile.ErrRejected
 	}
 	return e
+}
+
+// RefusalByStatus is Refusal for a service without GraphQL. said is the message in the body.
+func (c *Client) RefusalByStatus(a Answer, said string) error {
+	rejected := []int{
+		http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusConflict, http.StatusPreconditionFailed,
+		http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusLocked,
+	}
+	isOfKey := func(GraphQLError) bool { return false }
+	return c.Refusal(a, nil, cmp.Or(Brief(said), c.Short(a.Body)), isOfKey, func(e *reconcile.Error) bool {
+		switch {
+		case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
+			e.Err = reconcile.ErrGone
+		case slices.Contains(rejected, a.Status):
+			e.Err = reconcile.ErrRejected
+		}
+		return e.Err != nil
+	})
 }
 
 // RefusedKey reports whether an error means that there is no key, or that it was refused.

@@ -46,7 +46,6 @@
 //	ask-file FILE         approval of a file change
 //	ask-permissions       more permissions
 //	ask-user QUESTION     a question to the operator
-//	ask-form MESSAGE      an MCP server's form: region (eu or us); sure and n, both optional
 //	request METHOD JSON   any request to the client; threadId and turnId are added
 //
 // Failures:
@@ -98,7 +97,6 @@ var verbs = map[string]string{
 	"ask-command":     "text",
 	"ask-file":        "text",
 	"ask-user":        "text",
-	"ask-form":        "text",
 	"ask-permissions": "",
 	"patch":           "name text?",
 	"fail":            "name text?",

@@ -93,8 +93,6 @@ func (u *turn) askClient(s *script.Step) error {
 		question := shape("question", object{"question": s.Text})
 		params := shape("questions", object{"questions": []object{question}})
 		return u.ask("item/tool/requestUserInput", "waitingOnUserInput", params)
-	case "ask-form":
-		return u.ask("mcpServer/elicitation/request", "", shape("form", object{"message": s.Text}))
 	case "ask-permissions":
 		params := shape("permissions", object{"startedAtMs": now(), "cwd": u.t.Cwd})
 		return u.ask("item/permissions/requestApproval", "waitingOnApproval", params)

@@ -45,8 +45,7 @@ version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 sandbox-exit            exit 1 when asked to try the sandbox
-specified               exit 1 at what the specification does not name; no home, no version
-noise                   the first answer follows a window's title, a coloured notice and a prompt
+specified               no more than the specification names: no home, no version
 question                ask whether to install an update instead of answering, and wait
 logged-out              account/read reports that a login is needed and missing`
 
@@ -108,7 +107,6 @@ type server struct {
 	running sync.WaitGroup // counts turns
 
 	initialized     bool // only the reader uses it
-	peer            peer // only the reader uses it
 	requests, items atomic.Int64
 	pending         sync.Map // the server's own requests, as chan *message by id
 	granted         sync.Map // commands accepted for the session
@@ -132,11 +130,6 @@ func (s *server) run(in io.Reader) int {
 		lines := bufio.NewScanner(in)
 		lines.Buffer(nil, 16<<20)
 		for lines.Scan() {
-			if err := s.accept(lines.Bytes()); err != nil {
-				s.log("peer: " + err.Error())
-				s.crashed <- struct{}{}
-				return
-			}
 			s.take(lines.Bytes())
 		}
 	}()
@@ -212,17 +205,7 @@ type message struct {
 }
 
 // specified reports whether the server knows no more than the specification.
-func (s *server) specified() bool {
-	return s.faults.Has("specified")
-}
-
-// accept returns why a server that knows no more than the specification ends at a line.
-func (s *server) accept(line []byte) error {
-	if !s.specified() {
-		return nil
-	}
-	return s.peer.line(line)
-}
+func (s *server) specified() bool { return s.faults.Has("specified") }
 
 // take handles a line from the client.
 func (s *server) take(line []byte) {
@@ -357,9 +340,6 @@ func (s *server) initialize(p *params) reply {
 	if s.faults.Has("question") {
 		s.write([]byte("\x1b[33mUpdate available!\x1b[0m Install it now? [Y/n] "))
 		return reply{}
-	}
-	if s.faults.Has("noise") {
-		s.write([]byte("\x1b]0;codex\a\x1b[1mUpdate available: 9.0\x1b[0m\r\n\x1b[?25l> "))
 	}
 	if s.specified() {
 		return reply{result: object{"userAgent": "peer/1.0"}}

@@ -114,7 +114,6 @@ func TestShapes(t *testing.T) {
 		"ask-file g",
 		"ask-permissions",
 		"ask-user q?",
-		"ask-form q?",
 		"long 10",
 		"say end",
 		"turn 2:",

@@ -90,13 +90,13 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 	d := &daemon{
 		Options:  o,
 		place:    p,
-		server:   remote.NewServer(m, o.Incarnation, p.dir()),
+		server:   remote.NewServer(m, o.Incarnation),
 		released: make(chan struct{}),
 	}
 	d.server.Released = d.release
 	d.server.LostAfter = o.LostAfter
 	if err := o.Ready(); err != nil {
-		o.Log.Info("the program that has started this one has ended", "error", err)
+		o.Log.Info("the starting program has ended", "error", err)
 	}
 	go d.accept(listener)
 	end := d.wait(ctx)

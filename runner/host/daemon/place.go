@@ -257,7 +257,7 @@ func (s Status) Err(incarnation int64) error {
 		return reconcile.NewError(
 			remote.CodeEnded,
 			endings[s.Outcome.End],
-			"the next pass starts the issue again",
+			"",
 		)
 	}
 	if s.Serving {
@@ -266,13 +266,13 @@ func (s Status) Err(incarnation int64) error {
 	return reconcile.NewError(
 		remote.CodeDied,
 		"the process that served the run on its host was killed",
-		"what it left is ended next",
+		"",
 	)
 }
 
 var endings = map[string]string{
 	EndReleased:   "the run has ended on its host",
-	EndLost:       "the host has heard nothing from symphony for too long and has ended the run",
+	EndLost:       "the host has ended the run, because it heard nothing from symphony",
 	EndTerminated: "a signal has ended the run on its host",
 }
 

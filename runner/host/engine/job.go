@@ -244,5 +244,5 @@ func (e *JobEngine) unusable(why string) error {
 }
 
 func endedError(why string) error {
-	return reconcile.NewError(remote.CodeEnded, why, "the next pass starts the issue again")
+	return reconcile.NewError(remote.CodeEnded, why, "")
 }

@@ -107,11 +107,9 @@ func (e LimitError) Unwrap() error {
 // Hint tells an operator how to go on.
 func (e LimitError) Hint() string {
 	if e.Late {
-		return "try again when the machine is less busy; " +
-			"git status in the workspace shows whether git is always that slow there"
+		return "try again when the machine is less busy"
 	}
-	return "a commit of the agent, or its index, lists millions of files: " +
-		"git log --oneline in the workspace shows the commits"
+	return "look at the agent's commits with git log --oneline in the workspace"
 }
 
 // noMemory matches git's message when it gets no more memory.

@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -329,59 +328,4 @@ func (l *launch) obeyed() (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// direct returns the path of an agent that no launcher starts, "" if none is found. The program
-// is better than the script of the agent's npm package, which starts it.
-func (l *launch) direct() string {
-	var candidates []string
-	for _, dir := range filepath.SplitList(l.Path) {
-		if filepath.IsAbs(dir) {
-			candidates = append(candidates, filepath.Join(dir, "codex"))
-		}
-	}
-	installed := []string{
-		".local/share/mise/installs/*/*/bin/codex", ".asdf/installs/*/*/bin/codex",
-		".nvm/versions/node/*/bin/codex", ".volta/tools/image/packages/@openai/codex/bin/codex",
-		".npm-global/bin/codex", ".bun/bin/codex", ".npm/_npx/*/node_modules/.bin/codex",
-	}
-	for _, pattern := range installed {
-		found, _ := fs.Glob(os.DirFS(l.Home), pattern)
-		slices.SortFunc(found, text.CompareNatural)
-		for _, name := range slices.Backward(found) { // the newest release
-			candidates = append(candidates, filepath.Join(l.Home, name))
-		}
-	}
-	for _, name := range candidates {
-		real, err := filepath.EvalSymlinks(name)
-		if err != nil {
-			continue
-		}
-		native := nativeProgram(real)
-		if native != "" {
-			return native
-		}
-		if l.file(name, 0).Program == "" {
-			return name
-		}
-	}
-	return ""
-}
-
-// nativeProgram returns the program that the script of the agent's npm package starts, "" if path is
-// another file.
-func nativeProgram(path string) string {
-	if filepath.Base(path) != "codex.js" {
-		return ""
-	}
-	pkg := filepath.Dir(filepath.Dir(path)) // of @openai/codex/bin/codex.js
-	for _, pattern := range []string{
-		"node_modules/@openai/codex-*/vendor/*/*/codex", "../codex-*/vendor/*/*/codex", "vendor/*/*/codex",
-	} {
-		found, _ := filepath.Glob(filepath.Join(pkg, pattern)) // the patterns are valid
-		if len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
 }

@@ -255,7 +255,7 @@ func tidyGit(ctx context.Context, space *workspace.Workspace, guard *git.Guard) 
 	restored, err := guard.Undo(ctx)
 	restored.Locks = locks
 	if locksErr != nil && restored.Incomplete == "" {
-		restored.Incomplete = "locks that commands of git have left may be in the workspace: " + locksErr.Error()
+		restored.Incomplete = "locks of git may be left: " + locksErr.Error()
 	}
 	return restored, err
 }
@@ -335,32 +335,11 @@ func (Machine) GitDirs(_ context.Context, r host.GitDirsRequest) (dirs host.GitD
 
 func (Machine) Launcher(_ context.Context, r host.LaunchRequest) (host.Launcher, error) {
 	l := launch{LaunchRequest: r}
-	found := l.find(r.Command, 0)
-	if found.Program != "" {
-		found.Direct = l.direct()
-	}
-	return found, l.limit
+	return l.find(r.Command, 0), l.limit
 }
 
 func (Machine) Fingerprint(ctx context.Context, dir string) (string, error) {
 	return git.Fingerprint(ctx, dir)
-}
-
-func (Machine) ChangedFiles(ctx context.Context, r host.ChangedRequest) (changed []string, err error) {
-	if len(r.Files) == 0 {
-		return nil, nil
-	}
-	of := host.WorkspaceRequest{Path: r.Path}
-	err = withHashedClone(ctx, of, func(clone git.Clone) (err error) {
-		changed, err = git.ChangedFiles(ctx, r.Path, clone, r.Files)
-		return err
-	})
-	return changed, err
-}
-
-func (Machine) IgnoredFiles(ctx context.Context, r host.IgnoredRequest) (host.Ignored, error) {
-	names, count, err := git.Ignored(ctx, r.Path, r.Most)
-	return host.Ignored{Files: names, Count: count}, err
 }
 
 func (Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error) {

@@ -35,16 +35,15 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 	shared := r.logins
 	r.logins = nil
 	r.mu.Unlock()
-	report, err := loginShell{r.tree, q}.share(ctx, shared)
+	report, err := r.shareLogin(ctx, q, shared)
 	if err != nil {
 		return answer, err
 	}
-	head, environ, _ := strings.Cut(report, endOfHead)
-	answer.Umask, head, _ = strings.Cut(head, "\n")
+	mask, environ, _ := strings.Cut(report, "\n")
+	answer.Umask = mask
 	if !octal().MatchString(answer.Umask) {
 		answer.Umask = ""
 	}
-	answer.Functions = strings.Fields(head)
 	answer.Set, answer.Unset = changed(q.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
 	return answer, nil
 }
@@ -52,18 +51,8 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 // octal matches a umask as the shell prints it, such as 0022.
 var octal = text.Pattern(`^[0-7]+$`)
 
-// endOfHead separates the umask and the functions in the report of a login shell from the
-// environment.
-const endOfHead = "\n\n"
-
-// loginShell is a login shell of a run, whose processes inherit marker.
-type loginShell struct {
-	marker *os.File
-	host.LoginRequest
-}
-
-// run runs the login shell and returns its report.
-func (l loginShell) run(ctx context.Context) (string, error) {
+// readLogin runs a login shell and returns its report: the umask in a line, and the environment.
+func (r *run) readLogin(ctx context.Context, q host.LoginRequest) (string, error) {
 	report, err := proc.TempFile()
 	if err != nil {
 		return "", fmt.Errorf("login shell: %w", err)
@@ -74,21 +63,20 @@ func (l loginShell) run(ctx context.Context) (string, error) {
 	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
-	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; " +
-		"builtin echo " + fd + "; exec /usr/bin/env -0 " + fd
+	script := "builtin umask " + fd + "; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
 	cmd.Dir = "/"
-	cmd.Env = append([]string{}, l.Env...)
-	cmd.ExtraFiles = tree.ExtraFiles(l.marker, report)
+	cmd.Env = append([]string{}, q.Env...)
+	cmd.ExtraFiles = tree.ExtraFiles(r.tree, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return "", loginFailed("bash can't be started: "+err.Error(), "install bash", err)
 	}
-	if err := waitLogin(ctx, cmd, l.Timeout); err != nil {
+	if err := waitLogin(ctx, cmd, q.Timeout); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
-	if err != nil || !strings.Contains(string(text), endOfHead) {
+	if err != nil || !strings.Contains(string(text), "\n") {
 		return "", loginFailed(
 			"it ended before the end of its profile",
 			"run bash -lc true; the profile must not call exit or exec",
@@ -172,30 +160,30 @@ const reportFresh = time.Minute
 // ownVariables in all of them.
 const fieldEnd = "\x00\x00"
 
-// share returns the report of the login shell. Of the workers that a pass starts, the first
+// shareLogin returns the report of the login shell. Of the workers that a pass starts, the first
 // runs the shell. The others wait and read its report from file, nil if they share none. They
 // use it if their own shells would get the same environment, apart from the values of
 // ownVariables, which are replaced. If the shell failed, each of them runs its own, all at
 // once. They also do if the shell left processes, which end with the run of its worker. The
 // lock of a worker that is killed is released, and the next worker runs the shell.
-func (l loginShell) share(ctx context.Context, file *os.File) (report string, err error) {
+func (r *run) shareLogin(ctx context.Context, q host.LoginRequest, file *os.File) (report string, err error) {
 	if file == nil {
-		return l.run(ctx)
+		return r.readLogin(ctx, q)
 	}
 	defer file.Close() // releases the lock
-	if err := lock.TakeAlone(ctx, file, l.Timeout); err != nil {
+	if err := lock.TakeAlone(ctx, file, q.Timeout); err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
-		return l.run(ctx) // the worker with the lock is frozen, or its profile hangs
+		return r.readLogin(ctx, q) // the worker with the lock is frozen, or its profile hangs
 	}
-	own := marks(l.Env)
+	own := marks(q.Env)
 	mark := strings.NewReplacer(own...)
 	// a program may have changed the order
-	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(l.Env)), "\x00"))
+	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(q.Env)), "\x00"))
 	report, found := findReport(file, env)
 	if !found {
-		report, err = l.run(ctx)
+		report, err = r.readLogin(ctx, q)
 		if ctx.Err() == nil {
 			writeReport(file, env, mark.Replace(report))
 		}
@@ -203,7 +191,7 @@ func (l loginShell) share(ctx context.Context, file *os.File) (report string, er
 	}
 	if report == "" {
 		file.Close() // the others must not wait for this shell
-		return l.run(ctx)
+		return r.readLogin(ctx, q)
 	}
 	slices.Reverse(own) // each mark and its value
 	return strings.NewReplacer(own...).Replace(report), nil

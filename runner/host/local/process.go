@@ -274,21 +274,12 @@ func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.Hook
 	if err := r.held(); err != nil {
 		return answer, err
 	}
-	env, hooksOff, err := r.guard.HookEnv(q.Env)
+	q.Env, answer.GitHooksOff, err = r.guard.HookEnv(q.Env)
 	if err != nil {
 		return answer, err
 	}
-	answer.GitHooksOff = hooksOff
-	var log strings.Builder
-	err = workspace.RunHook(ctx, workspace.Hook{
-		Name:    q.Name,
-		Script:  q.Script,
-		Where:   q.Where,
-		Timeout: q.Timeout,
-		Env:     env,
-		Files:   tree.ExtraFiles(r.tree, r.space.Lease()),
-	}, r.space, &log)
-	answer.Log = log.String()
+	hook := workspace.Hook{HookRequest: q, Files: tree.ExtraFiles(r.tree, r.space.Lease())}
+	answer.Log, err = workspace.RunHook(ctx, hook, r.space)
 	return answer, err
 }
 

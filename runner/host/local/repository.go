@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -42,15 +41,13 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	}
 	m := r.mirror(q.Repository, q.Env)
 	fetch := func(ctx context.Context) (host.FetchAnswer, error) {
-		refresh := m.Fetch
 		if q.Look {
 			unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
 			if err != nil || unchanged {
 				return host.FetchAnswer{}, err
 			}
-			refresh = m.Look
 		}
-		answer, err := refresh(ctx, r.space.Path, q.Branch, q.Delivered)
+		answer, err := m.Fetch(ctx, r.space.Path, q.Branch, q.Delivered, q.Look)
 		if err != nil {
 			return answer, err
 		}
@@ -186,7 +183,7 @@ func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 
 // Claims implements host.Mirrors.
 func (m Mirrors) Claims(r host.Repository, branch string, env []string) host.Claims {
-	return repository.NewClaims(m.Dir, r, m.environ(env), inheritGiven, branch, rand.Reader)
+	return repository.NewClaims(m.Dir, r, m.environ(env), inheritGiven, branch)
 }
 
 // environ is the environment of the mirrors' git commands.

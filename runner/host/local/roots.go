@@ -162,9 +162,8 @@ func withHashedClone(ctx context.Context, r host.WorkspaceRequest, use func(git.
 		return &reconcile.Error{
 			Code:    host.CodeGitLimit,
 			Message: "hash the commits of " + r.Path + ": git has not ended within " + took,
-			Hint: "try again when the machine is less busy; " +
-				"du -sh .git/objects in the workspace shows how much there is to hash",
-			Err: err,
+			Hint:    "try again when the machine is less busy",
+			Err:     err,
 		}
 	}
 	return err
@@ -186,8 +185,6 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 	known, _ := workspace.CloneOf(path)
 	return git.KeepEnd(ctx, path, known, ends)
 }
-
-func (Machine) TryRoot(_ context.Context, root string) error { return workspace.TryRoot(root) }
 
 func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.ExamineAnswer, err error) {
 	root, _, err := workspace.FindRoot(r.Root)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -22,8 +21,6 @@ import (
 // children are the processes that a server started, by the numbers that its client knows them
 // by.
 type children struct {
-	dir string
-
 	mu     sync.Mutex
 	last   int64
 	all    map[int64]*child
@@ -65,19 +62,11 @@ func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest)
 	c.last++
 	n := c.last
 	c.mu.Unlock()
-	made := &child{}
-	for i := range made.outputs {
-		kept, err := newOutput(filepath.Join(c.dir, fmt.Sprintf("output-%d-%d", n, i)))
-		if err != nil {
-			return started{}, errors.Join(err, made.closeOutputs())
-		}
-		made.outputs[i] = kept
-	}
 	process, err := run.Start(ctx, r)
 	if err != nil {
-		return started{}, errors.Join(err, made.closeOutputs())
+		return started{}, err
 	}
-	made.Process = process
+	made := &child{Process: process, outputs: [2]*output{newOutput(), newOutput()}}
 	go made.outputs[0].copy(made.Stdout())
 	go made.outputs[1].copy(made.Stderr())
 	c.mu.Lock()
@@ -101,7 +90,7 @@ func (c *children) find(n int64) (*child, error) {
 	return nil, os.ErrProcessDone
 }
 
-// closeChild closes a process and deletes its output.
+// closeChild closes a process and its output.
 func (c *children) closeChild(n int64) (host.Exit, error) {
 	p, err := c.find(n)
 	if err != nil {
@@ -111,7 +100,10 @@ func (c *children) closeChild(n int64) (host.Exit, error) {
 	c.mu.Lock()
 	delete(c.all, n)
 	c.mu.Unlock()
-	return exit, errors.Join(err, p.closeOutputs())
+	for _, o := range p.outputs {
+		o.close()
+	}
+	return exit, err
 }
 
 // eofGrace is how long processes may take to end after the end of their stdin.
@@ -145,23 +137,11 @@ func (c *children) close() (err error) {
 	return err
 }
 
-func (p *child) closeOutputs() (err error) {
-	for _, o := range p.outputs {
-		if o != nil {
-			err = errors.Join(err, o.close())
-		}
-	}
-	return err
-}
-
-// output is an output stream of a process, kept in a file until the client read it.
+// output is an output stream of a process, kept until the client has read it.
 type output struct {
-	file *os.File
-
 	mu      sync.Mutex
-	begin   int64         // the offset of the file's first byte: the client read everything before it
-	size    int64         // bytes written since the start
-	read    int64         // bytes that the client read
+	kept    []byte
+	begin   int64         // the offset of its first byte: the client has read everything before it
 	err     error         // why nothing more comes: io.EOF, or an error of the copying
 	changed chan struct{} // closed at the next change
 }
@@ -169,16 +149,10 @@ type output struct {
 const (
 	maxRead = 256 << 10 // bytes of a read or write
 	// bytes that a process may be ahead of its reader; then it waits, as for a full pipe
-	maxKept = 256 << 20
+	maxKept = 32 << 20
 )
 
-func newOutput(path string) (*output, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &output{file: file, changed: make(chan struct{})}, nil
-}
+func newOutput() *output { return &output{changed: make(chan struct{})} }
 
 // notify wakes all that wait for a change. o.mu is held.
 func (o *output) notify() {
@@ -186,8 +160,7 @@ func (o *output) notify() {
 	o.changed = make(chan struct{})
 }
 
-// copy keeps everything from r. It reads on if the disk is full, so that the process does not
-// block.
+// copy keeps everything from r.
 func (o *output) copy(r io.Reader) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -197,12 +170,8 @@ func (o *output) copy(r io.Reader) {
 			err = io.EOF
 		}
 		o.mu.Lock()
-		if n > 0 && o.err == nil {
-			var kept int
-			kept, o.err = o.file.WriteAt(buffer[:n], o.size-o.begin)
-			o.size += int64(kept)
-		}
 		if o.err == nil {
+			o.kept = append(o.kept, buffer[:n]...)
 			o.err = err
 		}
 		o.notify()
@@ -217,7 +186,7 @@ func (o *output) copy(r io.Reader) {
 func (o *output) awaitRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.size-o.read >= maxKept && o.err == nil {
+	for len(o.kept) >= maxKept && o.err == nil {
 		changed := o.changed
 		o.mu.Unlock()
 		<-changed
@@ -233,7 +202,7 @@ func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, err
 	}
 	for {
 		data, changed, err := o.look(offset, limit)
-		if data != nil || err != nil {
+		if len(data) > 0 || err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -251,32 +220,28 @@ func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, err
 func (o *output) look(offset int64, limit int) (data []byte, changed <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if offset < o.begin || offset > o.size {
-		return nil, nil, fmt.Errorf("no output at %d: there is %d to %d", offset, o.begin, o.size)
+	read := offset - o.begin
+	if read < 0 || read > int64(len(o.kept)) {
+		return nil, nil, fmt.Errorf("no output at %d: there are %d bytes from %d on", offset, len(o.kept), o.begin)
 	}
-	if offset > o.read {
-		o.read = offset
+	if read > 0 {
+		o.kept = o.kept[read:]
+		o.begin = offset
 		o.notify()
 	}
-	if offset == o.size {
-		if o.begin < o.size && o.err == nil { // the client read all of it
-			o.err = o.file.Truncate(0)
-			o.begin = o.size
-		}
+	if len(o.kept) == 0 {
 		return nil, o.changed, o.err
 	}
-	data = make([]byte, min(o.size-offset, int64(limit), maxRead))
-	_, err = o.file.ReadAt(data, offset-o.begin)
-	return data, nil, err
+	n := min(len(o.kept), limit, maxRead)
+	return o.kept[:n:n], nil, nil
 }
 
-// close deletes the file. Reads that wait end.
-func (o *output) close() error {
+// close ends the reads that wait.
+func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
 		o.err = io.EOF
 	}
 	o.notify()
-	return errors.Join(o.file.Close(), os.Remove(o.file.Name()))
 }

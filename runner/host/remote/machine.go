@@ -65,14 +65,6 @@ func (m Machine) Fingerprint(ctx context.Context, dir string) (string, error) {
 	return ask[string](ctx, m.Client, "Fingerprint", dir)
 }
 
-func (m Machine) ChangedFiles(ctx context.Context, r host.ChangedRequest) ([]string, error) {
-	return ask[[]string](ctx, m.Client, "ChangedFiles", r)
-}
-
-func (m Machine) IgnoredFiles(ctx context.Context, r host.IgnoredRequest) (host.Ignored, error) {
-	return ask[host.Ignored](ctx, m.Client, "IgnoredFiles", r)
-}
-
 func (m Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error) {
 	return ask[*host.WorkEnd](ctx, m.Client, "KeepEnd", dir)
 }
@@ -159,7 +151,7 @@ func (run) RunInTerminal(
 	return 0, reconcile.NewError(
 		"terminal_elsewhere",
 		"a command at the terminal can't run on another machine",
-		"log in to that machine and work in the workspace there",
+		"log in there",
 	)
 }
 

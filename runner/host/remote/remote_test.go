@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +32,6 @@ var ours = Incarnation{"run-1", 7, "secret"}
 type rig struct {
 	*Server
 	client *Client
-	dir    string
 	links  atomic.Pointer[net.Conn] // the client's end of the newest
 	slow   atomic.Bool              // new links are
 	down   atomic.Bool              // there are no new links
@@ -50,8 +48,8 @@ func (c slowConn) Write(b []byte) (int, error) {
 
 func newRig(t *testing.T, m host.Machine) *rig {
 	t.Helper()
-	r := &rig{dir: t.TempDir()}
-	r.Server = NewServer(m, ours, r.dir)
+	r := &rig{}
+	r.Server = NewServer(m, ours)
 	r.client = test.Must(Connect(t.Context(), r.dial, ours))
 	t.Cleanup(func() {
 		r.client.Close()
@@ -109,8 +107,8 @@ func (g *gate) Fingerprint(ctx context.Context, _ string) (string, error) {
 // A client of a server that soon ends the run waits no longer than a tenth of that between two
 // attempts to connect: 20 take 2 s here, and would take two minutes with the longest pause.
 func TestSoonLost(t *testing.T) {
-	r := &rig{dir: t.TempDir()}
-	r.Server = NewServer(newGate(), ours, r.dir)
+	r := &rig{}
+	r.Server = NewServer(newGate(), ours)
 	r.LostAfter = time.Second
 	r.client = test.Must(Connect(t.Context(), r.dial, ours))
 	t.Cleanup(func() {
@@ -303,7 +301,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 	test.ErrorIs(t, "a call", err, context.DeadlineExceeded)
 	c.Close()
 
-	s := NewServer(local.Machine{}, ours, t.TempDir())
+	s := NewServer(local.Machine{}, ours)
 	near, far = net.Pipe()
 	go func() { _ = s.Serve(far) }()
 	test.OK(t, writeLine(near, hello{Protocol: protocol, Incarnation: ours, Client: "c"}))
@@ -391,7 +389,6 @@ func TestStreams(t *testing.T) {
 	test.Equal(t, "exit, again", test.Must(p.Close()), exit)
 	_, err := p.Stdout().Read(got)
 	test.ErrorIs(t, "read after Close", err, fs.ErrClosed)
-	test.Equal(t, "files left", len(test.Must(os.ReadDir(r.dir))), 0)
 	test.OK(t, run.Finish(t.Context()))
 }
 
@@ -446,13 +443,13 @@ func FuzzServer(f *testing.F) {
 	f.Add([]byte(first + `{"n":1,"body":{"call":1,"method":"Read","with":{"child":1,"max":-1}}}` + "\n" +
 		`{"n":2,"received":1,"body":{"cancel":1}}` + "\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		s := NewServer(local.Machine{}, ours, t.TempDir())
+		s := NewServer(local.Machine{}, ours)
 		s.methods = s.children.methods() // others change the machine
-		kept := test.Must(newOutput(filepath.Join(t.TempDir(), "output")))
+		kept := newOutput()
 		kept.copy(strings.NewReader("some words"))
 		s.children.all[1] = &child{
 			Process: nowhere{},
-			outputs: [2]*output{kept, test.Must(newOutput(filepath.Join(t.TempDir(), "output")))},
+			outputs: [2]*output{kept, newOutput()},
 		}
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, near) }()

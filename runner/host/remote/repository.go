@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	maxPack       = 4 << 30          // bytes that a delivery reads from a host at most
-	partsInFlight = 8                // so that a slow link is not idle while it carries an answer
-	recordBound   = 30 * time.Second // for records that are not essential
+	maxPack     = 4 << 30          // bytes that a delivery reads from a host at most
+	recordBound = 30 * time.Second // for records that are not essential
 )
 
 // Clone implements host.Run. The mirror here fetches from the remote; the mirror on the host
@@ -59,7 +58,6 @@ func (r run) fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, 
 	}
 	if answer.Pushed != nil {
 		answer.Pushed.Commit = b.Pushed
-		answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
 	}
 	return answer, faultThere(err)
 }
@@ -123,7 +121,7 @@ func (r run) readTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer,
 			return host.TipsAnswer{}, reconcile.NewError(
 				codeFailed,
 				"the host names a commit "+text.Visible(text.Within(id, 100)),
-				"see what is wrong with symphony there",
+				"see symphony's log there",
 			)
 		}
 	}
@@ -135,20 +133,21 @@ var objectName = text.Pattern(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
 // send sends a bundle in parts. It returns the number of bytes.
 func (r run) send(ctx context.Context, bundle io.Reader) (size int64, err error) {
-	ended := false
-	next := func(ctx context.Context) func() (nothing, error) {
-		data := make([]byte, host.PartSize)
-		n, err := io.ReadFull(bundle, data)
-		ended = err != nil
-		if ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return func() (nothing, error) { return nothing{}, err }
+	data := make([]byte, host.PartSize)
+	for {
+		n, readErr := io.ReadFull(bundle, data)
+		ended := errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF)
+		if readErr != nil && !ended {
+			return size, readErr
 		}
-		part := host.Part{Offset: size, Data: data[:n]}
+		if err := tell(ctx, r.Client, "AddToBundle", host.Part{Offset: size, Data: data[:n]}); err != nil {
+			return size, err
+		}
 		size += int64(n)
-		return func() (nothing, error) { return nothing{}, tell(ctx, r.Client, "AddToBundle", part) }
+		if ended || ctx.Err() != nil {
+			return size, ctx.Err()
+		}
 	}
-	err = inFlight(ctx, func() bool { return !ended }, next, func(nothing) error { return nil })
-	return size, err
 }
 
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack,
@@ -225,63 +224,19 @@ func (r run) receive(ctx context.Context, size int64, to io.Writer) error {
 	if size > maxPack {
 		return fmt.Errorf("the pack has more than %d GiB", maxPack>>30)
 	}
-	offset := int64(0)
-	next := func(ctx context.Context) func() (host.Part, error) {
-		from := offset
-		offset += host.PartSize
-		return func() (host.Part, error) {
-			part, err := ask[host.Part](ctx, r.Client, "ReadPack", from)
-			if err != nil {
-				return part, err
-			}
-			want := min(host.PartSize, size-from)
-			if int64(len(part.Data)) != want {
-				return part, fmt.Errorf("the pack has %d bytes instead of %d at %d", len(part.Data), want, from)
-			}
-			return part, nil
+	for offset := int64(0); offset < size; offset += host.PartSize {
+		part, err := ask[host.Part](ctx, r.Client, "ReadPack", offset)
+		if err != nil {
+			return err
 		}
-	}
-	return inFlight(ctx, func() bool { return offset < size }, next, func(p host.Part) error {
-		_, err := to.Write(p.Data)
-		return err
-	})
-}
-
-// inFlight makes calls, several at once, and uses their results in order. next prepares a
-// call, as long as there are more.
-func inFlight[A any](
-	ctx context.Context,
-	more func() bool,
-	next func(context.Context) func() (A, error),
-	use func(A) error,
-) error {
-	type result struct {
-		value A
-		err   error
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var waiting []chan result
-	for more() || len(waiting) > 0 {
-		if more() && len(waiting) < partsInFlight {
-			call := next(ctx)
-			done := make(chan result, 1)
-			go func() {
-				value, err := call()
-				done <- result{value, err}
-			}()
-			waiting = append(waiting, done)
-			continue
-		}
-		got := <-waiting[0]
-		waiting = waiting[1:]
-		if got.err != nil {
-			return got.err
-		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // a call that is answered ends without an error
 			return ctx.Err()
 		}
-		if err := use(got.value); err != nil {
+		want := min(host.PartSize, size-offset)
+		if int64(len(part.Data)) != want {
+			return fmt.Errorf("the pack has %d bytes instead of %d at %d", len(part.Data), want, offset)
+		}
+		if _, err := to.Write(part.Data); err != nil {
 			return err
 		}
 	}

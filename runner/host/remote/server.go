@@ -65,11 +65,10 @@ func (c *served) wait() {
 // method carries out a call with encoded parameters.
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
-// NewServer returns the server of an incarnation of a run. In dir, which exists, it keeps the
-// output of the run's processes.
-func NewServer(m host.Machine, of Incarnation, dir string) *Server {
+// NewServer returns the server of an incarnation of a run.
+func NewServer(m host.Machine, of Incarnation) *Server {
 	s := &Server{of: of, Run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
-	s.children = &children{dir: dir, all: map[int64]*child{}}
+	s.children = &children{all: map[int64]*child{}}
 	s.methods = methods(m, s.Run, s.children)
 	s.methods["EndRun"] = methodOf(withoutResult(s.endWork))
 	s.Released = func() error { return nil }

@@ -202,19 +202,17 @@ type diffResult struct {
 // methods of host.Machine, host.Run and host.Process.
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
-		"ReadAccount":  methodOf(withoutParameters(m.ReadAccount)),
-		"Existing":     methodOf(m.Existing),
-		"Resolve":      methodOf(m.Resolve),
-		"GitDirs":      methodOf(m.GitDirs),
-		"Launcher":     methodOf(m.Launcher),
-		"Fingerprint":  methodOf(m.Fingerprint),
-		"ChangedFiles": methodOf(m.ChangedFiles),
-		"IgnoredFiles": methodOf(m.IgnoredFiles),
-		"KeepEnd":      methodOf(m.KeepEnd),
-		"FreeBytes":    methodOf(m.FreeBytes),
-		"Workspaces":   methodOf(m.Workspaces),
-		"Purge":        methodOf(m.Purge),
-		"Inspect":      methodOf(m.Inspect),
+		"ReadAccount": methodOf(withoutParameters(m.ReadAccount)),
+		"Existing":    methodOf(m.Existing),
+		"Resolve":     methodOf(m.Resolve),
+		"GitDirs":     methodOf(m.GitDirs),
+		"Launcher":    methodOf(m.Launcher),
+		"Fingerprint": methodOf(m.Fingerprint),
+		"KeepEnd":     methodOf(m.KeepEnd),
+		"FreeBytes":   methodOf(m.FreeBytes),
+		"Workspaces":  methodOf(m.Workspaces),
+		"Purge":       methodOf(m.Purge),
+		"Inspect":     methodOf(m.Inspect),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)

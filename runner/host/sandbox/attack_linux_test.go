@@ -650,7 +650,7 @@ func TestLinkInWorkspace(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is shown")
 			}
-			test.Contains(t, "the error", err.Error(), "where an agent may have made it a link")
+			test.Contains(t, "the error", err.Error(), "where an agent writes")
 		})
 	}
 }

@@ -77,7 +77,7 @@ type Box struct {
 	Program string // the program of symphony
 	// StatusFD is the descriptor on which bubblewrap reports, see [ReadStatus]; 0 for none.
 	StatusFD int
-	// Terminal: the command has the terminal of the operator.
+	// Terminal: at a terminal.
 	Terminal bool
 	// Processes is how many processes and threads Init lets be there at once; 0 for no limit. The
 	// kernel does not count those of root. A limit of memory is only possible for all processes
@@ -332,13 +332,13 @@ func (b Box) check() error {
 			return fmt.Errorf("the sandbox can't show %q: it is not an absolute path", path)
 		}
 		if path == "/" {
-			return fmt.Errorf("the sandbox can't show /: it would show everything")
+			return fmt.Errorf("the sandbox can't show /")
 		}
 	}
 	for _, dir := range b.writable() {
 		for _, own := range system {
 			if paths.Inside(dir, own) {
-				return fmt.Errorf("an agent can't have %s to write: it contains %s of the machine", dir, own)
+				return fmt.Errorf("an agent can't write %s: it contains %s", dir, own)
 			}
 		}
 	}
@@ -362,5 +362,5 @@ func (b Box) check() error {
 // inWritable is the error of a path that an agent could have replaced by a link to a secret:
 // bubblewrap follows links, and would show the secret.
 func inWritable(path, dir string) error {
-	return fmt.Errorf("the sandbox can't show %s: it is in %s, where an agent may have made it a link", path, dir)
+	return fmt.Errorf("the sandbox can't show %s: it is in %s, where an agent writes", path, dir)
 }

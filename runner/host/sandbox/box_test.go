@@ -196,30 +196,30 @@ func TestRefusedBoxes(t *testing.T) {
 		"a relative path":        {func(b *Box) { b.Workspace = "ABC-1" }, "not an absolute path"},
 		"no home":                {func(b *Box) { b.Home = "" }, "not an absolute path"},
 		"a path with dots":       {func(b *Box) { b.Readable = []string{"/opt/../etc"} }, "not an absolute path"},
-		"everything to read":     {func(b *Box) { b.Readable = []string{"/"} }, "it would show everything"},
-		"everything to write":    {func(b *Box) { b.Writable = []string{"/"} }, "it would show everything"},
-		"a system to write":      {func(b *Box) { b.Writable = []string{"/usr"} }, "it contains /usr of the machine"},
-		"all processes to write": {func(b *Box) { b.Workspace = "/proc" }, "it contains /proc of the machine"},
+		"everything to read":     {func(b *Box) { b.Readable = []string{"/"} }, "can't show /"},
+		"everything to write":    {func(b *Box) { b.Writable = []string{"/"} }, "can't show /"},
+		"a system to write":      {func(b *Box) { b.Writable = []string{"/usr"} }, "it contains /usr"},
+		"all processes to write": {func(b *Box) { b.Workspace = "/proc" }, "it contains /proc"},
 		"to read in what it may write": {
-			func(b *Box) { b.Readable = []string{b.Workspace + "/tools"} }, "an agent may have made it a link",
+			func(b *Box) { b.Readable = []string{b.Workspace + "/tools"} }, "where an agent writes",
 		},
 		"to write in what it may write": {
-			func(b *Box) { b.Writable = []string{b.Home + "/cache"} }, "an agent may have made it a link",
+			func(b *Box) { b.Writable = []string{b.Home + "/cache"} }, "where an agent writes",
 		},
 		"its home in the workspace": {
-			func(b *Box) { b.Home = b.Workspace + "/home" }, "an agent may have made it a link",
+			func(b *Box) { b.Home = b.Workspace + "/home" }, "where an agent writes",
 		},
 		"to read in another workspace": {
-			func(b *Box) { b.Readable = []string{"/home/me/symphony/ABC-2/bin"} }, "an agent may have made it a link",
+			func(b *Box) { b.Readable = []string{"/home/me/symphony/ABC-2/bin"} }, "where an agent writes",
 		},
 		"to write in another workspace": {
-			func(b *Box) { b.Writable = []string{"/home/me/symphony/ABC-2"} }, "an agent may have made it a link",
+			func(b *Box) { b.Writable = []string{"/home/me/symphony/ABC-2"} }, "where an agent writes",
 		},
 		"the socket in the workspace": {
-			func(b *Box) { b.Socket = b.Workspace + "/proxy.sock" }, "an agent may have made it a link",
+			func(b *Box) { b.Socket = b.Workspace + "/proxy.sock" }, "where an agent writes",
 		},
 		"symphony in the workspace": {
-			func(b *Box) { b.Program = b.Workspace + "/symphony" }, "an agent may have made it a link",
+			func(b *Box) { b.Program = b.Workspace + "/symphony" }, "where an agent writes",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -133,16 +133,15 @@ const (
 	installCure = "install bubblewrap 0.8 or newer: apt-get install bubblewrap, dnf install bubblewrap or " +
 		"pacman -S bubblewrap"
 	newerCure        = "install bubblewrap 0.8 or newer: this one is older"
-	unprivilegedCure = "sysctl kernel.unprivileged_userns_clone=1, as root, and in /etc/sysctl.d to keep it"
-	mostCure         = "sysctl user.max_user_namespaces=10000, as root, and in /etc/sysctl.d to keep it"
+	unprivilegedCure = "sysctl kernel.unprivileged_userns_clone=1 as root, and in /etc/sysctl.d"
+	mostCure         = "sysctl user.max_user_namespaces=10000 as root, and in /etc/sysctl.d"
 	appArmorCure     = `let AppArmor allow namespaces to bwrap: ` +
 		`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\n  userns,\n}\n' ` +
 		`| sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor`
-	containerCure = "if this is a container, allow namespaces in it: docker run --security-opt seccomp=unconfined " +
+	containerCure = "in a container allow namespaces: docker run --security-opt seccomp=unconfined " +
 		"--security-opt systempaths=unconfined, podman run --security-opt unmask=ALL"
-	landlockCure = "start Linux 5.19 or newer with Landlock: it must be in /sys/kernel/security/lsm, where the " +
-		"parameter lsm= of the kernel can add it"
-	otherCure = "mend what bwrap says"
+	landlockCure = "start Linux 5.19 or newer with landlock in the kernel's parameter lsm="
+	otherCure    = "mend what bwrap says"
 )
 
 // Cure returns what an operator of this machine can do about a failure of bubblewrap, which

@@ -201,10 +201,10 @@ func obey(code []unix.SockFilter) error {
 		uintptr(unsafe.Pointer(&program)),
 	)
 	if errno != 0 {
-		return os.NewSyscallError("filter the calls of the kernel", errno)
+		return os.NewSyscallError("filter calls of the kernel", errno)
 	}
 	if thread != 0 {
-		return fmt.Errorf("filter the calls of the kernel: thread %d has another filter", thread)
+		return fmt.Errorf("filter calls of the kernel: thread %d has another filter", thread)
 	}
 	return nil
 }

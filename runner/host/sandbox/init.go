@@ -34,8 +34,8 @@ func ParseInit(args []string) (InitOptions, error) {
 	flags := flag.NewFlagSet(InitCommand, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.Proxy, "proxy", "", "the socket of the proxy")
-	flags.IntVar(&o.Processes, "processes", 0, "how many processes there may be at once")
-	flags.BoolVar(&o.Terminal, "terminal", false, "the command has the terminal of the operator")
+	flags.IntVar(&o.Processes, "processes", 0, "how many processes")
+	flags.BoolVar(&o.Terminal, "terminal", false, "at a terminal")
 	flags.Func("own", "a directory that no other run can write", func(dir string) error {
 		o.Own = append(o.Own, dir)
 		return nil
@@ -45,7 +45,7 @@ func ParseInit(args []string) (InitOptions, error) {
 	}
 	o.Command = flags.Args()
 	if len(o.Command) == 0 {
-		return o, errors.New(InitCommand + " is started by symphony in a sandbox: it needs a command")
+		return o, errors.New(InitCommand + " needs a command")
 	}
 	return o, nil
 }

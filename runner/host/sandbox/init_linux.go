@@ -85,11 +85,11 @@ func becomeVictim() error {
 	const file = "/proc/self/oom_score_adj"
 	written, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("be the first that ends for want of memory: %w", err)
+		return fmt.Errorf("set the score for want of memory: %w", err)
 	}
 	score, err := strconv.Atoi(strings.TrimSpace(string(written)))
 	if err != nil {
-		return fmt.Errorf("be the first that ends for want of memory: %w", err)
+		return fmt.Errorf("set the score for want of memory: %w", err)
 	}
 	if score >= victimScore {
 		return nil
@@ -161,7 +161,7 @@ func limitProcesses(most int) error {
 func start(command []string) (pid, code int, err error) {
 	path, err := exec.LookPath(command[0])
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return 0, ExitNotFound, fmt.Errorf("there is no program %s in the sandbox, which shows few directories", command[0])
+		return 0, ExitNotFound, fmt.Errorf("there is no program %s in the sandbox", command[0])
 	}
 	if lookErr, is := errors.AsType[*exec.Error](err); is {
 		return 0, ExitNotRun, fmt.Errorf("start %s in the sandbox: %w", command[0], lookErr.Err)

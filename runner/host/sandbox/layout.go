@@ -65,7 +65,7 @@ func (b Box) refuseLinks() error {
 		return err
 	}
 	if len(shared) < len(b.Shared) {
-		return fmt.Errorf("a directory for the sandbox to show is missing: one of %s", strings.Join(b.Shared, ", "))
+		return fmt.Errorf("the sandbox lacks a directory: one of %s", strings.Join(b.Shared, ", "))
 	}
 	return nil
 }
@@ -100,11 +100,11 @@ func existingSecrets(list []string) ([]Hidden, error) {
 			continue // there is nothing, or the agent can't read it either
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a secret for the sandbox to hide: %w", err)
+			return nil, fmt.Errorf("a secret of the sandbox: %w", err)
 		}
 		info, err := os.Stat(real)
 		if err != nil {
-			return nil, fmt.Errorf("a secret for the sandbox to hide: %w", err)
+			return nil, fmt.Errorf("a secret of the sandbox: %w", err)
 		}
 		secrets = append(secrets, Hidden{Path: real, Dir: info.IsDir()})
 	}
@@ -148,7 +148,7 @@ func realPaths(list []string) ([]Link, error) {
 	for _, path := range list {
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return nil, fmt.Errorf("a directory for the sandbox to show: %w", err)
+			return nil, fmt.Errorf("a directory of the sandbox: %w", err)
 		}
 		if real != path {
 			links = append(links, Link{path, real})
@@ -172,7 +172,7 @@ func readLayout() (Layout, error) {
 			continue
 		}
 		if err != nil {
-			return l, fmt.Errorf("look at the directories of programs: %w", err)
+			return l, fmt.Errorf("directories of programs: %w", err)
 		}
 		if info.Mode().Type() != fs.ModeSymlink {
 			l.Shown = append(l.Shown, path)
@@ -180,13 +180,13 @@ func readLayout() (Layout, error) {
 		}
 		to, err := os.Readlink(path)
 		if err != nil {
-			return l, fmt.Errorf("look at the directories of programs: %w", err)
+			return l, fmt.Errorf("directories of programs: %w", err)
 		}
 		l.Links = append(l.Links, Link{path, to})
 	}
 	hidden, err := notForEveryone("/etc")
 	if err != nil {
-		return l, fmt.Errorf("look for what is not for everyone: %w", err)
+		return l, fmt.Errorf("look for secrets: %w", err)
 	}
 	l.Hidden = hidden
 	resolver, err := filepath.EvalSymlinks("/etc/resolv.conf")

@@ -106,7 +106,7 @@ func (e Engine) onItsSystem(
 		return e.Program, nil, reconcile.NewError(
 			engine.CodeSystem,
 			e.Host.Name+" is "+other.uname+": "+err.Error(),
-			"put a symphony for that system at this path, of the same version; or use hosts like this machine",
+			"put a symphony of the same version for that system there",
 		)
 	}
 	printed, err = e.run(ctx, program, strings.NewReader(stdin), script(program))
@@ -325,7 +325,7 @@ func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) 
 	}
 	if code, message, coded := strings.Cut(exited.said, ": "); coded &&
 		remote.Ends(reconcile.NewError(code, "", "")) {
-		return reconcile.NewError(code, message, "the next pass starts the issue again")
+		return reconcile.NewError(code, message, "")
 	}
 	return exited
 }

@@ -287,7 +287,6 @@ var atEnd = []rule{
 	{"tokens lost", sumDiffers("input", "tokens_input", "runs WHERE settled = 1")},
 	{"tokens lost", sumDiffers("output", "tokens_output", "runs WHERE settled = 1")},
 	{"tokens lost", sumDiffers("runtime_ms", "runtime_ms", "runs WHERE settled = 1 AND kind = 'agent'")},
-	{"tokens lost", sumDiffers("total", "total", "issue_totals")},
 	{"tokens lost", sumDiffers("total", "total", "threads")},
 }
 
@@ -295,8 +294,8 @@ var atEnd = []rule{
 // forgotten one not at all.
 func sumDiffers(total, column, from string) string {
 	return fmt.Sprintf(
-		`WITH t AS (SELECT CAST(value AS INTEGER) AS total, (SELECT coalesce(sum(%s), 0) FROM %s) AS sum
-		FROM meta WHERE key = 'totals_%s') SELECT 'totals_%[3]s is ' || total || ', the sum of %[1]s is ' || sum FROM t WHERE total <> sum`,
+		`WITH t AS (SELECT coalesce(sum(%[3]s), 0) AS total, (SELECT coalesce(sum(%[1]s), 0) FROM %[2]s) AS sum
+		FROM issue_totals) SELECT 'the total %[3]s is ' || total || ', the sum of %[1]s is ' || sum FROM t WHERE total <> sum`,
 		column,
 		from,
 		total,
@@ -596,8 +595,8 @@ func (c *checker) checkTokens(ctx context.Context, agents []entry) {
 			ctx,
 			rule{
 				"tokens lost",
-				fmt.Sprintf(`SELECT 'the total is ' || value || ', the model served %d' FROM meta
-			WHERE key = 'totals_total' AND CAST(value AS INTEGER) > %[1]d`, input+output),
+				fmt.Sprintf(`SELECT 'the total is ' || sum(total) || ', the model served %d' FROM issue_totals
+			HAVING sum(total) > %[1]d`, input+output),
 			},
 		)
 		return

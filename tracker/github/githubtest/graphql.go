@@ -375,9 +375,6 @@ func (x *execution) issueNode(i *Issue) node {
 			func(args map[string]any) any { return r.timelineNodes(i, args) },
 		),
 	}
-	if x.NoDependencies {
-		delete(n, "blockedBy")
-	}
 	return n
 }
 
@@ -473,7 +470,6 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		"commits":                  resolver(func(args map[string]any) any { return x.commitNodes(p, args) }),
 		"reviews":                  reviews,
 		"latestOpinionatedReviews": resolver(opinions),
-		"baseRef":                  x.baseNode(p),
 	}
 	maps.Copy(n, x.mergeNode(p))
 	return n
@@ -498,28 +494,6 @@ func (x *execution) commitNodes(p *pull, args map[string]any) connection {
 		})
 	}
 	return list
-}
-
-// baseNode is the base of a pull request with the checks that it requires: the first by a
-// classic protection, the others by a ruleset.
-func (x *execution) baseNode(p *pull) node {
-	protection := node(nil)
-	rules := connection{}
-	for i, name := range p.Required {
-		if i == 0 {
-			protection = node{"requiredStatusCheckContexts": []any{name}}
-			continue
-		}
-		rules = append(rules, node{
-			"id": fmt.Sprint("RR_", i),
-			"parameters": node{
-				"__typename":           "RequiredStatusChecksParameters",
-				"requiredStatusChecks": []node{{"context": name}},
-			},
-		})
-	}
-	rules = append(rules, node{"id": "RR_deletion", "parameters": node(nil)})
-	return node{"id": "REF_" + p.Base, "refUpdateRule": protection, "rules": rules}
 }
 
 // opinions are the last approval or request for changes of each person; only of people who may

@@ -41,10 +41,7 @@ type Server struct {
 	// StateLabels are labels that exclude each other: Move replaces them by the new label.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
-	// NoDependencies: GraphQL does not know which issues block others, as on older servers of
-	// GitHub Enterprise.
-	NoDependencies bool
-	Check          CheckFunc // of package openapi; nil: nothing is checked
+	Check       CheckFunc        // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitHub's published
 	// descriptions, never concurrently.
 	Errorf func(format string, args ...any)

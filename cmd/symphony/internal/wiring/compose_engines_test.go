@@ -13,7 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -47,16 +46,4 @@ func TestEachEngineStartsJobs(t *testing.T) {
 	for name, err := range map[string]error{"start": err, "ask": askErr, "visit": visitErr} {
 		test.Contains(t, name, fmt.Sprint(err), `no engine for worker.engine.kind "slurm"`)
 	}
-}
-
-// canceledJob is a job that an engine can cancel only while it is waited for.
-type canceledJob struct{ engine.Jobs }
-
-func (canceledJob) Cancel(ctx context.Context) error { return ctx.Err() }
-
-// Ctrl-C during symphony doctor --engine leaves no trial job behind.
-func TestTrialJobIsCanceledAfterASignal(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	test.OK(t, cancelTrial(ctx, canceledJob{}))
 }

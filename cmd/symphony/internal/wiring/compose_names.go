@@ -38,13 +38,7 @@ func WrongNames(
 		})
 	}
 	for _, u := range found.States {
-		switch {
-		case !slices.Contains(cfg.Tracker.NamedStates, u.Name):
-			// a missing default state is not a mistake
-		case len(u.Nearest) > 0 && cfg.Tracker.Folder != "" && FolderStates(cfg.Tracker.Folder) == nil:
-			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]),
-				"correct the name in WORKFLOW.md or in the file of the issue")
-		default:
+		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a missing default state is not a mistake
 			add(
 				"the "+scope(cfg.Tracker)+" has no state "+u.String(),
 				"correct the name in WORKFLOW.md, or add the state in the tracker",

@@ -2,20 +2,14 @@ package wiring
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 
-	"golang.org/x/mod/semver"
-
-	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // RunningProgram is the path with which this program is started again, even after its file was
@@ -104,41 +98,4 @@ func (b Build) String() string {
 		commit += " with changes"
 	}
 	return fmt.Sprintf("%s (%s, %.10s)", b.Version, commit, b.Date)
-}
-
-// OlderThan reports whether a release is newer than the build. Every release is newer than a
-// build without a version.
-func (b Build) OlderThan(release string) bool { return semver.Compare(b.Version, release) < 0 }
-
-const (
-	// ReleasesVar is the environment variable with the URL that tells the newest release.
-	// Without it, symphony never asks.
-	ReleasesVar = "SYMPHONY_RELEASES"
-	// UpgradeHint says how to install a newer release.
-	UpgradeHint = "upgrade symphony as you installed it; current runs finish with this version"
-)
-
-// NewestRelease asks a URL for the version of the newest release: a text that begins with it.
-func NewestRelease(ctx context.Context, address string) (string, error) {
-	answer, err := transport.Get(ctx, http.DefaultClient, address)
-	if err != nil {
-		return "", releaseUnknown(err.Error())
-	}
-	if answer.Status != http.StatusOK {
-		return "", releaseUnknown(fmt.Sprintf("HTTP %d %s", answer.Status, http.StatusText(answer.Status)))
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(answer.Body)), "\n")
-	version := strings.TrimSpace(line) // without the end of a line of Windows
-	if !semver.IsValid(version) {
-		return "", releaseUnknown("the answer has no version like v1.2.3")
-	}
-	return version, nil
-}
-
-func releaseUnknown(why string) error {
-	return reconcile.NewError(
-		"failed",
-		ReleasesVar+": "+why,
-		"compare the URL with where your releases are, or unset "+ReleasesVar+": then symphony does not ask",
-	)
 }

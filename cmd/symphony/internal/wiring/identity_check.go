@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -41,7 +40,9 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 		return out
 	}
 	out.Errors = append(out.Errors, folderFaults(p, cfg)...)
-	out.Errors = append(out.Errors, repositoryFaults(ctx, p, cfg)...)
+	if fault := misplacedRepository(p, cfg); fault != nil {
+		out.Errors = append(out.Errors, fault)
+	}
 	out.Errors = append(out.Errors, agentFaults(ctx, p, cfg)...)
 	_, err := MaxAgents(p)
 	out.Errors = append(out.Errors, workflow.Faults(err)...)
@@ -49,9 +50,6 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	if out.OK && cfg.Tracker.Folder != "" {
 		out.Warnings = append(out.Warnings, folderWarnings(ctx, p, cfg)...)
 	}
-	out.Warnings = append(out.Warnings, p.UselessVars()...)
-	out.Warnings = append(out.Warnings, scriptWarnings(p, cfg)...)
-	out.Warnings = append(out.Warnings, modelWarnings(p, cfg)...)
 	if cfg.KeyIsLiteral && cfg.Tracker.Folder == "" {
 		warning := workflow.Warning{
 			File: p.Path,
@@ -65,7 +63,7 @@ func CheckFile(ctx context.Context, p *Project) CheckReport {
 	launcher := Launcher(ctx, p, cfg, p.Environ())
 	if launcher.Program != "" && !cfg.Chosen.TrustLauncher {
 		kind, _ := AgentOf(cfg.Chosen.Kind) // a run is refused without it
-		warning := LauncherWarning(kind, launcher) + ": " + runner.LauncherHint(kind, launcher)
+		warning := LauncherWarning(kind, launcher) + ": " + runner.LauncherHint(kind)
 		if line := cfg.Lines[kind.CommandKey]; line > 0 {
 			warning = fmt.Sprintf("%s:%d: %s", p.Path, line, warning)
 		}
@@ -173,55 +171,9 @@ func scriptsOf(cfg *workflow.Config) []script {
 	return text.Filter(all, func(s script) bool { return strings.TrimSpace(s.text) != "" })
 }
 
-// isAddress matches a script that is nothing but the address of a web page.
-var isAddress = text.Pattern(`^\s*https?://\S+\s*$`)
-
-// inScript matches a variable of the prompt in a script.
-var inScript = text.Pattern(`\{\{-?\s*(?:issue\.\w+|attempt\b)`)
-
-// scriptWarnings is about what a shell reads otherwise than it is meant: variables of the prompt,
-// variables that nothing sets, commands of bash in a hook, and commands without effect.
-func scriptWarnings(p *Project, cfg *workflow.Config) (list []string) {
-	for _, s := range scriptsOf(cfg) {
-		found := inScript().FindStringSubmatch(s.text)
-		if found != nil {
-			list = append(list, keyAt(p, cfg, s.key)+": a script is no template, and gets "+found[0]+" }} as it is: "+
-				"hooks have variables such as $SYMPHONY_ISSUE_IDENTIFIER and $SYMPHONY_ISSUE_TITLE")
-		}
-		unset := unsetVariable(s, p.Environ())
-		if unset != "" {
-			list = append(list, keyAt(p, cfg, s.key)+": "+unset)
-		}
-		if s.shell != "sh" {
-			continue
-		}
-		lost := lostAtEnd(s)
-		if lost != "" {
-			list = append(list, keyAt(p, cfg, s.key)+": "+lost)
-		}
-		first, _, _ := strings.Cut(strings.TrimSpace(s.text), "\n")
-		word, instead := workspace.BashWord(s.text)
-		if word != "" {
-			list = append(list, keyAt(p, cfg, s.key)+": hooks run in sh, not bash, and sh has no "+word+": "+instead)
-		} else if strings.HasPrefix(first, "#!") && !strings.HasSuffix(first, "/sh") {
-			list = append(list, keyAt(p, cfg, s.key)+": "+first+" is a comment there: hooks run in sh; for another program "+
-				"commit a file with the script, and start that")
-		}
-	}
-	return list
-}
-
 // scriptFaults returns an error for each script that its shell can't read. Nothing is run.
 func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 	for _, h := range scriptsOf(cfg) {
-		if isAddress().MatchString(h.text) {
-			list = append(list, reconcile.NewError(
-				workflow.CodeInvalid,
-				keyAt(p, cfg, h.key)+": is an address, and no command",
-				`write for instance curl -fsS --data-raw "$SYMPHONY_ATTENTION_TEXT" ADDRESS; docs/requests.md has examples`,
-			))
-			continue
-		}
 		message, lineOf := workspace.CheckScript(h.shell, h.text)
 		if message == "" {
 			continue
@@ -255,31 +207,16 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	}
 	if err == nil {
 		message := fmt.Sprintf("%s: tracker.provider.path: %s is not a folder", p.Path, folder)
-		hint := "write the path of the folder with the files of the issues, such as " + filepath.Dir(folder)
+		hint := "write the path of the folder with the files of the issues"
 		return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 	}
 	what, remedy := paths.Missing(folder)
-	hint := cmp.Or(remedy, didYouMean(folder), "create the folder, or correct the path")
-	if strings.ContainsAny(filepath.Base(folder), "*?") {
-		hint = "write the folder with the issues, without a pattern: " + filepath.Dir(folder)
-	}
 	message := fmt.Sprintf("%s: tracker.provider.path: %s %s", p.Path, folder, what)
+	hint := cmp.Or(remedy, "create the folder, or correct the path")
 	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 }
 
-// directoriesIn returns the names of the directories in dir; none if it can't be read.
-func directoriesIn(dir string) (names []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
-// folderWarnings names the files in the folder of the issues that are no issues, and the mistakes
-// for which no pass starts an issue.
+// folderWarnings names the files in the folder of the issues that are no issues.
 func folderWarnings(ctx context.Context, p *Project, cfg *workflow.Config) (list []string) {
 	warn := func(words string) {
 		if !slices.Contains(list, words) {
@@ -297,25 +234,8 @@ func folderWarnings(ctx context.Context, p *Project, cfg *workflow.Config) (list
 	for _, e := range WrongNames(cfg, tracker.Name, found) {
 		warn(e.Message + ": " + e.Hint)
 	}
-	issues, err := tracker.Candidates(ctx, cfg.Policy.ActiveStates)
-	if err != nil {
+	if _, err := tracker.Candidates(ctx, cfg.Policy.ActiveStates); err != nil {
 		return append(list, err.Error())
-	}
-	for _, issue := range issues {
-		switch {
-		case issue.Malformed != "":
-			warn(issue.Malformed)
-		case issue.StateMeant != "":
-			warn(fmt.Sprintf("no pass starts %s: the workflow names no state %q; did you mean %q?",
-				issue.Identifier, issue.State, issue.StateMeant))
-		}
-		for _, b := range issue.BlockedBy {
-			if b.State == nil && b.Identifier != nil {
-				mend := cmp.Or(b.Mend, "create "+*b.Identifier)
-				warn(fmt.Sprintf("no pass starts %s: it waits for %s (unknown to the tracker): "+
-					"%s, or remove it from the dependencies", issue.Identifier, *b.Identifier, mend))
-			}
-		}
 	}
 	return list
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -41,7 +39,7 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err != nil {
-		p.addHints(err)
+		addHints(err)
 		return nil, err // not the part that could be parsed
 	}
 	return cfg, nil
@@ -59,14 +57,9 @@ func (p *Project) keySourceOf(cfg *workflow.Config) string {
 }
 
 // addHints adds the next step to the faults of a workflow that have none.
-func (p *Project) addHints(err error) {
+func addHints(err error) {
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
-		if misspelt := p.misspeltVars(); e.Code == workflow.CodeMissingAPIKey && misspelt != nil {
-			e.Hint = strings.Join(misspelt, "; ")
-		} else if other := p.OtherKeyVar(); e.Code == workflow.CodeMissingAPIKey && other != "" {
-			e.Hint = other + "; otherwise " + e.Hint
-		}
 	}
 }
 
@@ -77,7 +70,6 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 		Temp:    cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"),
 		UID:     os.Getuid(),
 		EnvFile: p.EnvPath(),
-		Place:   p.placeOf,
 		GhToken: p.GhToken,
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
@@ -92,13 +84,9 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 // a variable with any of the names.
 func (p *Project) KeySource(key string, names ...string) string {
 	for _, name := range names {
-		fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
-		inEnv, _ := p.Env.Lookup(name)
-		if !fromFile && strings.TrimSpace(inEnv) == key {
-			return "the variable " + name
-		}
-		if strings.TrimSpace(p.OwnEnv[name]) == key {
-			return p.EnvPath()
+		value, _ := p.Lookup(name)
+		if strings.TrimSpace(value) == key {
+			return cmp.Or(p.placeOf(name), "the variable "+name)
 		}
 	}
 	return p.SharedEnvPath()

@@ -30,9 +30,9 @@ func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifi
 }
 
 // IsDeleted reports whether an error of the tracker says that the file of an issue was deleted from the
-// folder of the issues, and not moved.
+// folder of the issues.
 func IsDeleted(cfg *workflow.Config, err error) bool {
-	return cfg.Tracker.Folder != "" && errors.Is(err, reconcile.ErrGone) && !errors.Is(err, reconcile.ErrMisplaced)
+	return cfg.Tracker.Folder != "" && errors.Is(err, reconcile.ErrGone)
 }
 
 // deletedFile returns the name of an issue's file in the last commit that is no longer in the

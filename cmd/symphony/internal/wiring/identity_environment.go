@@ -2,14 +2,12 @@ package wiring
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -27,76 +25,6 @@ func (p *Project) ReadEnvFiles(uid int) {
 	p.EnvFile = map[string]string{}
 	maps.Copy(p.EnvFile, p.SharedEnv)
 	maps.Copy(p.EnvFile, p.OwnEnv)
-}
-
-// realOnly are the variables that have no effect in an environment file, each with the place to set
-// it: symphony reads them before the file, or its own environment has them in any case.
-var realOnly = []struct{ name, place string }{
-	{"HOME", whereItStarts},
-	{"PATH", "hooks and agents get the PATH of the login shell: set it in ~/.profile"},
-	{"SYMPHONY_RELEASES", whereItStarts},
-	{"SYMPHONY_STATE_DIR", whereItStarts},
-	{"SYMPHONY_WORKFLOW", whereItStarts},
-}
-
-const whereItStarts = "set it where symphony starts"
-
-// UselessVars returns a warning for each variable of the environment files that has no effect.
-func (p *Project) UselessVars() (warnings []string) {
-	for _, v := range realOnly {
-		path := p.EnvPath()
-		_, isSet := p.OwnEnv[v.name]
-		if !isSet {
-			path = p.SharedEnvPath()
-			_, isSet = p.SharedEnv[v.name]
-		}
-		if isSet {
-			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect there: %s", path, v.name, v.place))
-		}
-	}
-	return append(warnings, p.misspeltVars()...)
-}
-
-// misspeltVars returns a warning for each variable of the environment files that is the name of
-// a key in small letters, such as linear_api_key.
-func (p *Project) misspeltVars() (warnings []string) {
-	known := workflow.EveryKeyVar()
-	for _, name := range slices.Sorted(maps.Keys(p.EnvFile)) {
-		meant := strings.ToUpper(name)
-		if meant == name || !slices.Contains(known, meant) {
-			continue
-		}
-		path := p.EnvPath()
-		if _, isOwn := p.OwnEnv[name]; !isOwn {
-			path = p.SharedEnvPath()
-		}
-		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: write %s, in capitals", path, name, meant))
-	}
-	return warnings
-}
-
-// ofKeys matches the end of names of variables with keys.
-var ofKeys = text.Pattern(`(?:^|_)(?:TOKEN|KEY|PAT|SECRET)$`)
-
-// isKeyVar reports whether a variable has the key of a tracker by its name: its first word is that of a
-// variable with such a key, or it has none.
-func isKeyVar(name string) bool {
-	first, _, _ := strings.Cut(name, "_")
-	isService := func(known string) bool { return strings.HasPrefix(known, first+"_") }
-	ofService := slices.ContainsFunc(workflow.EveryKeyVar(), isService)
-	return ofKeys().MatchString(name) && (ofService || slices.Contains([]string{"TOKEN", "API"}, first))
-}
-
-// OtherKeyVar says what to do about a variable of the environment files that has the key of the tracker under
-// a name that no tracker looks for; empty if there is none.
-func (p *Project) OtherKeyVar() string {
-	known := workflow.EveryKeyVar()
-	for _, name := range slices.Sorted(maps.Keys(p.EnvFile)) {
-		if isKeyVar(name) && !slices.Contains(known, name) {
-			return "if " + name + " in " + p.placeOf(name) + " has the key, write api_key: $" + name + " below tracker:"
-		}
-	}
-	return ""
 }
 
 // SharedEnvPath is the path of the environment file for all projects.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 // lookBound is how long git may look for what became of a file or of a branch: in a huge
@@ -37,4 +39,13 @@ func FateOf(ctx context.Context, p *Project, dir, branch, commit, base string) (
 		}
 	}
 	return f
+}
+
+// referencesOf returns the words that git for-each-ref prints about a repository.
+func referencesOf(ctx context.Context, dir string, env []string, args ...string) ([]string, error) {
+	found, err := gitcmd.Ask(ctx, dir, env, append([]string{"for-each-ref"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(found), nil // no name has blanks
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -43,20 +42,7 @@ func (p *Project) hintGone() {
 		path := text.ShellQuote(p.Path)
 		known.Hint = "if it was moved: symphony projects move " + path + " NEW, with its new path; " +
 			"if the project is over: symphony projects remove " + path + "; otherwise restore it"
-		if copied := p.newestCopy(); copied != "" {
-			known.Hint += ", for instance by cp " + text.ShellQuote(copied) + " " + path
-		}
 	}
-}
-
-// newestCopy returns the path of the workflow that the newest run has used; empty if there is none. The
-// directories of runs have names that begin with the time.
-func (p *Project) newestCopy() string {
-	copies, err := filepath.Glob(filepath.Join(p.StateDir, "runs", "*", runner.WorkflowFile))
-	if err != nil || len(copies) == 0 {
-		return ""
-	}
-	return copies[len(copies)-1]
 }
 
 // refuseMoved refuses the first claim of a project in a workspace root that the same workflow

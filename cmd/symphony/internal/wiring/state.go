@@ -65,22 +65,9 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 			return conflict.WithCause(err)
 		}
 	}
-	if invalid != nil { // so that no pass can run
-		step = "%s says what is wrong there"
-		commands = []any{"symphony check " + text.ShellQuote(p.Path)}
-	}
-	usual := usualStateDir(p.Env, p.Path)
-	if p.StateDir != usual && IsState(usual) {
-		return reconcile.NewError(
-			"no_state",
-			p.StateDir+" has no state; that of "+p.Path+" is in "+usual,
-			"leave out --state-dir and SYMPHONY_STATE_DIR",
-		).WithCause(err)
-	}
 	return reconcile.NewError(
 		"no_state",
-		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir+
-			", so that nothing runs and nothing is recorded",
+		"no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
 		"",
 	).WithHint(step+", or name the right project with -w and --state-dir", commands...).WithCause(err)
 }

@@ -208,14 +208,10 @@ func OpenPassAccounts(p *Project, pol reconcile.Policy, warn func(string)) *Pass
 	}
 }
 
-// LowKey names, in the database, the time until which the tracker's allowance counts as low.
-const LowKey = "tracker_low_until"
-
-// ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its
-// allowance, and try the claims again that the remote of a team has refused.
+// ForgetLimits makes the next pass ask the tracker and the forge although their allowance was used
+// up, and try the claims again that the remote of a team has refused.
 func ForgetLimits(ctx context.Context, db *state.DB) error {
 	return errors.Join(
-		db.SetMeta(ctx, LowKey, ""),
 		db.SetMeta(ctx, github.LimitKey, ""),
 		db.SetMeta(ctx, transport.LimitKey("forge"), ""),
 		db.SetMeta(ctx, state.RefusalsKey, ""),
@@ -224,10 +220,6 @@ func ForgetLimits(ctx context.Context, db *state.DB) error {
 
 // Limited reports whether an allowance of the tracker or the forge counts as used up.
 func Limited(ctx context.Context, p *Project, db *state.DB) (bool, error) {
-	low, err := LowUntil(ctx, p, db)
-	if err != nil || low.After(p.Env.Now()) {
-		return true, err
-	}
 	for _, key := range []string{github.LimitKey, transport.LimitKey("forge")} {
 		stored, _, err := db.Meta(ctx, key)
 		if err != nil {
@@ -239,27 +231,6 @@ func Limited(ctx context.Context, p *Project, db *state.DB) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour
-// long.
-const longestLow = 2 * time.Hour
-
-// LowUntil returns when the tracker's allowance is full again, if less than a tenth was left
-// at the last answer; otherwise a time in the past.
-func LowUntil(ctx context.Context, p *Project, db *state.DB) (time.Time, error) {
-	stored, _, err := db.Meta(ctx, LowKey)
-	if err != nil || stored == "" {
-		return time.Time{}, err
-	}
-	until, err := time.Parse(time.RFC3339, stored)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if until.After(p.Env.Now().Add(longestLow)) {
-		return time.Time{}, nil
-	}
-	return until, nil
 }
 
 // BlockedRow is a condition that keeps all issues of a project from starting.

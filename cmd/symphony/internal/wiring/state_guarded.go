@@ -547,7 +547,7 @@ func writableFits(at, written string, files []Guarded) (paths.Place, error) {
 // ownLink refuses a directory that is reached by a link which a process of this account made.
 func ownLink(at, written string, dir paths.Place) error {
 	for _, link := range dir.Links {
-		if link.MadeBy(os.Getuid()) {
+		if link.Ours() {
 			return reconcile.NewError(
 				workflow.CodeInvalid,
 				fmt.Sprintf(

@@ -133,21 +133,3 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	}
 	return errors.Join(ownerErr, passErr)
 }
-
-// Sharing lists the workflows of the other projects with the same project of the tracker. It
-// skips projects that can't be read.
-func (o *Others) Sharing() (workflows []string) {
-	all, _ := AllProjects(o.p.Env)
-	for _, other := range all {
-		path := ownerOf(other.StateDir)
-		if path == "" || other.StateDir == o.p.StateDir {
-			continue
-		}
-		cfg, err := NewProject(o.p.Env, path, other.StateDir).ConfigWithoutKey()
-		if err != nil || cfg.Policy.Project != o.project {
-			continue
-		}
-		workflows = append(workflows, path)
-	}
-	return workflows
-}

@@ -205,25 +205,16 @@ func claimRoot(p *Project, cfg *workflow.Config, root string, to intent) error {
 	return err
 }
 
-// explainConflict names the workflow that works on the same project in the same workspace root. The
-// error stays as it is if that is the same workflow, with another state directory.
+// explainConflict adds the next step if the workflow that works on the same project in the same
+// workspace root is gone: it may be this one, moved.
 func explainConflict(p *Project, cfg *workflow.Config, root string, e *reconcile.Error) {
 	opened, isRoot, err := workspace.FindRoot(root)
 	if err != nil || !isRoot {
 		return
 	}
 	owner := ownerOf(opened.Projects().Others(p.StateDir)[cfg.Policy.Project])
-	switch {
-	case owner == "" || owner == p.Path:
-	case !Exists(owner):
+	if owner != "" && owner != p.Path && !Exists(owner) {
 		e.Hint += "; " + MoveHint(owner, p.Path)
-	default:
-		what := "the same project of the tracker"
-		if cfg.Tracker.Folder != "" {
-			what = "the issues in " + paths.Real(cfg.Tracker.Folder)
-		}
-		e.Message = fmt.Sprintf("%s works on %s, with the same workspace.root %s", owner, what, root)
-		e.Hint = "give one of the two workflows another workspace.root"
 	}
 }
 

@@ -1,9 +1,7 @@
 package wiring
 
 import (
-	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -254,35 +252,4 @@ func TestStateDirsAside(t *testing.T) {
 		test.OK(t, db.Close())
 	}
 	test.Equal(t, "state directories", test.Must(StateDirs(w)), []string{filepath.Join(StateHome(w), "web-1")})
-}
-
-// Variables that symphony reads before the environment file, or never from there, are named.
-func TestUselessVars(t *testing.T) {
-	p := &Project{
-		Env:       &environ.Env{Home: "/home/ann"},
-		StateDir:  "/home/ann/.local/state/symphony/web-1",
-		SharedEnv: map[string]string{"PATH": "/opt/go/bin", "HTTPS_PROXY": "http://proxy"},
-		OwnEnv:    map[string]string{"SYMPHONY_STATE_DIR": "/srv/state"},
-		EnvFile:   map[string]string{"github_token": "x", "GITLAB_TOKEN": "x", "MY_TOKEN": "x"},
-	}
-	test.Equal(t, "warnings", p.UselessVars(), []string{
-		"/home/ann/.config/symphony/symphony.env: PATH has no effect there: " +
-			"hooks and agents get the PATH of the login shell: set it in ~/.profile",
-		"/home/ann/.config/symphony/web-1.env: SYMPHONY_STATE_DIR has no effect there: set it where symphony starts",
-		"/home/ann/.config/symphony/symphony.env: github_token has no effect: write GITHUB_TOKEN, in capitals",
-	})
-}
-
-// A mistyped state directory is not taken for that of a project without a pass.
-func TestStateIsElsewhere(t *testing.T) {
-	home := t.TempDir()
-	path := filepath.Join(home, "WORKFLOW.md")
-	test.OK(t, os.WriteFile(path, []byte("---\ntracker: {kind: file, provider: {path: issues}}\n---\nGo.\n"), 0o600))
-	w := &environ.Env{Dir: home, Home: home, Environ: []string{"PATH=" + os.Getenv("PATH")}}
-	usual := NewProject(w, path, "").StateDir
-	db, err := state.Create(t.Context(), usual, time.Now())
-	test.OK(t, err)
-	test.OK(t, db.Close())
-	_, err = OpenForReading(t.Context(), NewProject(w, path, "typo"))
-	test.Contains(t, "the error", fmt.Sprint(err), "typo has no state; that of "+path+" is in "+usual)
 }

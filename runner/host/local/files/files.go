@@ -44,7 +44,7 @@ func Failed(err error, format string, args ...any) error {
 		return temporary
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Code = CodeDiskFull
-		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
+		e.Hint = "free space on the volume of workspace.root"
 	case errors.Is(err, syscall.EROFS):
 		e.Code = CodeRootUnusable
 		e.Hint = "mount the volume of workspace.root read-write"

@@ -107,30 +107,3 @@ func Began(ctx context.Context, dir string) string {
 	defer func() { _ = r.close() }() // a temporary directory
 	return cmp.Or(r.commit, r.emptyTree())
 }
-
-// Ignored lists files and directories of the work tree of dir that git ignores, at most so
-// many, and counts all of them. A directory that is ignored as a whole counts once.
-func Ignored(ctx context.Context, dir string, most int) (names []string, count int, err error) {
-	r, ok, err := openReader(ctx, dir)
-	if err != nil || !ok {
-		return nil, 0, readFailed(ctx, dir, err)
-	}
-	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	if err := r.copyIndex(); err != nil {
-		return nil, 0, err
-	}
-	list := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
-		"--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=all")
-	list.Stdout = &splitWriter{each: func(entry string) {
-		name, ignored := strings.CutPrefix(entry, "! ")
-		if !ignored {
-			return
-		}
-		count++
-		if count <= most {
-			names = append(names, name)
-		}
-	}}
-	err = r.run(list)
-	return names, count, err
-}

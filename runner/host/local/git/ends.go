@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -142,20 +141,12 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 		if !isKept {
 			return true, reconcile.NewError(
 				host.CodeEndNotKept,
-				dir+" no longer has what one of the attempts has left: it was made anew since, or "+
-					"git has removed it",
+				dir+" no longer has what one of the attempts has left",
 				"compare other attempts",
 			)
 		}
 	}
-	for _, tree := range []string{from, to} {
-		if err := r.checkSize(ctx, tree); err != nil {
-			return true, readFailed(ctx, dir, err)
-		}
-	}
-	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
-	cmd.Stdout = w
-	return true, readFailed(ctx, dir, r.run(cmd))
+	return true, readFailed(ctx, dir, r.diffCommits(ctx, from, to, w))
 }
 
 // hasTree reports whether an object is a tree, or a commit with one.

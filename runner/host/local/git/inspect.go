@@ -352,9 +352,6 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 
 // diffCommits writes the difference between two commits.
 func (r *reader) diffCommits(ctx context.Context, from, to string, w io.Writer) error {
-	if err := r.checkSize(ctx, to); err != nil {
-		return err
-	}
 	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
 	cmd.Stdout = w
 	return r.run(cmd)
@@ -530,7 +527,7 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 		switch {
 		case failed != nil:
 		case strings.HasSuffix(entry, "/"):
-			failed = w.walk(path, "")
+			failed = w.walk(path)
 		default:
 			failed = w.file(path)
 		}
@@ -541,21 +538,7 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 // walkFingerprint is the fingerprint of a tree without a repository that git can read.
 func walkFingerprint(ctx context.Context, tree string) (string, error) {
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}
-	repo, ok, err := openRepository(tree)
-	if err != nil {
-		return "", err
-	}
-	skip := ""
-	if ok {
-		skip = filepath.Join(tree, ".git")
-		w.tables(repo)
-		for _, name := range []string{"HEAD", "index", "logs/HEAD"} {
-			if err := w.file(filepath.Join(repo.gitDir, name)); err != nil {
-				return "", err
-			}
-		}
-	}
-	if err := w.walk(tree, skip); err != nil {
+	if err := w.walk(tree); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("walk:%x", w.h.Sum(nil)), nil
@@ -579,8 +562,8 @@ func (w *walker) tables(repo repository) {
 	}
 }
 
-// walk adds everything below root, except for the directory skip.
-func (w *walker) walk(root, skip string) error {
+// walk adds everything below root.
+func (w *walker) walk(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if w.ctx.Err() != nil {
 			return w.ctx.Err()
@@ -590,9 +573,6 @@ func (w *walker) walk(root, skip string) error {
 		}
 		if err != nil && path == root {
 			return err
-		}
-		if path == skip && d.IsDir() {
-			return fs.SkipDir
 		}
 		if w.left == 0 {
 			return fs.SkipAll

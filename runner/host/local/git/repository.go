@@ -13,7 +13,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -214,7 +213,6 @@ func exists(path string) bool {
 // repository's objects, and the content of its references by name.
 type Head struct {
 	Commit     string
-	Branch     string // the branch that HEAD names; empty if it names a commit
 	Objects    string
 	References map[string]string
 }
@@ -223,8 +221,7 @@ type Head struct {
 func (h Head) GitDir() string { return filepath.Dir(h.Objects) }
 
 // ErrNoRepository means that someone removed .git from a workspace.
-var ErrNoRepository = errors.New("it has no git repository any more: restore its .git, or move the workspace away, " +
-	"after which symphony retry gives the issue a new one")
+var ErrNoRepository = errors.New("it has no git repository any more: restore its .git, or move the workspace away; then symphony retry")
 
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {
@@ -247,11 +244,7 @@ func HeadOf(workspace string) (h Head, err error) {
 	}
 	h.Objects = filepath.Join(repo.common, "objects")
 	h.References = r.refs
-	content, commit, err := r.headOf(repo.gitDir)
-	h.Commit = commit
-	if branch, named := strings.CutPrefix(content, "ref: refs/heads/"); named {
-		h.Branch = branch
-	}
+	_, h.Commit, err = r.headOf(repo.gitDir)
 	return h, err
 }
 
@@ -279,24 +272,6 @@ func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 		return errors.New("its repository is elsewhere")
 	}
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
-}
-
-// MoveBranch moves the branch of a workspace to a commit, whose files are already in the work
-// tree. index is git's index of these files. The index comes first: if only that is there, git
-// shows the files of the commit as staged.
-func MoveBranch(workspace, branch, commit string, index []byte) error {
-	repo, ok, err := openRepository(workspace)
-	if err != nil {
-		return err
-	}
-	if !ok || !repo.inTree {
-		return errUnread
-	}
-	if err := repo.replace("index", index); err != nil {
-		return fmt.Errorf("write the index of %s: %w", workspace, err)
-	}
-	crash.At("workspace.branch.indexed")
-	return repo.setReference("refs/heads/"+branch, commit)
 }
 
 // MoveHead moves the branch of a workspace, or HEAD if there is no branch, to another commit
@@ -453,7 +428,7 @@ func SettingsOfAgents(ctx context.Context, env []string) string {
 		if section == "" || !hasValue {
 			continue
 		}
-		fmt.Fprintf(&lines, "%s\n\t%s = %s\n", section, name, quotedValue(value))
+		fmt.Fprintf(&lines, "%s\n\t%s = %s\n", section, name, QuotedValue(value))
 	}
 	return lines.String()
 }
@@ -471,7 +446,7 @@ func splitKey(key string) (section, name string) {
 	return "", ""
 }
 
-// quotedValue returns a value as git's configuration has it.
-func quotedValue(value string) string {
+// QuotedValue returns a value as git's configuration has it.
+func QuotedValue(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value) + `"`
 }

@@ -168,13 +168,12 @@ func (m *Mirror) CloneBundle(
 	return err
 }
 
-// FetchBundle does the work of Fetch, or of Look, with a bundle.
+// FetchBundle does the work of Fetch with a bundle.
 func (m *Mirror) FetchBundle(
 	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
 	from := q.BundleAnswer
-	// the JSON of the request contains its own Branch and Delivered in place of these
-	from.Branch = q.Branch
+	// the JSON of the request contains its own Delivered in place of this one
 	from.Delivered = q.Delivered
 	to := refreshRequest{workspace: workspace, delivered: q.Delivered, look: q.Look}
 	return m.refresh(ctx, to, func(w writer) (host.CloneAnswer, error) {

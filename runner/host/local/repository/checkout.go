@@ -120,18 +120,8 @@ func (c *commands) gitIn(ctx context.Context, dir string, trust gitcmd.Trust, ar
 // checkOutFiles writes the files, with the operator's configuration, because that contains the
 // filters of Git LFS.
 func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
-	config := [][2]string{
-		{"remote.origin.url", m.Address()},
-		{"user.name", m.remote.Name},
-		{"user.email", m.remote.Email},
-	}
-	for _, c := range config {
-		if c[1] == "" {
-			continue
-		}
-		if err := m.run(m.gitIn(ctx, to.Dir, gitcmd.Nobody, "config", c[0], c[1])); err != nil {
-			return err
-		}
+	if err := m.configure(ctx, to.Dir); err != nil {
+		return err
 	}
 	how := []string{"--detach", to.Commit}
 	valid, err := git.IsBranchName(ctx, to.Branch)

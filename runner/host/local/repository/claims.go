@@ -2,10 +2,9 @@ package repository
 
 import (
 	"context"
-	"encoding/hex"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,26 +31,23 @@ type Claims struct {
 	env     []string
 	inherit func(...*os.File) []*os.File
 	branch  string
-	random  io.Reader
 }
 
 // NewClaims returns the claims in a remote, with the arguments of New. They are references below
-// refs/symphony/claims/, or, if branch is not empty, files on that branch. random is where waits and
-// names come from that no other machine shall have.
+// refs/symphony/claims/, or, if branch is not empty, files on that branch.
 func NewClaims(
 	dir string,
 	remote host.Repository,
 	env []string,
 	inherit func(...*os.File) []*os.File,
 	branch string,
-	random io.Reader,
 ) *Claims {
-	return &Claims{dir: dir, remote: remote, env: env, inherit: inherit, branch: branch, random: random}
+	return &Claims{dir: dir, remote: remote, env: env, inherit: inherit, branch: branch}
 }
 
 // claimsOf returns the claims in the remote of a mirror.
-func (m *Mirror) claimsOf(branch string, random io.Reader) *Claims {
-	return NewClaims(filepath.Dir(m.path), m.remote, m.env, m.inherit, branch, random)
+func (m *Mirror) claimsOf(branch string) *Claims {
+	return NewClaims(filepath.Dir(m.path), m.remote, m.env, m.inherit, branch)
 }
 
 // layout returns how the claims are kept in the remote.
@@ -63,7 +59,7 @@ func (c *Claims) layout() claimLayout {
 	if c.branch == "" {
 		return claimRefs{r}
 	}
-	return claimBranch{claimsRepository: r, branch: c.branch, random: c.random}
+	return claimBranch{claimsRepository: r, branch: c.branch}
 }
 
 // claimLayout is a way to keep claims in a remote.
@@ -127,11 +123,7 @@ func (c *Claims) Change(ctx context.Context, changes []team.Change) (map[string]
 // Try finds out whether the remote takes claims: it creates one, reads, replaces and deletes it. No
 // machine takes it for a claim of an issue.
 func (c *Claims) Try(ctx context.Context) (failed error) {
-	id := make([]byte, 6)
-	if _, err := io.ReadFull(c.random, id); err != nil {
-		return err
-	}
-	key := host.TrialClaim + hex.EncodeToString(id)
+	key := host.TrialClaim + strings.ToLower(rand.Text())
 	change := team.Change{Key: key, New: "a trial of symphony doctor, " + key + "\n"}
 	var err error
 	change.Old, err = c.tryChange(ctx, change)
@@ -148,7 +140,7 @@ func (c *Claims) Try(ctx context.Context) (failed error) {
 		return host.WithCode(err)
 	}
 	if seen.find(key).Object != change.Old {
-		return c.refused("it took a claim for a trial, and does not show it")
+		return c.refused("it does not show a claim that it took")
 	}
 	change.New += "replaced\n"
 	object, err := c.tryChange(ctx, change)
@@ -188,10 +180,9 @@ func (c *Claims) Address() string { return New(c.dir, c.remote, nil, nil).Addres
 
 // claimsRefused is the error of a remote that does not take the claims.
 func claimsRefused(l claimLayout, address, why string, err error) *reconcile.Error {
-	hint := "let the account that symphony pushes as push there, or keep the claims on a branch " +
-		"with repository.claims: {branch: symphony-claims}"
+	hint := "let this account push there, or set repository.claims: {branch: symphony-claims}"
 	if _, isBranch := l.(claimBranch); isBranch {
-		hint = "let the account that symphony pushes as push to that branch, without a review or a check"
+		hint = "let this account push to that branch, without review or checks"
 	}
 	return &reconcile.Error{
 		Code:    host.CodeClaimsRefused,
@@ -465,7 +456,7 @@ func (r claimsRepository) push(
 // can be read refuses the push itself.
 func (r claimsRepository) notPushed(ctx context.Context, said error) error {
 	if said == nil {
-		said = errors.New("git push did not say what became of them")
+		said = errors.New("git push did not say what it did")
 	}
 	output := host.GitOutput(said)
 	if noAtomic().MatchString(output) {
@@ -482,8 +473,8 @@ func (r claimsRepository) notPushed(ctx context.Context, said error) error {
 	}
 	return &reconcile.Error{
 		Code:    host.CodeClaimsRefused,
-		Message: fmt.Sprintf("%s can be read, and refuses to be pushed to: %v", r.Address(), said),
-		Hint:    "let the account that symphony pushes as push there",
+		Message: fmt.Sprintf("%s can be read, and refuses the push: %v", r.Address(), said),
+		Hint:    "let this account push there",
 		Err:     said,
 	}
 }

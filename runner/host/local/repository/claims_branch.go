@@ -2,9 +2,8 @@ package repository
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 type claimBranch struct {
 	claimsRepository
 	branch string
-	random io.Reader
 }
 
 // claimFile ends the names of files with claims.
@@ -37,16 +35,9 @@ const mostMoves = 10
 
 // pause waits a random time before another push: up to 0.2 s before the second, up to 1 s before the
 // tenth.
-func pause(ctx context.Context, random io.Reader, moves int) error {
-	var number [8]byte
-	if _, err := io.ReadFull(random, number[:]); err != nil {
-		return err
-	}
-	most := uint64(time.Duration(moves) * 100 * time.Millisecond)
-	timer := time.NewTimer(time.Duration(binary.BigEndian.Uint64(number[:]) % most))
-	defer timer.Stop()
+func pause(ctx context.Context, moves int) error {
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(time.Duration(moves) * 100 * time.Millisecond)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -66,7 +57,7 @@ func (b claimBranch) check(ctx context.Context) error {
 	why := "it is the base, or the default branch of the remote"
 	switch {
 	case !valid:
-		why = "git does not allow this name, or reads it as something else"
+		why = "git does not take this name for a branch"
 	case b.branch != b.remote.Base && b.branch != b.headBranch():
 		return nil
 	}
@@ -163,7 +154,7 @@ func (b claimBranch) checkFiles(seen claimsSeen) error {
 		}
 		return reconcile.NewError(
 			host.CodeClaimsRefused,
-			fmt.Sprintf("repository.claims names the branch %q, which has other files than claims: %s",
+			fmt.Sprintf("repository.claims names the branch %q, which has other files: %s",
 				b.branch, text.Visible(file.name)),
 			"name a branch that nothing else uses, such as symphony-claims",
 		)
@@ -262,7 +253,7 @@ func (b claimBranch) change(
 	results := map[string]team.Changed{}
 	for move := 1; move <= mostMoves; move++ {
 		if move > 1 {
-			if err := pause(ctx, b.random, move); err != nil {
+			if err := pause(ctx, move); err != nil {
 				return nil, b.unavailable("push the claims", err)
 			}
 		}

@@ -2,10 +2,8 @@ package repository
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -19,7 +17,6 @@ type fence struct {
 	claimPush
 	layout claimLayout
 	change team.Change
-	random io.Reader
 	// moves counts how often the claim, or the branch of all claims, was another one than expected.
 	moves int
 }
@@ -27,8 +24,7 @@ type fence struct {
 // newFence returns the fence of a push with a change of a claim. branch is where the claims are; empty
 // for references.
 func (m *Mirror) newFence(change team.Change, branch string) *fence {
-	layout := m.claimsOf(branch, rand.Reader).layout()
-	return &fence{layout: layout, change: change, random: rand.Reader}
+	return &fence{layout: m.claimsOf(branch).layout(), change: change}
 }
 
 // prepare makes the objects to push.
@@ -54,7 +50,7 @@ func (f *fence) again(ctx context.Context) error {
 		)
 	}
 	if f.moves > 1 {
-		if err := pause(ctx, f.random, f.moves); err != nil {
+		if err := pause(ctx, f.moves); err != nil {
 			return err
 		}
 	}
@@ -78,7 +74,7 @@ func (f *fence) again(ctx context.Context) error {
 func (f *fence) lost(there team.Entry) error {
 	who := "it was deleted"
 	if there.Object != "" {
-		who = "somebody has written something else in its place"
+		who = "it was replaced"
 		claim, err := team.Parse(there.Content)
 		if err == nil {
 			who = text.Visible(claim.Holder()) + " has it"
@@ -86,7 +82,7 @@ func (f *fence) lost(there team.Entry) error {
 	}
 	return reconcile.NewError(
 		host.CodeClaimLost,
-		fmt.Sprintf("the claim %s is not what this machine put there: %s; the branch stays as it is",
+		fmt.Sprintf("this machine has lost the claim %s: %s",
 			f.change.Key, who),
 		"the commits are kept in the workspace",
 	)
@@ -99,7 +95,7 @@ var noAtomic = text.Pattern(`the receiving end does not support --atomic push`)
 func notAtomic(address string, err error) error {
 	return &reconcile.Error{
 		Code:    host.CodeClaimsNotAtomic,
-		Message: address + " can't push a branch and its claim at once: it knows no atomic pushes",
+		Message: address + " knows no atomic pushes, for a branch with its claim",
 		Hint:    "set receive.advertiseAtomic there, or leave out repository.claims",
 		Err:     err,
 	}

@@ -108,7 +108,7 @@ func TestGarbageOnClaimsBranch(t *testing.T) {
 	p.sh("cd person; mkdir src; echo x > src/x; git add .; git commit -qm code")
 	p.sh("cd person; git pull -q --rebase origin symphony-claims; git push -q origin symphony-claims")
 	_, err := c.Look(t.Context())
-	wantFault(t, err, host.CodeClaimsRefused, "other files than claims: src")
+	wantFault(t, err, host.CodeClaimsRefused, "which has other files: src")
 	for _, branch := range []string{"main", "-x", "a..b"} {
 		_, err = p.claimsOn("b", branch).Change(t.Context(), []team.Change{{Key: "WEB-1", New: "x"}})
 		wantFault(t, err, host.CodeClaimsRefused, "repository.claims names the branch")
@@ -147,11 +147,11 @@ func TestRemoteRefusesClaims(t *testing.T) {
 		{
 			"protected branch", "symphony-claims",
 			"hook 'grep -q symphony-claims && { echo the branch is protected; exit 1; } >&2'",
-			"remote: the branch is protected (pre-receive hook declined)", "without a review",
+			"remote: the branch is protected (pre-receive hook declined)", "without review",
 		},
 		{"update hook", "", "mv hooks hooks.old; mkdir hooks; printf '#!/bin/sh\\nexit 1' > hooks/update; chmod +x hooks/update", "hook declined", "{branch"},
 		// the look does not show what is pushed
-		{"hidden from reading", "", "git config uploadpack.hideRefs refs/symphony", "does not show it", "{branch"},
+		{"hidden from reading", "", "git config uploadpack.hideRefs refs/symphony", "it does not show a claim that it took", "{branch"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -196,8 +196,8 @@ func TestRemoteIsReadOnly(t *testing.T) {
 		c := p.claimsOn("http", branch)
 		test.Equal(t, "claims", look(t, c), "")
 		_, err := c.Change(t.Context(), []team.Change{{Key: "WEB-1", New: "x"}})
-		wantFault(t, err, host.CodeClaimsRefused, "can be read, and refuses to be pushed to", "403")
-		wantHint(t, err, "let the account that symphony pushes as push there")
+		wantFault(t, err, host.CodeClaimsRefused, "can be read, and refuses the push", "403")
+		wantHint(t, err, "let this account push there")
 
 		// as forges do over ssh
 		p.sh(`printf '#!/bin/sh\nshift; case "$*" in *git-receive-pack*) echo ERROR: The key you are authenticating with has been marked as read only. >&2; exit 1; esac
@@ -302,7 +302,7 @@ func TestRemoteIsNotAtomic(t *testing.T) {
 		p.commit("one", "first")
 		p.sh("git -C remote.git config receive.advertiseAtomic false")
 		c := p.claimsOn("a", branch)
-		wantFault(t, c.Try(t.Context()), host.CodeClaimsNotAtomic, "it knows no atomic pushes")
+		wantFault(t, c.Try(t.Context()), host.CodeClaimsNotAtomic, "knows no atomic pushes")
 		made := change(t, c, team.Change{Key: "WEB-1", New: claimOf("a", 1).Content()})
 		_, err := p.deliverWith(branch, "", team.Change{Key: "WEB-1", Old: made.Object, New: claimOf("a", 2).Content()})
 		wantFault(t, err, host.CodeClaimsNotAtomic, p.remote)

@@ -250,7 +250,7 @@ func TestCloneFindsItsOwnBranch(t *testing.T) {
 	// A workspace that began at the base is told what it lacks.
 	p.sh("git -C found checkout -q -B work/one origin/main")
 	p.commit("found", "second")
-	answer := test.Must(mirror().Fetch(t.Context(), filepath.Join(p.dir, "found"), "work/one", ""))
+	answer := test.Must(mirror().Fetch(t.Context(), filepath.Join(p.dir, "found"), "work/one", "", false))
 	test.Equal(t, "found by the fetch", answer.Found.Commit, first)
 	test.Equal(t, "pushed", answer.Pushed.Commit, first)
 	test.Equal(t, "taken", answer.Pushed.Taken, false)

@@ -40,7 +40,7 @@ func (p *place) claimsOn(machine, branch string) *Claims {
 	p.t.Helper()
 	inherit := func(files ...*os.File) []*os.File { return files }
 	remote := host.Repository{URL: p.remote}
-	return NewClaims(filepath.Join(p.dir, machine), remote, p.env, inherit, branch, rand.Reader)
+	return NewClaims(filepath.Join(p.dir, machine), remote, p.env, inherit, branch)
 }
 
 // claimOf is a claim of a machine.

@@ -59,7 +59,7 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 	}
 	// first, because the branch that is checked out there may be the default branch
 	if m.remote.Pushes {
-		if err := m.checkNotCheckedOut(ctx, branch, "starts its agent"); err != nil {
+		if err := m.checkNotCheckedOut(ctx, branch); err != nil {
 			return answer, err
 		}
 	}
@@ -110,7 +110,6 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 		delivered = answer.BaseCommit // by another machine: an older workspace here lacks it
 	}
 	answer.Pushed = at
-	answer.Branch = branch
 	answer.Delivered = delivered
 	return nil
 }
@@ -160,14 +159,14 @@ func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 	why := "it is the base, or the default branch of the remote"
 	switch {
 	case !valid:
-		why = "git does not allow this name, or reads it as something else"
+		why = "git does not take this name for a branch"
 	case branch != base && branch != m.headBranch():
 		return nil
 	}
 	return reconcile.NewError(
 		host.CodeInvalidBranch,
 		fmt.Sprintf("repository.branch gives %q: %s", branch, why),
-		"use issue.identifier, or filters such as replace, in repository.branch",
+		"correct repository.branch, with issue.identifier in it",
 	)
 }
 
@@ -196,23 +195,8 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 	failed := func(err error) error {
 		return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 	}
-	settings := [][]string{
-		{"remote.origin.url", c.Address()},
-		// A commit of an agent must not wait for a key of the operator, which it could not
-		// use.
-		{"commit.gpgSign", "false"},
-		{"tag.gpgSign", "false"},
-	}
-	if c.remote.Name != "" {
-		settings = append(settings, []string{"user.name", c.remote.Name})
-	}
-	if c.remote.Email != "" {
-		settings = append(settings, []string{"user.email", c.remote.Email})
-	}
-	for _, s := range settings {
-		if err := c.runGit(ctx, gitcmd.Nobody, "config", s[0], s[1]); err != nil {
-			return failed(err)
-		}
+	if err := c.configure(ctx, c.workspace); err != nil {
+		return failed(err)
 	}
 	if err := c.checkIdentity(ctx); err != nil {
 		return err
@@ -232,6 +216,27 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 	return failed(ofSignal(ctx, err))
 }
 
+// configure gives a clone its settings. A commit of an agent must not wait for a key of the operator,
+// which it could not use.
+func (m *Mirror) configure(ctx context.Context, dir string) error {
+	settings := [][2]string{
+		{"remote.origin.url", m.Address()},
+		{"commit.gpgSign", "false"},
+		{"tag.gpgSign", "false"},
+		{"user.name", m.remote.Name},
+		{"user.email", m.remote.Email},
+	}
+	for _, s := range settings {
+		if s[1] == "" {
+			continue
+		}
+		if err := m.run(m.gitIn(ctx, dir, gitcmd.Nobody, "config", s[0], s[1])); err != nil {
+			return ofSignal(ctx, err)
+		}
+	}
+	return nil
+}
+
 // runGit runs git in the clone.
 func (c clone) runGit(ctx context.Context, trust gitcmd.Trust, args ...string) error {
 	return ofSignal(ctx, c.run(c.gitIn(ctx, c.workspace, trust, args...)))
@@ -248,40 +253,31 @@ func (c clone) checkIdentity(ctx context.Context) error {
 			Code:    host.CodeNoIdentity,
 			Message: "the agent's commits would have no author: " + err.Error(),
 			Err:     err,
-			Hint: "set repository.git_name and repository.git_email, " +
-				"or user.name and user.email with git config --global",
+			Hint:    "set repository.git_name and repository.git_email, or git config --global user.name and user.email",
 		}
 	}
 	return nil
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base
-// with HEAD. The workspace borrows the objects. Commits that others pushed on top of the
-// delivered commit of a branch are brought into the workspace, where that is possible.
-func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	q := refreshRequest{workspace: workspace, delivered: delivered}
+// with HEAD. The workspace borrows the objects. A look is for while an agent is at work there.
+func (m *Mirror) Fetch(
+	ctx context.Context, workspace, branch, delivered string, look bool,
+) (host.FetchAnswer, error) {
+	q := refreshRequest{workspace: workspace, delivered: delivered, look: look}
 	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
 		return w.fetch(ctx, branch, delivered)
 	})
 }
 
-// Look is like Fetch while an agent is at work in the workspace: only remote references change
-// there.
-func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	q := refreshRequest{workspace: workspace, delivered: delivered, look: true}
-	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
-		return w.fetch(ctx, branch, delivered)
-	})
-}
-
-// refreshRequest is the input of Fetch and Look.
+// refreshRequest is the input of refresh.
 type refreshRequest struct {
 	workspace string
 	delivered string // the commit that was delivered last, empty if there is none
 	look      bool   // an agent is at work there: only remote references change
 }
 
-// refresh is the common part of Fetch and Look. update brings the new commits into the mirror.
+// refresh is Fetch after update, which brings the new commits into the mirror.
 func (m *Mirror) refresh(
 	ctx context.Context, q refreshRequest, update func(writer) (host.CloneAnswer, error),
 ) (host.FetchAnswer, error) {
@@ -362,18 +358,18 @@ func (m *Mirror) bringIn(
 		}
 	}
 	if from.Pushed != "" {
-		answer.Pushed, err = m.takePushed(ctx, q, head, from)
+		answer.Pushed, err = m.pushedByOthers(ctx, head, from)
 		if err != nil {
 			return answer, err
 		}
-		if answer.Pushed.Taken {
-			head, err = git.HeadOf(q.workspace)
-			if err != nil {
-				return answer, err
-			}
-		}
 	}
-	err = m.compare(ctx, head, &answer)
+	// the objects of the workspace may be false
+	behind := m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit)
+	count, err := m.output(withObjects(behind, head.Objects))
+	if err != nil {
+		return answer, err
+	}
+	answer.Behind, err = strconv.Atoi(count)
 	return answer, err
 }
 
@@ -431,36 +427,5 @@ func (m *Mirror) checkBorrower(objects string) error {
 	if err != nil || !slices.ContainsFunc(strings.Split(string(list), "\n"), lends) {
 		return errors.New("it does not use the objects of the mirror " + m.path)
 	}
-	return nil
-}
-
-// compare finds out how a merge of the base into HEAD would end. It reads the objects of the
-// workspace, which may be false, and keeps none.
-func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchAnswer) (err error) {
-	count, err := m.output(
-		withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects),
-	)
-	if err != nil {
-		return err
-	}
-	answer.Behind, err = strconv.Atoi(count)
-	if err != nil || answer.Behind == 0 {
-		return err
-	}
-	scratch, err := os.MkdirTemp(filepath.Dir(m.path), incomingPrefix)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	merge := m.mergeTree(ctx, scratch, head.Commit, answer.Commit)
-	_, conflicts, mergeErr := m.mergedTree(withObjects(merge, head.Objects)) // they borrow the mirror's
-	if mergeErr != nil {
-		// git before 2.38 lacks this command: then only the distance is known
-		answer.Unrelated = strings.Contains(mergeErr.Error(), "unrelated histories")
-		return nil
-	}
-	answer.Clean = len(conflicts) == 0
-	answer.Conflicts = conflicts[:min(len(conflicts), host.MaxConflicts)]
-	answer.Files = len(conflicts)
 	return nil
 }

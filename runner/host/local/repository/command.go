@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // commands runs git for a mirror. The directory of the mirror may not exist yet.
@@ -215,14 +214,15 @@ func (c *commands) explain(code string, err error) *reconcile.Error {
 		return failed(code, err.Error()+": "+known, known)
 	}
 	if errors.As(err, &killedError{}) {
-		const hint = "find out what kills git, for instance the kernel when memory is short"
+		const hint = "see in the kernel's log what kills git"
 		return failed(host.CodeGitKilled, err.Error(), hint)
 	}
 	if limit, reached := errors.AsType[gitcmd.LimitError](err); reached {
 		return failed(host.CodeGitLimit, err.Error(), limit.Hint())
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return c.gitIsMissing(code)
+		const hint = "install git, or add its directory to PATH in ~/.profile"
+		return failed(code, fmt.Sprintf("git is missing: it is not in %q", os.Getenv("PATH")), hint)
 	}
 	if isDiskFull(err) {
 		return failed(files.CodeDiskFull, err.Error(), "free space on the volume of "+filepath.Dir(c.path))
@@ -233,22 +233,6 @@ func (c *commands) explain(code string, err error) *reconcile.Error {
 		return failed(code, err.Error(), hint)
 	}
 	return failed(code, strings.TrimPrefix(err.Error(), known.Code+": "), cmp.Or(known.Hint, hint))
-}
-
-// gitIsMissing is the error of a machine on which git is not found.
-func (c *commands) gitIsMissing(code string) *reconcile.Error {
-	if proc.LookPath("git", c.env) == "" {
-		return reconcile.NewError(
-			code,
-			"git is missing: it is not in PATH",
-			"install git, or add its directory to PATH in ~/.profile",
-		)
-	}
-	return reconcile.NewError(
-		code,
-		fmt.Sprintf("only the login shell finds git, and symphony looks for it in %q itself", os.Getenv("PATH")),
-		"link git into a directory of that PATH, or set PATH in the crontab or the unit",
-	)
 }
 
 const (

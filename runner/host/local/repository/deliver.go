@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -186,16 +185,12 @@ func (d *delivery) mustContain(ctx context.Context) error {
 			return nil // else the mirror is updated, and asked again
 		}
 	}
-	err := d.withLock(ctx, func(w writer) error {
-		_, err := w.update(ctx)
-		return err
-	})
-	if err != nil {
+	if _, err := d.current(ctx); err != nil {
 		return err
 	}
 	known, err := d.has(ctx, cloned.Commit)
 	if err != nil {
-		return d.failed(host.CodeDeliveryFailed, "look for the commit that the workspace was cloned at", err)
+		return d.failed(host.CodeDeliveryFailed, "look for the clone's commit", err)
 	}
 	if known {
 		return nil
@@ -203,8 +198,7 @@ func (d *delivery) mustContain(ctx context.Context) error {
 	return reconcile.NewError(
 		host.CodeRepositoryChanged,
 		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, d.Address()),
-		"set repository.url back to deliver its commits there; or push them to the new repository "+
-			"yourself, with what they build on",
+		"set repository.url back, or push the commits yourself",
 	)
 }
 
@@ -233,7 +227,7 @@ func (d *delivery) receive(ctx context.Context) error {
 		return err
 	}
 	if !d.try {
-		if err := d.checkNotCheckedOut(ctx, d.branch, "delivers"); err != nil {
+		if err := d.checkNotCheckedOut(ctx, d.branch); err != nil {
 			return err
 		}
 	}
@@ -249,35 +243,19 @@ func (d *delivery) receive(ctx context.Context) error {
 // findPresentBase finds the base. It updates the mirror if the mirror does not know the base,
 // or if the default branch of the remote changed since the mirror was fetched, and there is
 // something to push: a person may rename main to trunk during a run.
-func (d *delivery) findPresentBase(ctx context.Context) error {
+func (d *delivery) findPresentBase(ctx context.Context) (err error) {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
 			return err
 		}
 		d.base, _ = d.findBase(ctx) // the update finds a base that is missing here
 	}
-	if d.base != "" {
-		brings, err := d.brings(ctx)
-		if err != nil {
-			return d.failed(host.CodeDeliveryFailed, "compare the commits with the base", err)
-		}
-		if !brings || !d.hasOtherDefault(ctx) {
-			return nil
-		}
+	pushes := !d.try && d.Commit != "" && d.Commit != d.last
+	if d.base != "" && (!pushes || !d.hasOtherDefault(ctx)) {
+		return nil
 	}
-	return d.withLock(ctx, func(w writer) (err error) {
-		d.base, err = w.update(ctx)
-		return err
-	})
-}
-
-// brings reports whether there is a commit to push, as far as the mirror knows.
-func (d *delivery) brings(ctx context.Context) (bool, error) {
-	if d.try || d.Commit == "" || d.Commit == d.last {
-		return false, nil
-	}
-	isMerged, err := d.contains(ctx, "refs/heads/"+d.base, d.Commit)
-	return !isMerged, err
+	d.base, err = d.current(ctx)
+	return err
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the
@@ -458,7 +436,7 @@ func (d *delivery) push(ctx context.Context) error {
 			return d.checkMoved(at, expected)
 		}
 		if at == expected || at == d.Commit {
-			return d.notPushed(ctx, pushErr)
+			return d.notPushed(pushErr)
 		}
 		mayReplace, err := d.replaceable(ctx, at)
 		if err != nil {
@@ -528,12 +506,9 @@ func (d *delivery) checkClaim(ctx context.Context, at, claimAt string) (again bo
 }
 
 // notPushed is the error of a push that failed although the remote is as it was expected.
-func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
+func (d *delivery) notPushed(pushErr error) error {
 	if d.fence != nil && noAtomic().MatchString(host.GitOutput(pushErr)) {
 		return notAtomic(d.Address(), pushErr)
-	}
-	if err := d.checkNameFree(ctx); err != nil {
-		return err
 	}
 	return d.failed(host.CodeDeliveryFailed, "", pushErr)
 }
@@ -550,24 +525,6 @@ func (d *delivery) checkMoved(at, before string) error {
 		err = fmt.Errorf("the remote accepted the push, but its branch %s is still at %.12s", d.branch, at)
 	}
 	return d.failed(host.CodeDeliveryFailed, "", err)
-}
-
-// checkNameFree explains a push that failed because the remote got a branch, such as symphony,
-// after the clone: git can't make symphony/ABC-1 beside it.
-func (d *delivery) checkNameFree(ctx context.Context) error {
-	for name := path.Dir(d.branch); name != "."; name = path.Dir(name) {
-		at, err := d.remoteCommit(ctx, name)
-		if err != nil || at == "" {
-			continue // the error of the push tells
-		}
-		return reconcile.NewError(
-			host.CodeDeliveryFailed,
-			fmt.Sprintf("the remote has a branch %q, so git can't make %q there: rename it there "+
-				"(git branch -m %[1]s %[1]s-old); the commits are kept", name, d.branch),
-			"or begin repository.branch with something else than "+name+"/",
-		)
-	}
-	return nil
 }
 
 // replaceable reports whether the commit may replace the commit on the branch if that is not
@@ -617,7 +574,7 @@ func (d *delivery) conflict(at string) error {
 	}
 	err := fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now)
 	if at != "" && d.last == "" && d.fence == nil {
-		err = fmt.Errorf("%w; unless a person made it, another symphony works on this project (repository.claims)", err)
+		err = fmt.Errorf("%w; another symphony may work on this project (repository.claims)", err)
 	}
 	return d.failed(host.CodeDeliveryConflict, "", err)
 }

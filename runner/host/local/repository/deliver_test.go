@@ -98,9 +98,9 @@ func TestRemoteAddsCommit(t *testing.T) {
 		Base:    "main",
 		Commits: 1,
 	})
-	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", commit))
+	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", commit, false))
 	test.Equal(t, "pushed", answer.Pushed.Commit, p.sh("git -C remote.git rev-parse work/one"))
-	test.Equal(t, "taken", answer.Pushed.Taken, true)
+	test.Equal(t, "taken", answer.Pushed.Taken, false)
 }
 
 // Others change the branch between two deliveries.

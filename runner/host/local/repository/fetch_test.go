@@ -3,7 +3,6 @@ package repository
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 
 func (p *place) fetch(name string) (host.FetchAnswer, error) {
 	p.t.Helper()
-	return p.mirror().Fetch(p.t.Context(), filepath.Join(p.dir, name), "work/"+name, "")
+	return p.mirror().Fetch(p.t.Context(), filepath.Join(p.dir, name), "work/"+name, "", false)
 }
 
 // local describes everything in a work tree that a fetch must not change.
@@ -34,12 +33,12 @@ func TestFetchIntoBrokenWorkspace(t *testing.T) {
 	p.mustClone("one")
 	p.sh("rm -rf one/.git")
 	mirror := p.mirrorOf(host.Repository{URL: p.remote, Pushes: true})
-	_, err := mirror.Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
+	_, err := mirror.Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "", false)
 	wantFault(t, err, host.CodeWorkspaceBroken, p.dir+"/one", "it has no git repository any more: restore its .git")
 }
 
-// A fetch sets the remote references of a workspace, and tells what a merge of the base would
-// do. Commits that were not delivered count.
+// A fetch sets the remote references of a workspace, and counts the commits that it lacks. Commits
+// that were not delivered count.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -50,43 +49,20 @@ func TestFetch(t *testing.T) {
 		{
 			"without a conflict", "echo x > x", "echo two > file; git commit -qam two; echo y > y; git " +
 				"add .; git commit -qm y; git push -q origin main main:other",
-			host.FetchAnswer{Base: "main", Behind: 2, Clean: true},
-		},
-		{
-			"with conflicts", "echo agent | tee file \"a\nb\n\" ' \"c' \"$(printf " +
-				"'\\033[31m')\"", "for f in file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"; do echo " +
-				"main > \"$f\"; done; git add .; " +
-				"git commit -qm two; git push -q origin main",
-			host.FetchAnswer{
-				Base:      "main",
-				Behind:    1,
-				Files:     4,
-				Conflicts: []string{"\x1b[31m", " \"c", "a\nb\n", "file"},
-			},
-		},
-		{
-			"with many conflicts", "for i in $(seq -w 25); do echo agent > f$i; done",
-			"for i in $(seq -w 25); do echo main > f$i; done; git add .; " +
-				"git commit -qm two; git push -q origin main",
-			host.FetchAnswer{
-				Base:      "main",
-				Behind:    1,
-				Files:     25,
-				Conflicts: numbered(host.MaxConflicts),
-			},
+			host.FetchAnswer{Base: "main", Behind: 2},
 		},
 		{
 			"unrelated", "echo x > x", "git checkout -q --orphan o; git commit -qm o; git push -qf origin o:main",
-			host.FetchAnswer{Base: "main", Behind: 1, Unrelated: true},
+			host.FetchAnswer{Base: "main", Behind: 1},
 		},
 		{
 			"forced", "echo x > x", "echo other > old; git commit -qa --amend -m other; git push -qf origin main",
-			host.FetchAnswer{Base: "main", Behind: 1, Files: 1, Conflicts: []string{"old"}},
+			host.FetchAnswer{Base: "main", Behind: 1},
 		},
 		{
 			"renamed", "echo x > x", "git commit -q --allow-empty -m two; git push -q origin main:trunk; " +
 				"git -C ../remote.git symbolic-ref HEAD refs/heads/trunk; " +
-				"git push -q origin :main", host.FetchAnswer{Base: "trunk", Behind: 1, Clean: true},
+				"git push -q origin :main", host.FetchAnswer{Base: "trunk", Behind: 1},
 		},
 		{"a branch in the place of a directory", "echo x > x", "git push -q origin :a; git push -q " +
 			"origin main:a/b", host.FetchAnswer{Base: "main"}},
@@ -144,16 +120,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func numbered(n int) (names []string) {
-	for i := range n {
-		names = append(names, "f"+strconv.Itoa(101 + i)[1:])
-	}
-	return names
-}
-
-// Before 2.38 git has no merge-tree --write-tree. What killed programs have left does not
-// matter.
-func TestFetchWithOlderGit(t *testing.T) {
+// What killed programs have left does not matter.
+func TestFetchAfterKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
@@ -161,13 +129,7 @@ func TestFetchWithOlderGit(t *testing.T) {
 	commit := p.commit("person", "two")
 	p.sh(`git -C person push -q origin main
 		touch one/.git/symphony-LEFT one/.git/refs/remotes/origin/main.lock; cd mirrors/*.git
-		touch refs/heads/main.lock packed-refs.lock objects/pack/tmp_pack_1
-		mkdir ../../bin
-		printf '#!/bin/sh\ncase " $* " in *" merge-tree "*) echo usage: git merge-tree >&2; exit 129; esac\n' \
-			> ../../bin/git
-		printf 'exec '$(command -v git)' "$@"\n' >> ../../bin/git
-		chmod +x ../../bin/git`)
-	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+		touch refs/heads/main.lock packed-refs.lock objects/pack/tmp_pack_1`)
 	test.Equal(t, "answer", test.Must(p.fetch("one")), host.FetchAnswer{
 		Base:   "main",
 		Commit: commit,
@@ -190,8 +152,8 @@ func TestFetchFails(t *testing.T) {
 	_, err := p.mirrorOf(host.Repository{
 		URL:  p.remote,
 		Base: "gone",
-	}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
-	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone", but "main": correct repository.base`)
+	}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "", false)
+	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone": correct repository.base`)
 	p.sh("rm -r mirrors")
 	test.Must(p.fetch("one")) // makes the mirror again
 	p.sh("mv remote.git away")
@@ -289,152 +251,57 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 	}
 }
 
-// What others push on top of the last delivery comes into the workspace, if nothing of the
-// agent is in its way. In no case is anything of either side lost.
+// What others push on top of the last delivery is described, and can be merged without the remote. The
+// workspace stays as it is.
 func TestFetchPushed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, before string // what the agent has left in the workspace after the delivery
 		push         string // what a person does on the branch
-		// why the workspace does not have it; "taken", or empty if nothing is told
-		why     string
-		commits string
+		want         string // what is told; empty if nothing is
 	}{
-		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam " +
-			"suggestion", "taken", "suggestion by a"},
 		{
-			"files come and go", "true", "mkdir d; echo n > d/new; git rm -q old; chmod +x file; git add " +
-				".; git commit -qm change",
-			"taken", "change by a",
+			"a suggestion", "echo note > untracked", "echo better > file; git commit -qam suggestion",
+			"suggestion by a",
 		},
 		{
-			"the base merged", "true", "git checkout -q main; echo base > base; git add .; git commit " +
-				"-qm base; git push -q origin main; " +
-				"git checkout -q -; git merge -q --no-edit main", "taken", "Merge branch 'main' into HEAD by a",
+			"the base merged", "true",
+			"git checkout -q main; echo base > base; git add .; git commit -qm base; git push -q origin main; " +
+				"git checkout -q -; git merge -q --no-edit main",
+			"Merge branch 'main' into HEAD by a",
 		},
 		{
 			"a commit of the agent", "echo mine > mine; git add .; git commit -qm mine",
-			"echo better > file; git commit -qam suggestion",
-			"the workspace has commits that were not pushed", "suggestion by a",
+			"echo better > file; git commit -qam suggestion", "suggestion by a",
 		},
-		{
-			"a change of the agent", "echo mine >> file", "echo better > file; git commit -qam suggestion",
-			"files in the workspace have changes that are not committed", "suggestion by a",
-		},
-		{
-			"a staged change", "echo mine >> old; git add old; git show HEAD:old > old",
-			"echo better > file; git commit -qam suggestion",
-			"files in the workspace have changes that are not committed", "suggestion by a",
-		},
-		{
-			"an untracked file in the way", "echo mine > new", "echo theirs > new; git add .; git commit -qm new",
-			"git can't update the files: git read-tree: error: Untracked working tree file 'new' would be overwritten " +
-				"by merge.", "new by a",
-		},
-		{
-			"another branch", "git checkout -q -b aside", "echo better > file; git commit -qam " +
-				"suggestion", "the workspace is on another branch",
-			"suggestion by a",
-		},
-		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit " +
-			"-qam suggestion", "taken", "suggestion by a"},
-		{
-			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u " +
-				"HEAD FETCH_HEAD; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
-				"commit -qm change", "taken", "change by a",
-		},
-		{
-			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD " +
-				"-- work d; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
-				"commit -qm change", "taken", "change by a",
-		},
-		{
-			"begun, up to the index", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
-				"commit -qm change", "taken", "change by a",
-		},
-		{
-			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q " +
-				"FETCH_HEAD -- work; git reset -q; echo mine >> file",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
-				"not committed", "change by a",
-		},
-		{
-			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; " +
-				"echo mine > work",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
-				"not committed", "change by a",
-		},
-		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},
-		{"nothing", "true", "true", "", ""},
+		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", ""},
+		{"nothing", "true", "true", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main")
 			p.mustClone("one")
 			delivered := p.commit("one", "first")
 			p.mustDeliver("one", "")
-			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push +
-				"; git push -qf origin HEAD:work/one; git rev-parse HEAD"
-			pushed := ""
-			if strings.HasPrefix(c.before, "git pull") || strings.HasPrefix(c.before, "git fetch") {
-				pushed = p.sh(push)
-				p.sh("cd one; " + c.before)
-			} else {
-				p.sh("cd one; " + c.before)
-				pushed = p.sh(push)
-			}
+			p.sh("cd one; " + c.before)
+			pushed := p.sh("cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push +
+				"; git push -qf origin HEAD:work/one; git rev-parse HEAD")
 			before := p.local("one")
 			fetch := func() *host.Pushed {
 				return test.Must(
-					p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered),
+					p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered, false),
 				).Pushed
 			}
 			got := fetch()
-			if c.why == "" {
-				test.Equal(t, "told", got == nil, true)
-				test.Equal(t, "workspace", p.local("one"), before)
+			test.Equal(t, "the workspace", p.local("one"), before)
+			if c.want == "" {
+				test.Equal(t, "nothing is told", got == nil, true)
 				return
 			}
-			why := got.Why
-			if got.Taken {
-				why = "taken"
-			}
-			test.Equal(
-				t,
-				"answer",
-				[]string{
-					why,
-					got.Commit,
-					got.Commits[len(got.Commits)-1].Subject + " by " + got.Commits[len(got.Commits)-1].Author,
-				},
-				[]string{c.why, pushed, c.commits},
-			)
-			if !got.Taken {
-				test.Equal(t, "workspace", p.local("one"), before)
-				return
-			}
-			test.Equal(t, "commit", p.sh("cd one; git rev-parse HEAD"), pushed)
-			untracked := ""
-			if c.before == "echo note > untracked" {
-				untracked = "?? untracked"
-			}
-			test.Equal(
-				t,
-				"status",
-				p.sh("cd one; git status --porcelain; git fsck --no-dangling 2>&1 | grep -v notice || true"),
-				untracked,
-			)
-			test.Equal(
-				t,
-				"files",
-				p.sh("cd one; git ls-files | xargs sha256sum"),
-				p.sh("cd person; git ls-files | xargs sha256sum"),
-			)
-			test.Equal(t, "told again until it is delivered", fetch().Taken, true)
+			last := got.Commits[len(got.Commits)-1]
+			test.Equal(t, "told", []any{got.Commit, got.Taken, last.Subject + " by " + last.Author}, []any{pushed, false, c.want})
+			p.sh("mv remote.git away; git -C one merge -q --no-edit " + pushed + "; mv away remote.git")
+			test.Equal(t, "merged by the agent", fetch().Taken, true)
 			next := p.commit("one", "second")
 			test.Equal(t, "delivered", p.mustDeliver("one", delivered).Commit, next)
 			test.Equal(t, "nothing of others", fetch() == nil, true)
@@ -453,31 +320,14 @@ func TestLook(t *testing.T) {
 	pushed := p.sh(`cd person; git fetch -q; git checkout -q --detach origin/work/one; echo better > file
 		git commit -qam suggestion; git push -q origin HEAD:work/one; git rev-parse HEAD`)
 	before := p.local("one")
-	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered, true))
 	told := answer.Pushed
-	test.Equal(t, "told", []any{told.Commit, told.Taken, told.TakenWithoutAgent}, []any{pushed, false, true})
+	test.Equal(t, "told", []any{told.Commit, told.Taken}, []any{pushed, false})
 	test.Equal(t, "workspace", p.local("one"), before)
 	test.Equal(t, "remote reference", p.sh("git -C one rev-parse origin/work/one"), pushed)
 	test.Equal(t, "unchanged", test.Must(p.mirror().Unchanged(t.Context(), "work/one", delivered)), false)
 	test.Equal(t, "unchanged since", test.Must(p.mirror().Unchanged(t.Context(), "work/one", pushed)), true)
-	p.sh("echo mine >> one/file")
-	answer = test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
-	test.Equal(t, "why not", answer.Pushed.Why, "files in the workspace have changes that are not committed")
-	test.Equal(t, "possible without the agent", answer.Pushed.TakenWithoutAgent, false)
-	p.sh("git -C one checkout -q file; git -C one merge -q --ff-only " + pushed)
-}
-
-// A name may begin with a blank.
-func TestNamesOfPushedFiles(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.mustClone("one")
-	delivered := p.commit("one", "first")
-	p.mustDeliver("one", "")
-	p.sh(`cd person; git fetch -q; git checkout -q --detach origin/work/one; echo new > ' new'
-		git add .; git commit -qm new; git push -q origin HEAD:work/one`)
-	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
-	test.Equal(t, "files", answer.Pushed.Files, []string{" new"})
+	p.sh("git -C one merge -q --ff-only " + pushed)
 }
 
 // An agent makes one commit of those that were delivered, and words it anew. The files are the
@@ -490,6 +340,6 @@ func TestFetchLeavesRewrittenCommits(t *testing.T) {
 	p.commit("one", "second")
 	delivered := p.mustDeliver("one", "").Commit
 	own := p.sh("cd one; git reset -q --soft main; git commit -q -m 'both in one'; git rev-parse HEAD")
-	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered, false))
 	test.Equal(t, "HEAD", p.sh("git -C one rev-parse HEAD"), own)
 }

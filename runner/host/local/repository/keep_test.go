@@ -81,7 +81,7 @@ func TestDeliveredCommitsAreSaved(t *testing.T) {
 			test.Equal(t, "another commit was pushed", answer.Commit != kept, c.signs)
 
 			p.sh(`cd person; git commit -q --allow-empty -m squashed; git push -q origin main :work/one`)
-			test.Must(mirror.Fetch(t.Context(), workspace, "work/one", answer.Commit))
+			test.Must(mirror.Fetch(t.Context(), workspace, "work/one", answer.Commit, false))
 			found := test.Must(mirror.Unsaved(t.Context(), "A-1", ""))
 			test.Equal(t, "unsaved without a delivery", len(found.Commits), 1)
 			found = test.Must(mirror.Unsaved(t.Context(), "A-1", answer.Commit))

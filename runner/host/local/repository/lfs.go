@@ -225,7 +225,7 @@ func tooMuchContent() error {
 	return reconcile.NewError(
 		host.CodeGitLimit,
 		fmt.Sprintf("the commits add files of Git LFS with more than %d GiB of content", mostContent>>30),
-		"git lfs ls-files --size in the workspace shows how large they are: deliver fewer of them at once",
+		"deliver fewer of them: git lfs ls-files --size shows their sizes",
 	)
 }
 
@@ -352,18 +352,41 @@ func (d *delivery) withLargeStore(ctx context.Context, use func(largeStore) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w := workTree{Mirror: d.Mirror, dir: dir, scratch: filepath.Join(dir, ".git")}
-	if err := w.create(len(d.Commit) == sha256Length); err != nil {
+	gitDir := filepath.Join(dir, ".git")
+	if err := d.makeStore(gitDir, len(d.Commit) == sha256Length); err != nil {
 		return err
 	}
 	head, err := d.commitOf(ctx, d.base)
 	if err != nil {
 		return d.failed(host.CodeDeliveryFailed, "find the base", err)
 	}
-	if err := os.WriteFile(filepath.Join(w.scratch, "HEAD"), []byte(head+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(gitDir, "HEAD"), []byte(head+"\n"), 0o600); err != nil {
 		return err
 	}
 	return use(largeStore{delivery: d, dir: dir})
+}
+
+// makeStore writes a git directory that borrows the objects of the mirror. Git LFS asks it for the
+// address of the remote.
+func (m *Mirror) makeStore(gitDir string, sha256 bool) error {
+	for _, dir := range []string{"objects/info", "refs"} {
+		if err := os.MkdirAll(filepath.Join(gitDir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	config := strings.Replace(configOf(sha256), "bare = true", "bare = false", 1)
+	config += "[remote \"origin\"]\n\turl = " + git.QuotedValue(m.Address()) + "\n"
+	content := map[string]string{
+		"config":                  config,
+		"HEAD":                    "ref: refs/heads/main\n",
+		"objects/info/alternates": git.Quoted(filepath.Join(m.path, "objects")) + "\n",
+	}
+	for name, text := range content {
+		if err := os.WriteFile(filepath.Join(gitDir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // git is git-lfs in the store, with the operator's configuration and credentials.
@@ -377,8 +400,8 @@ func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
 	err := s.runWithin(s.git(ctx, "version"), gitcmd.NoLimit)
 	if notInstalled().MatchString(host.GitOutput(err)) {
 		return incomplete(
-			p.shown()+" is a file of Git LFS, and git-lfs, which would upload its content, is not installed",
-			"a person has to install git-lfs on the machine of symphony",
+			p.shown()+" is a file of Git LFS, and git-lfs is not installed",
+			"a person has to install git-lfs",
 		)
 	}
 	return s.failed(host.CodeDeliveryFailed, "start git-lfs", err)
@@ -445,13 +468,11 @@ var notOnRemote = text.Pattern(`(?i)\[(?:404|410)\]|missing object|does not exis
 
 // missing is the error for a pointer whose content would be missing in a clone.
 func (s largeStore) missing(p pointer) error {
-	message := p.shown() + " is a file of Git LFS whose content is neither in the workspace nor on the remote"
-	hint := "write the content to that file, and git add and commit it again; " +
-		"or leave Git LFS out for it in .gitattributes"
+	message := p.shown() + " is a file of Git LFS without content here or on the remote"
+	hint := "write its content, git add and commit it again, or leave Git LFS out for it in .gitattributes"
 	if s.GitDir == "" {
-		message = p.shown() + " is a file of Git LFS whose content is not on the remote"
-		hint = "symphony uploads no content from another machine: commit it without Git LFS, " +
-			"or let a hook run git lfs push there"
+		message = p.shown() + " is a file of Git LFS without content on the remote"
+		hint = "commit it without Git LFS, or let a hook run git lfs push there"
 	}
 	return incomplete(message, hint)
 }

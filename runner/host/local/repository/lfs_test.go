@@ -32,7 +32,7 @@ func TestLargeFilesWithoutLFS(t *testing.T) {
 	path := p.env[0]
 	p.env[0] = "PATH=" + bin
 	wantFault(t, test.Err(p.deliver("one", "")), host.CodeIncomplete,
-		"a.bin is a file of Git LFS, and git-lfs, which", "is not installed")
+		"a.bin is a file of Git LFS, and git-lfs is not installed")
 	p.env[0] = path
 	p.wantRemote(p.sh("git -C remote.git rev-parse main") + " main")
 
@@ -52,7 +52,7 @@ func TestLargeFiles(t *testing.T) {
 	p.sh(`git lfs install --skip-repo; cd person; git lfs track '*.bin'; echo base > base.bin
 		git add .; git commit -qm base; git push -q origin main`)
 	before := p.sh("git -C remote.git for-each-ref")
-	const missing = "a.bin is a file of Git LFS whose content is neither in the workspace nor on the remote"
+	const missing = "a.bin is a file of Git LFS without content here or on the remote"
 	refused := func(name, script string) {
 		t.Helper()
 		p.mustClone(name)
@@ -112,7 +112,7 @@ func TestLargeFiles(t *testing.T) {
 	test.OK(t, test.Err(m.Deliver(t.Context(), q, work)))
 	q.Try = false
 	err := test.Err(m.Deliver(t.Context(), q, work))
-	wantFault(t, err, host.CodeIncomplete, "a.bin is a file of Git LFS whose content is not on the remote")
+	wantFault(t, err, host.CodeIncomplete, "a.bin is a file of Git LFS without content on the remote")
 
 	// The server of the content is the one that the base names, not the agent.
 	p.sh(`for s in good evil; do git init -q --bare $s.git; cp -r remote.git/lfs $s.git; done; cd person
@@ -133,8 +133,7 @@ func TestLargeFiles(t *testing.T) {
 func TestAddressInTheConfiguration(t *testing.T) {
 	p := newPlace(t)
 	address := p.dir + "/no\u200bwidth \"and\" back\\slash.git"
-	w := workTree{p.mirrorOf(host.Repository{URL: address}), p.dir, filepath.Join(p.dir, "scratch")}
-	test.OK(t, w.create(false))
+	test.OK(t, p.mirrorOf(host.Repository{URL: address}).makeStore(filepath.Join(p.dir, "scratch"), false))
 	test.Equal(t, "address", p.sh("git config -f scratch/config remote.origin.url"), address)
 }
 

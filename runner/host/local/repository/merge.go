@@ -25,11 +25,7 @@ func (m *Mirror) TryMerge(ctx context.Context, q host.MergeRequest) (answer host
 		return answer, failed(err)
 	}
 	if !has {
-		err := m.withLock(ctx, func(w writer) error {
-			_, err := w.update(ctx)
-			return err
-		})
-		if err != nil {
+		if _, err := m.current(ctx); err != nil {
 			return answer, err
 		}
 	}

@@ -62,6 +62,15 @@ const lockStep = 100 * time.Millisecond
 // branch and its packs change.
 type writer struct{ *Mirror }
 
+// current updates the mirror. It returns the name of the base.
+func (m *Mirror) current(ctx context.Context) (base string, err error) {
+	err = m.withLock(ctx, func(w writer) (err error) {
+		base, err = w.update(ctx)
+		return err
+	})
+	return base, err
+}
+
 // withLock holds the lock of the mirror while f writes there. Git commands inherit the lock:
 // if this process dies, it is released when they end, and the next holder removes their
 // leftovers.
@@ -179,7 +188,7 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 		return "", err
 	}
 	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
-		return "", m.ofPartialClone(ctx, err)
+		return "", err
 	}
 	return m.findBase(ctx)
 }
@@ -231,30 +240,12 @@ func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
 	at, err := m.commitOf(ctx, base)
 	if err == nil && at == "" {
-		err = fmt.Errorf("it has no branch %q%s", base, m.otherBase(ctx, base))
+		err = fmt.Errorf("it has no branch %q: correct repository.base, or push a first commit", base)
 	}
 	if err != nil {
 		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", ofSignal(ctx, err))
 	}
 	return base, nil
-}
-
-// otherBase says which branch repository.base should name instead of one that does not exist, if
-// the remote has a default branch, or that there is no branch at all.
-func (m *Mirror) otherBase(ctx context.Context, base string) string {
-	some, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--format=%(refname)", "refs/heads"))
-	if err == nil && some == "" {
-		return ", nor any other: a first commit is missing there"
-	}
-	head := m.headBranch()
-	if head == "" || head == base {
-		return ""
-	}
-	at, err := m.commitOf(ctx, head)
-	if err != nil || at == "" {
-		return ""
-	}
-	return fmt.Sprintf(", but %q: correct repository.base", head)
 }
 
 // headBranch returns the default branch that readHead last found.
@@ -334,7 +325,7 @@ func (m writer) readHead(ctx context.Context) error {
 	}
 	if head.commit == "" && m.remote.Base == "" {
 		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
-			errors.New("it has no commit yet, or none on its default branch"))
+			errors.New("it has no commit on its default branch"))
 	}
 	reference := cmp.Or(head.reference, "refs/heads/main")
 	return m.setHead(ctx, reference, head.sha256)

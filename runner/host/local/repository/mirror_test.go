@@ -131,11 +131,11 @@ func TestCloneFails(t *testing.T) {
 		{host.Repository{
 			URL:  filepath.Join(p.dir, "empty.git"),
 			Base: "main",
-		}, "w", []string{`it has no branch "main", nor any other: a first commit is missing there`}},
+		}, "w", []string{`it has no branch "main": correct repository.base`}},
 		{host.Repository{
 			URL:  p.remote,
 			Base: "release",
-		}, "w", []string{`it has no branch "release", but "main": correct repository.base`}},
+		}, "w", []string{`it has no branch "release": correct repository.base`}},
 		{host.Repository{
 			URL:  p.remote,
 			Base: "main~0",
@@ -146,7 +146,7 @@ func TestCloneFails(t *testing.T) {
 		wantFault(t, err, host.CodeRepositoryUnavailable, c.parts...)
 		test.Lacks(t, "the error", err.Error(), "secret", "and the repository exists")
 	}
-	const forbidden = "git does not allow this name, or reads it as something else"
+	const forbidden = "git does not take this name for a branch"
 	for branch, part := range map[string]string{
 		"main":                   "it is the base",
 		"a..b":                   forbidden,
@@ -239,20 +239,6 @@ func TestGitIsMissing(t *testing.T) {
 		"hint",
 		read.(*reconcile.Error).Hint,
 		"install git, or add its directory to PATH in ~/.profile",
-	)
-}
-
-// The login shell finds git, and symphony does not: that is a fault of the machine, not of the
-// name of a branch.
-func TestOnlyTheLoginShellFindsGit(t *testing.T) {
-	p := newPlace(t)
-	t.Setenv("PATH", "/nonexistent")
-	wantFault(
-		t,
-		test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")),
-		host.CodeRepositoryUnavailable,
-		"check the name of the branch",
-		`only the login shell finds git, and symphony looks for it in "/nonexistent" itself`,
 	)
 }
 

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -29,7 +28,7 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 		switch {
 		case strings.HasPrefix(branch, name+"/"):
 			return reconcile.NewError(host.CodeBranchInTheWay, message,
-				"rename that branch, or begin repository.branch with something else than "+name+"/")
+				"rename that branch, or begin repository.branch without "+name+"/")
 		case strings.HasPrefix(name, branch+"/"):
 			return reconcile.NewError(host.CodeInvalidBranch, message,
 				"rename that branch, or change repository.branch")
@@ -39,9 +38,8 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 }
 
 // checkNotCheckedOut returns an error if a person works on the branch in a work tree of a
-// remote on this machine: git would refuse the push. then is the next pass's action once the
-// person switched to another branch.
-func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) error {
+// remote on this machine: git would refuse the push.
+func (c *commands) checkNotCheckedOut(ctx context.Context, branch string) error {
 	dir := c.localDir()
 	if dir == "" {
 		return nil
@@ -61,8 +59,7 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	}
 	return reconcile.NewError(
 		host.CodeBranchCheckedOut,
-		fmt.Sprintf("%s is checked out in %s: switch to another branch there; the next pass %s",
-			branch, tree, then),
+		fmt.Sprintf("%s is checked out in %s: switch to another branch there", branch, tree),
 		"git -C "+text.ShellQuote(tree)+" switch -",
 	)
 }
@@ -111,43 +108,4 @@ func (c *commands) checkWhole(ctx context.Context) error {
 	mend := "git -C " + text.ShellQuote(dir) + " fetch --unshallow"
 	return reconcile.NewError(host.CodeRepositoryUnavailable,
 		dir+" is a shallow clone, which lacks the beginning of its history: run "+mend, mend)
-}
-
-// ofPartialClone explains an error of a fetch from a remote on this machine that is a partial
-// clone, which lacks files.
-func (c *commands) ofPartialClone(ctx context.Context, err error) error {
-	dir := c.localDir()
-	known, ok := errors.AsType[*reconcile.Error](err)
-	if dir == "" || !ok || known.Code != host.CodeRepositoryUnavailable {
-		return err
-	}
-	promisor := c.promisorOf(ctx, dir)
-	if promisor == "" {
-		return err
-	}
-	mend := "git -C " + text.ShellQuote(dir) + " fetch --refetch --no-filter " + text.ShellQuote(promisor)
-	return &reconcile.Error{
-		Code:    host.CodeRepositoryUnavailable,
-		Message: dir + " is a partial clone, which lacks files: run " + mend,
-		Hint:    mend,
-		Err:     err,
-	}
-}
-
-// promisorOf returns the name of the remote from which a partial clone fetches what it lacks;
-// empty if the repository in a directory is none.
-func (c *commands) promisorOf(ctx context.Context, dir string) string {
-	list, err := c.output(c.commandAt(
-		ctx, dir, gitcmd.Operator, "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`,
-	))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(list) { // such as "remote.origin.promisor true"
-		key, isPromisor := strings.CutSuffix(strings.TrimSpace(line), ".promisor true")
-		if isPromisor {
-			return strings.TrimPrefix(key, "remote.")
-		}
-	}
-	return ""
 }

@@ -20,8 +20,6 @@ import (
 // are copies.
 const signedRefs = "refs/signed/"
 
-const mostSigned = 10_000 // commits in a delivery
-
 // signTimeout is for a commit: a program that waits for a person is given up. Tests lower it.
 var signTimeout = time.Minute
 
@@ -33,10 +31,6 @@ func (d *delivery) sign(ctx context.Context) error {
 	originals, err := d.unsigned(ctx)
 	if err != nil {
 		return d.failed(host.CodeDeliveryFailed, "list the commits to sign", err)
-	}
-	if len(originals) > mostSigned {
-		err := fmt.Errorf("there are more than %d", mostSigned)
-		return d.failed(host.CodeDeliveryFailed, "sign the commits", err)
 	}
 	known, err := d.signedCopies(ctx)
 	if err != nil {
@@ -76,9 +70,8 @@ func (d *delivery) notSigned(original string, err error) error {
 	return &reconcile.Error{
 		Code:    host.CodeDeliveryFailed,
 		Message: fmt.Sprintf("commit %.12s can't be signed: %v", original, err),
-		Hint: "correct user.signingKey and gpg.format in your git configuration, " +
-			"which symphony doctor tries, or leave out repository.sign",
-		Err: err,
+		Hint:    "symphony doctor tries user.signingKey and gpg.format of your git",
+		Err:     err,
 	}
 }
 
@@ -119,7 +112,7 @@ func (m *Mirror) signedCopy(ctx context.Context, original string) (string, error
 // signOne makes the signed copy of a commit within signTimeout.
 func (d *delivery) signOne(ctx context.Context, original string, copies map[string]string) (string, error) {
 	took := text.Took(signTimeout.Milliseconds())
-	late := fmt.Errorf("the program that signs has not ended within %s: it may wait for a person", took)
+	late := fmt.Errorf("the program that signs has not ended within %s", took)
 	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, late)
 	defer cancel()
 	signed, err := d.copyAndSign(ctx, original, copies)

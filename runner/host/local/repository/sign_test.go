@@ -90,10 +90,10 @@ func TestSignedDelivery(t *testing.T) {
 
 	// So does a fetch: a workspace on another machine gets the copies by it.
 	p.sh("git -C one reset -q --soft " + third)
-	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", pushed))
+	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", pushed, false))
 	test.Equal(t, "moved", p.sh("cd one; git rev-parse HEAD; git status --porcelain"), pushed)
 	later := p.commit("one", "later")
-	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", pushed))
+	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", pushed, false))
 	test.Equal(t, "not moved", p.sh("git -C one rev-parse HEAD"), later)
 
 	// Without a key nothing is pushed.

@@ -58,7 +58,7 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	shown := text.Visible(text.Within(s.path, maxShown))
 	if s.url == "" {
 		return incomplete(
-			shown+" is a git repository of its own, and none of its files is in the commit",
+			shown+" is a git repository of its own, without a file in the commit",
 			fmt.Sprintf("to commit its files, remove %s, run git rm --cached %s and git add %[2]s, "+
 				"and commit again", text.ShellQuote(shown+"/.git"), text.ShellQuote(shown)),
 		)
@@ -68,15 +68,11 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 		from := text.Visible(text.Within(s.url, maxShown))
 		return incomplete(
 			fmt.Sprintf("the submodule %s comes from %s: %v", shown, from, err),
-			"take the submodule from the host of the repository",
+			"take it from the host of the repository",
 		)
 	}
 	m := d.mirrorOf(address)
-	err = m.withLock(ctx, func(w writer) error {
-		_, err := w.update(ctx)
-		return err
-	})
-	if err != nil {
+	if _, err := m.current(ctx); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
 	}
 	known, err := m.has(ctx, s.commit)
@@ -89,7 +85,7 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	return incomplete(
 		fmt.Sprintf("the submodule %s is at commit %.12s, which is on no branch of %s",
 			shown, s.commit, m.Address()),
-		"let the submodule stay at a commit that is there; only a person can push to that repository",
+		"use a commit that is there; only a person can push there",
 	)
 }
 
@@ -145,11 +141,7 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	at := filepath.Join(tree, s.path)
 	own := s.gitDir(gitDir)
 	from := m.mirrorOf(address)
-	err = from.withLock(ctx, func(w writer) error {
-		_, err := w.update(ctx)
-		return err
-	})
-	if err != nil {
+	if _, err := from.current(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
@@ -350,13 +342,13 @@ func (m *Mirror) addressOf(written string) (string, error) {
 	ownScheme, own := hostOf(m.remote.URL)
 	switch {
 	case remoteHelper().MatchString(address), scheme != "https" && scheme != "ssh" && scheme != ownScheme:
-		return "", errors.New("git fetches submodules over https and ssh only")
+		return "", errors.New("it is neither https nor ssh")
 	case name == "":
 		return "", errors.New("the address has no host")
 	case name == own:
 		return address, nil
 	}
-	return "", errors.New("that is on another host than the repository")
+	return "", errors.New("it is on another host than the repository")
 }
 
 // remoteHelper matches an address that makes git start a program, such as ext::COMMAND.

@@ -32,7 +32,7 @@ func TestIncompleteCommits(t *testing.T) {
 		test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref"), before)
 	}
 	refused("one", "git init -q tool; cd tool; echo > f; git add .; git commit -qm f; cd ..; git add -A",
-		"tool is a git repository of its own, and none of its files is in the commit")
+		"tool is a git repository of its own, without a file in the commit")
 	refused("spaced", "git init -q 'my tool'; cd 'my tool'; git commit -q --allow-empty -m f; cd ..; git add -A",
 		"my tool is a git repository of its own")
 	known, _ := errors.AsType[*reconcile.Error](test.Err(p.deliver("spaced", "")))
@@ -53,10 +53,10 @@ func TestIncompleteCommits(t *testing.T) {
 	refused(
 		"three",
 		add+"git config -f .gitmodules submodule.vendor/lib.url https://127.0.0.1:1/lib; git add -A",
-		"vendor/lib comes from https://127.0.0.1:1/lib: that is on another host than the repository",
+		"vendor/lib comes from https://127.0.0.1:1/lib: it is on another host than the repository",
 	)
 	refused("four", add+"git config -f .gitmodules submodule.vendor/lib.url 'ext::sh -c false'; git add -A",
-		"vendor/lib comes from ext::sh -c false: git fetches submodules over https and ssh only")
+		"vendor/lib comes from ext::sh -c false: it is neither https nor ssh")
 	refused("five", add+"git config -f .gitmodules submodule.vendor/lib.path other; git add -A",
 		"vendor/lib is a git repository of its own")
 

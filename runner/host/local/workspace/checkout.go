@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // The directories of checkouts are beside the workspace's own:
@@ -84,24 +84,11 @@ func (w *Workspace) KeepCache(ctx context.Context) error {
 		return files.Failed(err, "create %s", parent)
 	}
 	cache := w.verifyDir("cache")
-	c := copier{
-		moved: newMoved(map[string]string{
-			w.Path:     filepath.Join(w.checkoutTree(), w.Key),
-			w.CacheDir: cache,
-		}),
-		entries: maxCacheEntries,
-		bytes:   maxCacheBytes,
-	}
-	err := c.copyDir(ctx, w.CacheDir, cache)
-	if errors.Is(err, errTooLarge) {
-		return &reconcile.Error{
-			Code:    CodeFailed,
-			Message: fmt.Sprintf("copy the cache %s for verify.command: %v", w.CacheDir, err),
-			Hint:    "let hooks.after_create leave less in $SYMPHONY_AGENT_CACHE",
-			Err:     err,
-		}
-	}
-	if err != nil {
+	m := newMoved(map[string]string{
+		w.Path:     filepath.Join(w.checkoutTree(), w.Key),
+		w.CacheDir: cache,
+	})
+	if err := m.copyDir(ctx, w.CacheDir, cache); err != nil {
 		return files.Failed(err, "copy the cache %s", w.CacheDir)
 	}
 	crash.At("workspace.cache.copied")
@@ -134,35 +121,15 @@ func (m moved) in(content []byte) []byte {
 // maxText is the size of the largest file in which paths are looked for, in bytes.
 const maxText = 4 << 20
 
-// Limits of a copy. The cache of a large project holds 200,000 files and 10 GiB. Tests lower
-// them.
-var (
-	maxCacheEntries       = 2_000_000
-	maxCacheBytes   int64 = 64 << 30
-)
-
-var errTooLarge = errors.New("it is too large")
-
-// copier copies directories. Its bounds count down.
-type copier struct {
-	moved   moved
-	entries int   // files, directories and links
-	bytes   int64 // of files
-}
-
 // copyDir copies a directory with the files, directories and links in it. It copies no pipes,
 // sockets and devices.
-func (c *copier) copyDir(ctx context.Context, from, to string) error {
+func (m moved) copyDir(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		c.entries--
-		if c.entries < 0 {
-			return fmt.Errorf("%w: more than %d files and directories", errTooLarge, maxCacheEntries)
 		}
 		name, err := filepath.Rel(from, path)
 		if err != nil {
@@ -177,12 +144,12 @@ func (c *copier) copyDir(ctx context.Context, from, to string) error {
 			if err != nil {
 				return err
 			}
-			return os.Symlink(string(c.moved.in([]byte(target))), copied)
+			return os.Symlink(string(m.in([]byte(target))), copied)
 		}
 		if !d.Type().IsRegular() {
 			return nil // a socket or a pipe of a program that ended
 		}
-		if err := c.copyFile(ctx, path, copied); err != nil {
+		if err := m.copyFile(ctx, path, copied); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		return nil
@@ -191,7 +158,7 @@ func (c *copier) copyDir(ctx context.Context, from, to string) error {
 
 // copyFile copies a file with its permissions and its time, by which caches recognize stale
 // files.
-func (c *copier) copyFile(ctx context.Context, from, to string) (err error) {
+func (m moved) copyFile(ctx context.Context, from, to string) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -201,45 +168,20 @@ func (c *copier) copyFile(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	c.bytes -= info.Size()
-	if c.bytes < 0 {
-		return fmt.Errorf("%w: more than %s", errTooLarge, text.BytesText(maxCacheBytes))
-	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()|0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	if info.Size() > maxText {
-		err = copyContent(ctx, out, in, info.Size())
+		_, err = io.Copy(out, git.WithContext(ctx, in))
 	} else {
-		err = copyText(out, in, c.moved)
+		err = copyText(out, in, m)
 	}
 	if err != nil {
 		return err
 	}
 	return os.Chtimes(to, time.Time{}, info.ModTime())
-}
-
-// copyPart is how much of a large file is copied before the context is looked at, in bytes.
-const copyPart = 64 << 20
-
-// copyContent copies size bytes of a large file, or less if the file became shorter.
-func copyContent(ctx context.Context, to, from *os.File, size int64) error {
-	for copied := int64(0); copied < size; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := io.CopyN(to, from, min(copyPart, size-copied))
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		copied += n
-	}
-	return nil
 }
 
 // copyText copies a small file. It replaces paths if it is a text.

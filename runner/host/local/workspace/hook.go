@@ -1,16 +1,13 @@
 package workspace
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -29,16 +27,9 @@ import (
 // hookOutput is how many bytes at the end of the output are kept.
 const hookOutput = 64 << 10
 
-// Hook is a script of the workflow.
+// Hook is a script of the workflow. Workspace.Env is added to its environment.
 type Hook struct {
-	Name   string
-	Script string
-	// Where is its place in the workflow, for messages; empty if unknown.
-	Where string
-	// Timeout is positive.
-	Timeout time.Duration
-	// Env is its environment. Workspace.Env is added.
-	Env []string
+	host.HookRequest
 	// Files are inherited as descriptor 3 and following. They include the lease.
 	Files []*os.File
 }
@@ -46,35 +37,33 @@ type Hook struct {
 // RunHook runs a hook in a workspace (specification 9.4): `sh -c Script`, in the environment
 // of a login shell and in a new process group, which is ended at the timeout or when ctx ends.
 // The hook is over when the shell exits: its children may continue to run and write until the
-// processes of the run are ended. RunHook writes the last 64 KiB of output to log, then how
-// the hook ended.
+// processes of the run are ended. log is the last 64 KiB of output, and how the hook ended.
 //
 // Its errors are hook_failed, with the exit status and a line of output, hook_timeout, and the
-// errors of Verify and of ctx. Errors of log are ignored (specification 14).
-func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
+// errors of Verify and of ctx.
+func RunHook(ctx context.Context, h Hook, w *Workspace) (log string, err error) {
 	if err := w.Verify(); err != nil {
-		return err
+		return "", err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("hook %s: %w", h.Name, err)
+		return "", fmt.Errorf("hook %s: %w", h.Name, err)
 	}
 	// a child in the background could keep the lock of cron's flock
 	if err := proc.SealDescriptors(); err != nil {
-		return files.Failed(err, "run the hook %s", h.Name)
+		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
 	out, err := newCapture()
 	if err != nil {
-		return files.Failed(err, "run the hook %s", h.Name)
+		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
 	err = h.run(ctx, w, out)
 	output, lost := out.finish()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = h.exitFailed(exit, w.Path, output)
+		err = h.exitFailed(exit, output)
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	h.report(log, output, lost, fmt.Sprintf("%s after %s", howEnded(err), took))
-	return err
+	return h.report(output, lost, fmt.Sprintf("%s after %s", howEnded(err), took)), err
 }
 
 // run starts the shell and waits until it exits. Its output goes to out.
@@ -107,8 +96,8 @@ func howEnded(err error) string {
 	return err.Error()
 }
 
-// report writes the kept part of the output to a log, and then how the hook ended.
-func (h Hook) report(log io.Writer, output []byte, lost int64, end string) {
+// report is the kept part of the output, and then how the hook ended.
+func (h Hook) report(output []byte, lost int64, end string) string {
 	said := string(output)
 	if lost > 0 {
 		said = fmt.Sprintf("--- the first %d bytes of output are left out\n%s", lost, said)
@@ -116,17 +105,14 @@ func (h Hook) report(log io.Writer, output []byte, lost int64, end string) {
 	if said != "" && !strings.HasSuffix(said, "\n") {
 		said += "\n"
 	}
-	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s\n", h.Name, said, h.Name, end)
+	return fmt.Sprintf("--- %s\n%s--- %s: %s\n", h.Name, said, h.Name, end)
 }
 
-// The exit statuses of a shell that may not start a command, and that does not find one.
-const (
-	notAllowed = 126
-	notFound   = 127
-)
+// notFound is the exit status of a shell that does not find a command.
+const notFound = 127
 
 // exitFailed is the error of a shell that exited with another status than 0.
-func (h Hook) exitFailed(exit *exec.ExitError, dir string, output []byte) error {
+func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	what := exit.Error()
 	if exit.ExitCode() >= 0 {
 		what = fmt.Sprintf("exit status %d", exit.ExitCode())
@@ -134,103 +120,11 @@ func (h Hook) exitFailed(exit *exec.ExitError, dir string, output []byte) error 
 	if line := files.Reason(output); line != "" {
 		what += ": " + line
 	}
-	word := bashOnly(output)
-	asks := len(output) == 0 && readsInput().MatchString(h.Script)
-	switch {
-	case asks:
-		what += "; it printed nothing, and can't ask: a hook has no terminal and no input"
-	case word != "":
-		what += "; hooks run in sh, not bash, and sh has no " + word + ": " + bashWords[word]
-	case exit.ExitCode() == notAllowed:
-		what += "; make the file executable with chmod +x, and commit that"
-	case exit.ExitCode() == notFound && missingFile(dir, output) != "":
-		what += "; " + missingFile(dir, output)
-	case exit.ExitCode() == notFound:
-		what += "; hooks have the PATH of the login shell: bash -lc 'echo $PATH' prints it"
+	if exit.ExitCode() == notFound {
+		what += "; bash -lc 'echo $PATH' prints the PATH of hooks"
 	}
 	return reconcile.NewError(CodeHookFailed, h.title()+": "+what,
-		"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(exit)
-}
-
-// readsInput matches the commands with which a script asks its user.
-var readsInput = text.Pattern(`(?m)(?:^|[;&|({]|\b(?:then|do|while|if))\s*(?:read|select)\b`)
-
-// bashWords are commands of bash that other shells lack, each with what to write instead.
-var bashWords = map[string]string{
-	"source":    "write . ./FILE",
-	"[[":        "write [",
-	"declare":   inBash,
-	"typeset":   inBash,
-	"shopt":     inBash,
-	"mapfile":   inBash,
-	"readarray": inBash,
-	"pushd":     "write cd",
-	"popd":      "write cd",
-	"let":       "write $((…))",
-}
-
-const inBash = "give that part to bash -c"
-
-// missingCommand finds the command that a shell did not find: `sh: 3: source: not found`, and
-// without the number of the line in busybox.
-var missingCommand = text.Pattern(`(?m)^[^:\n]*sh:(?: (?:line )?\d+:)? (\S+): (?:command )?not found$`)
-
-// missingFile says what is wrong with a file that a shell did not find in a workspace, such as
-// ./setup.sh; empty for a command without a path, and for one that is elsewhere.
-func missingFile(dir string, output []byte) string {
-	found := missingCommand().FindSubmatch(output)
-	if found == nil || !bytes.ContainsRune(found[1], '/') || filepath.IsAbs(string(found[1])) {
-		return ""
-	}
-	name := string(found[1])
-	content, err := files.ReadRegular(filepath.Join(dir, name), mostScript)
-	first, _, _ := strings.Cut(string(content), "\n")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		git := "git -C " + text.ShellQuote(dir)
-		return name + " is not in the workspace: commit it; this workspace, which is older, gets it by " +
-			git + " fetch && " + git + " merge origin/HEAD"
-	case err != nil:
-		return ""
-	case strings.HasSuffix(first, "\r"):
-		return "the lines of " + name + " end with CR, which is a part of the name of its shell then: give it the ends " +
-			"of lines of Unix, and commit that"
-	case strings.HasPrefix(first, "#!"):
-		return name + " is there, but not the program that its first line names: " + text.Visible(first)
-	}
-	return ""
-}
-
-// mostScript is how much of a script is read for its first line.
-const mostScript = 1 << 20
-
-// bashOnly returns the first command of bash that the shell of a hook did not find; empty for
-// none.
-func bashOnly(output []byte) string {
-	for _, m := range missingCommand().FindAllSubmatch(output, -1) {
-		if _, is := bashWords[string(m[1])]; is {
-			return string(m[1])
-		}
-	}
-	return ""
-}
-
-// bashWord matches a command of bash at the beginning of a command.
-var bashWord = text.Pattern(`(?m)(?:^|&&|\|\||;|\b(?:then|do|else|if))[ \t]*(source|\[\[|declare|typeset|shopt|` +
-	`mapfile|readarray|pushd|popd|let)[ \t]`)
-
-// BashWord returns the first command of bash in the script of a hook that sh does not have here, and what
-// to write instead; empty for none.
-func BashWord(script string) (word, instead string) {
-	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
-	defer cancel()
-	for _, found := range bashWord().FindAllStringSubmatch(script, -1) {
-		word = found[1]
-		if exec.CommandContext(ctx, "sh", "-c", `type "$1"`, "sh", word).Run() != nil && ctx.Err() == nil {
-			return word, bashWords[word]
-		}
-	}
-	return "", ""
+		"symphony logs ISSUE --hooks has its output").WithCause(exit)
 }
 
 // title names the hook and its place.

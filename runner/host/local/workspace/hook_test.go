@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,22 +16,19 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (string, error) {
 	t.Helper()
-	var log bytes.Buffer
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	hook := Hook{
+	request := host.HookRequest{
 		Name:    "before_run",
 		Where:   "WORKFLOW.md:7",
 		Script:  script,
 		Timeout: test.Patience(),
-		Env:     env,
-		Files:   []*os.File{w.Lease()},
+		Env:     []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"},
 	}
-	err := RunHook(ctx, hook, w, &log)
-	return log.String(), err
+	return RunHook(ctx, Hook{HookRequest: request, Files: []*os.File{w.Lease()}}, w)
 }
 
 // A hook inherits the lease and no descriptors of the program that has started the pass.
@@ -84,21 +80,6 @@ func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 		wantCode(t, err, CodeHookFailed)
 		test.Equal(t, script, strings.TrimPrefix(err.Error(), CodeHookFailed+": "), want)
 		test.Contains(t, "the log", log, want)
-	}
-}
-
-// A script of bash fails where sh is another shell. Here are the words of dash, busybox, bash as
-// sh, and ksh.
-func TestWordsOfBash(t *testing.T) {
-	for said, want := range map[string]string{
-		"sh: 1: source: not found":                     "source",
-		"building\n/bin/sh: 12: [[: not found\nfailed": "[[",
-		"sh: mapfile: not found":                       "mapfile",
-		"sh: line 3: shopt: command not found":         "shopt",
-		"sh: 1: no-such-tool: not found":               "",
-		"the file source: not found":                   "",
-	} {
-		test.Equal(t, said, bashOnly([]byte(said)), want)
 	}
 }
 

@@ -102,8 +102,7 @@ func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim)
 	}
 	return reconcile.NewError(CodeProjectConflict,
 		fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
-		"use that state directory, give this workflow its own workspace.root, or remove "+path+
-			" if the other one is no longer used").WithCause(err)
+		"use that one, or another workspace.root, or remove "+path+" if that one is unused").WithCause(err)
 }
 
 // refused returns the first error of refuse, which may be nil, about the claims of others.
@@ -140,7 +139,7 @@ func claimFailed(path string, err error) error {
 	return reconcile.NewError(
 		CodeFailed,
 		fmt.Sprintf("read the project claim %s: %v", path, err),
-		"remove the file if only one state directory works on the project",
+		"remove the file if one state directory works on the project",
 	).WithCause(err)
 }
 

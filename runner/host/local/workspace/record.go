@@ -114,8 +114,7 @@ func (r *Root) recordFailed(key string, err error) error {
 	return reconcile.NewError(
 		CodeFailed,
 		fmt.Sprintf("read the record %s: %v", r.record(key), err),
-		"if that workspace contains nothing of value, move it and its record away; "+
-			"the next run creates a new one",
+		"move that workspace and its record away",
 	).WithCause(err)
 }
 
@@ -206,11 +205,10 @@ func (r Record) checkOwner(path string, o Owner) error {
 		return nil
 	}
 	code := CodeForeign
-	hint := "give each project its own workspace.root, or remove that workspace first"
+	hint := "give each project its own workspace.root"
 	if r.Project == o.Project {
 		code = CodeTaken
-		hint = "the tracker has given this identifier to another issue before: " +
-			"symphony prune removes the workspace of the first one"
+		hint = "symphony prune removes the workspace of that issue"
 	}
 	return reconcile.NewError(code, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
 		path, r.Identifier, r.IssueID, r.Project, r.StateDir), hint)
@@ -236,6 +234,6 @@ func invalidCwd(path, why string) error {
 	return reconcile.NewError(
 		CodeInvalidCwd,
 		fmt.Sprintf("%s: %s", path, why),
-		"move it out of the way; symphony leaves it as it is",
+		"move it away",
 	)
 }

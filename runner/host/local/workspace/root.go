@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -112,38 +111,6 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 	return projects.unclaimed(projects.path(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}, refuse)
 }
 
-// TryRoot returns an error if a root that does not exist can't be created. It makes a
-// directory in the nearest existing directory, and removes it: a file system such as /proc
-// allows that to nobody, whatever its permissions are.
-func TryRoot(path string) error {
-	above, _, _ := existing(path)
-	if above == path {
-		return nil
-	}
-	if err := tryDirectory(above); err != nil {
-		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, err))
-	}
-	return nil
-}
-
-// tryDirectory makes a directory and removes it. The error lacks the name, which is random.
-func tryDirectory(above string) error {
-	made, err := os.MkdirTemp(above, ".symphony-")
-	if err != nil {
-		return withoutPath(err)
-	}
-	return withoutPath(os.Remove(made))
-}
-
-// withoutPath returns an error of the file system without the path.
-func withoutPath(err error) error {
-	failed, isPath := errors.AsType[*fs.PathError](err)
-	if isPath {
-		return failed.Err
-	}
-	return err
-}
-
 // existing returns a path, or the nearest directory above it that exists.
 func existing(path string) (at string, info fs.FileInfo, err error) {
 	info, err = os.Stat(path)
@@ -171,35 +138,24 @@ func writable(path string) error {
 // to neither this account nor root: in a directory that all accounts share, another account
 // could lead the workspaces into any directory of this account.
 func CheckLinks(path string) error {
-	const mostLinks = 100
-	rest := strings.Split(filepath.Clean(path), "/")
-	at := "/"
-	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		info, err := os.Lstat(next)
-		if err != nil || info.Mode()&os.ModeSymlink == 0 {
-			at = next // an unreadable path is refused later
-			continue
-		}
-		owner := info.Sys().(*syscall.Stat_t).Uid
-		if owner != 0 && int(owner) != os.Geteuid() {
-			failed := rootFailed(path, fmt.Errorf("%s is a link of another account", next))
-			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
-			return failed
-		}
-		links++
-		target, err := os.Readlink(next)
+	if !filepath.IsAbs(path) {
+		return nil // resolveRoot refuses it
+	}
+	place, err := paths.Find(path)
+	if err != nil {
+		return rootFailed(path, err)
+	}
+	for _, link := range place.Links {
+		info, err := os.Lstat(link.Path)
 		if err != nil {
 			return rootFailed(path, err)
 		}
-		if links > mostLinks {
-			return rootFailed(path, errors.New("too many links"))
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		if owner != 0 && int(owner) != os.Geteuid() {
+			failed := rootFailed(path, fmt.Errorf("%s is a link of another account", link.Path))
+			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
+			return failed
 		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(strings.Split(filepath.Clean(target), "/"), rest...)
 	}
 	return nil
 }
@@ -226,7 +182,7 @@ func resolveRoot(path string) (*Root, error) {
 		failed := rootFailed(path, errors.New("it belongs to another account"))
 		failed.Hint = cmp.Or(
 			paths.Regain(real),
-			"run symphony as that account, without sudo if it is yours; or set workspace.root to a directory of your own",
+			"run symphony as that account, or set workspace.root to a directory of your own",
 		)
 		return nil, failed
 	case info.Mode().Perm()&0o022 != 0:
@@ -248,8 +204,7 @@ func rootFailed(path string, err error) *reconcile.Error {
 	failed := reconcile.NewError(
 		CodeRootUnusable,
 		fmt.Sprintf("workspace root %s: %v", path, err),
-		"set workspace.root to the absolute path of a directory that this account can create, "+
-			"or owns and can write to alone",
+		"set workspace.root to the absolute path of a directory that only this account can write",
 	).WithCause(err)
 	if errors.Is(err, fs.ErrPermission) {
 		failed.Hint = cmp.Or(paths.Regain(path), failed.Hint)

@@ -419,7 +419,7 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	if i < 0 {
 		return "", reconcile.NewError(
 			CodeFailed,
-			entry+" can't be restored: its deletion has begun, or its record is missing",
+			entry+" can't be restored: it is being deleted, or has no record",
 			"copy what you need from it",
 		)
 	}
@@ -432,8 +432,8 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	if w.info != nil {
 		return "", reconcile.NewError(
 			CodeExists,
-			w.Path+" exists: a run has made it since the other one was removed",
-			"move it away first, or copy what you need from "+t.path,
+			w.Path+" exists: a run has made it anew",
+			"move it away, or copy what you need from "+t.path,
 		)
 	}
 	rec := *t.Workspace

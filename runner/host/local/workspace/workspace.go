@@ -443,7 +443,7 @@ func (r *Root) lease(key string, o Owner) (*os.File, error) {
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}
 	busy := reconcile.NewError(CodeBusy, "the workspace "+key+" is in use",
-		"its run, or a process that the run left, still holds the lease "+r.lock(key)).WithCause(err)
+		"a process holds the lease "+r.lock(key)).WithCause(err)
 	rec, ok, err := r.Record(key)
 	if err == nil && ok {
 		busy.Message += " by run " + rec.RunID

@@ -32,7 +32,7 @@ func findDir(dir string) (paths.Place, error) {
 	if errors.Is(err, paths.ErrProc) {
 		return place, reconcile.NewError(
 			CodeInvalid,
-			"cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
+			"cwd: "+dir+" leads into /proc",
 			"name the directory itself",
 		)
 	}
@@ -82,12 +82,22 @@ func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 						link.Path,
 						run.Identifier,
 					),
-					"name the directory to which it leads, if that is the one",
+					"name the directory to which it leads",
 				)
 			}
 		}
 	}
 	return nil
+}
+
+// couldChange is the error of a directory in which an agent could change a file of others: it
+// belongs to symphony, to an agent or to a project, or the sandbox takes its path for a pattern.
+func couldChange(dir paths.Place, path string) error {
+	return reconcile.NewError(
+		CodeInvalid,
+		fmt.Sprintf("cwd: an agent in %s could change %s, which is not its own", dir.Path, path),
+		"choose a directory that is neither inside nor around it",
+	)
 }
 
 // outsideOthers refuses a directory that is a part of symphony, of the agents, of a repository's
@@ -99,15 +109,7 @@ func outsideOthers(p *wiring.Project, dir paths.Place) error {
 	}
 	for _, place := range own {
 		if paths.Meet(dir, place) {
-			return reconcile.NewError(
-				CodeInvalid,
-				fmt.Sprintf(
-					"cwd: an agent in %s could change %s, which belongs to symphony or an agent",
-					dir.Path,
-					place.Path,
-				),
-				"choose a directory that is neither inside nor around it",
-			)
+			return couldChange(dir, place.Path)
 		}
 	}
 	for _, name := range dir.Names() {
@@ -161,10 +163,10 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 		conflict := reconcile.NewError(
 			CodeConflict,
 			fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath),
-			"use that agent, its directory, or one that is neither inside nor around it",
+			"choose a directory that is neither inside nor around it",
 		)
 		if same {
-			conflict.Hint = "use that agent, or set worktree: true, or shared: true, or name another cwd"
+			conflict.Hint = "set worktree: true or shared: true, or name another cwd"
 		}
 		return conflict
 	}
@@ -185,7 +187,7 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		return nil, reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf(
-				"cwd: %s has one of *?[]{} in its path, which the sandbox of agents takes for a pattern",
+				"cwd: %s has one of *?[]{} in its path, as a pattern has",
 				dir.Path,
 			),
 			"choose another directory",
@@ -234,42 +236,17 @@ func ownNames(w *environ.Env, dir paths.Place) (list []string, err error) {
 // is CodeInvalid if an agent in the directory could change the file nevertheless.
 func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error) {
 	if dir.Inside(file.Place) {
-		return nil, reconcile.NewError(
-			CodeInvalid,
-			fmt.Sprintf(
-				"cwd: an agent in %s could change %s, which belongs to a project of symphony",
-				dir.Path,
-				file.Path,
-			),
-			"choose a directory that is neither the same nor inside",
-		)
+		return nil, couldChange(dir, file.Path)
 	}
 	for _, link := range file.Links {
 		if link.Inside(dir) {
-			return nil, reconcile.NewError(
-				CodeInvalid,
-				fmt.Sprintf(
-					"cwd: an agent in %s could replace the symlink %s, which leads to a file of a "+
-						"project, or to programs",
-					dir.Path,
-					link.Path,
-				),
-				"name the file itself in the project or in PATH, or choose another directory",
-			)
+			return nil, couldChange(dir, link.Path)
 		}
 	}
 	for _, name := range file.Below(dir) {
 		path := filepath.Join(dir.Path, name)
 		if confine.IsPattern(path) {
-			return nil, reconcile.NewError(
-				CodeInvalid,
-				fmt.Sprintf(
-					"cwd: an agent in %s could change %s: the sandbox of agents takes its path for a pattern",
-					dir.Path,
-					path,
-				),
-				"choose another directory",
-			)
+			return nil, couldChange(dir, path)
 		}
 		list = append(list, path)
 	}

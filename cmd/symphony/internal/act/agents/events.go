@@ -51,7 +51,7 @@ func (a *Agents) EachEvent(
 		return "", lost, reconcile.NewError(
 			CodeCursor,
 			fmt.Sprintf("cursor %q is none of this agent's events", cursor),
-			"use a cursor that read_events has returned for this agent, or none to begin with the oldest event",
+			"use one that read_events has returned for this agent, or none",
 		)
 	}
 	return cursorAt(run.ID, next), lost, nil

@@ -32,7 +32,7 @@ func ProjectOf(ctx context.Context, p *wiring.Project, ref string) (of *wiring.P
 	}) {
 		p.Env.Warn(
 			fmt.Sprintf(
-				"%s is an issue and an agent; this is about the issue. --state-dir %s names the agent",
+				"%s is an issue, and an agent of --state-dir %s; this is about the issue",
 				name,
 				text.ShellQuote(theirs.StateDir),
 			),
@@ -120,7 +120,7 @@ func (a *Agents) DecideAsModel(
 	}
 	if r.Kind == reconcile.DirectoryRequest {
 		return reconcile.Request{}, reconcile.NewError(CodeNeedsPerson,
-			r.ID()+" is for your user: a person decides where agents may work",
+			r.ID()+" is for your user",
 			"ask your user to decide: "+view.HowToAnswer(r))
 	}
 	return a.Decide(ctx, id, d)

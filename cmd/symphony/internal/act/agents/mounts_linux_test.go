@@ -46,7 +46,7 @@ func TestSecondNames(t *testing.T) {
 		// its parent directory is another
 		{"issues", agents.CodeInvalid, "could change " + filepath.Join(app, "issues")},
 		{"app/ws", agents.CodeInvalid, "could change " + filepath.Join(app, "ws")},
-		{"home", agents.CodeInvalid, "belongs to symphony or an agent"},
+		{"home", agents.CodeInvalid, "which is not its own"},
 		{"sub", agents.CodeInvalid, "is in the workspace of an issue"},
 		{"src", agents.CodeConflict, "agent one works in " + one.Cwd},
 		{"lib", agents.CodeConflict, "agent one works in " + one.Cwd},

@@ -71,7 +71,7 @@ func Ended(run reconcile.Run) error {
 		)
 	}
 	return reconcile.NewError(CodeNotPermitted, "agent "+run.Identifier+" has not started: "+reasonOf(run),
-		"ask your user where agents may work; another agent needs another id")
+		"ask your user where agents may work")
 }
 
 // refused is the error of an agent that nobody permits to work in the directory.
@@ -121,7 +121,7 @@ func (d *heldDir) unchanged() error {
 	is, err := os.Lstat(d.path)
 	if err != nil || place.Path != d.path || !os.SameFile(held, is) {
 		return reconcile.NewError(CodeNotPermitted,
-			d.path+" is not the directory any more about which a person was asked",
+			d.path+" is not the directory about which a person was asked",
 			"spawn another agent there, which asks again")
 	}
 	return nil

@@ -69,7 +69,7 @@ const (
 func (s *Settings) prepare(ctx context.Context, a *Agents) error {
 	if !validID().MatchString(s.ID) {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
-			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
+			"use up to 64 letters, digits, - and _")
 	}
 	place, err := findDir(s.Cwd)
 	if err != nil {

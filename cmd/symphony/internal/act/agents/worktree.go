@@ -107,13 +107,13 @@ func (w Worktree) check(ctx context.Context, machine host.Local) error {
 		return reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base),
-			"name a branch of that repository, or leave base out to begin at the one that is checked out",
+			"name a branch of that repository, or leave base out",
 		)
 	case !valid:
 		return reconcile.NewError(
 			CodeInvalid,
-			fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),
-			"choose a name of letters, digits and -_./, such as feature/login",
+			fmt.Sprintf("branch: git does not allow the name %q", w.Branch),
+			"choose another name, such as feature/login",
 		)
 	case w.Branch == w.Base:
 		return reconcile.NewError(
@@ -307,8 +307,8 @@ func (a *Agents) Deliver(
 	if ok && known.Code == host.CodeRepositoryChanged {
 		return d, reconcile.NewError(
 			known.Code,
-			fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),
-			"push "+tree.Base+" first: only the commits of the agent are delivered",
+			fmt.Sprintf("the remote lacks the commit of %s where the work began", tree.Base),
+			"push "+tree.Base+" first",
 		)
 	}
 	if err != nil {

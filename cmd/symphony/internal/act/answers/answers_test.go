@@ -972,6 +972,7 @@ func (s *scene) keepHolds() (newest func() *time.Time) {
 	tracker := KeepHolds(
 		s.exchange.Tracker,
 		s.db,
+		s.db.Store.KeepHold,
 		func() time.Time { return s.now },
 		func(text string) { s.ignored = append(s.ignored, text) },
 	)

@@ -12,28 +12,17 @@ import (
 
 // KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of
 // operators, end no hold. It reads the comments on a held issue only if there are new ones. If
-// that fails, the hold is kept for now, and warn gets a message.
+// that fails, the hold is kept for now, and warn gets a message. keep stores up to which comment a
+// hold stays; nil in a dry run, after which the next pass reads the same comments again.
 func KeepHolds(
-	t *reconcile.TrackerAdapter, db *state.DB, now func() time.Time, warn func(string),
+	t *reconcile.TrackerAdapter,
+	db *state.DB,
+	keep func(context.Context, state.Hold) error,
+	now func() time.Time,
+	warn func(string),
 ) *reconcile.TrackerAdapter {
-	return withHolds(t, holding{db: db, keep: db.Store.KeepHold, now: now, warn: warn})
-}
-
-// LookAtHolds is KeepHolds for a dry run, which stores nothing: the next pass reads the same
-// comments again.
-func LookAtHolds(
-	t *reconcile.TrackerAdapter, db *state.DB, now func() time.Time, warn func(string),
-) *reconcile.TrackerAdapter {
-	forget := func(context.Context, state.Hold) error { return nil }
-	return withHolds(t, holding{db: db, keep: forget, now: now, warn: warn})
-}
-
-// withHolds wraps a tracker by h.
-func withHolds(t *reconcile.TrackerAdapter, h holding) *reconcile.TrackerAdapter {
-	h.Tracker = t.Tracker
-	h.adapter = t
 	kept := *t
-	kept.Tracker = h
+	kept.Tracker = holding{Tracker: t.Tracker, adapter: t, db: db, keep: keep, now: now, warn: warn}
 	return &kept
 }
 
@@ -42,7 +31,7 @@ type holding struct {
 	reconcile.Tracker
 	adapter *reconcile.TrackerAdapter
 	db      *state.DB
-	keep    func(context.Context, state.Hold) error // stores up to which comment a hold stays
+	keep    func(context.Context, state.Hold) error
 	now     func() time.Time
 	warn    func(string)
 }
@@ -74,7 +63,7 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			h.warn(issue.Identifier + " is held until its comments can be read: " + err.Error())
 		case byPerson:
 			continue
-		case h.isPast(*issue.LastCommentAt):
+		case h.keep != nil && h.isPast(*issue.LastCommentAt):
 			hold.CommentAt = *issue.LastCommentAt
 			if err := h.keep(ctx, hold); err != nil {
 				return nil, err

@@ -75,7 +75,7 @@ func cutID(s, identifier string) (number int, rest string) {
 }
 
 // namesOther matches a reply that names a request of another issue. It decides nothing here.
-var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
+var namesOther = text.Pattern(`(?i)^(?:approve|deny|tell)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
 // decided returns the request with the decision that a reply makes. The error is for the
 // operator, and names the expected replies.
@@ -142,7 +142,7 @@ func answered(r reconcile.Request, said string) (reconcile.Request, error) {
 	}
 	answer, err := requests.AnswersTo(r, texts, nil)
 	if err != nil {
-		return r, errors.New(span(strings.TrimPrefix(exit.From(err).Message, "answer: ")))
+		return r, errors.New(span(strings.TrimPrefix(exit.From(err).Message, "tell: ")))
 	}
 	r.Decision = reconcile.DecideAnswer
 	r.Answer = answer

@@ -137,40 +137,21 @@ func detail(r reconcile.Request) (body string, whole bool) {
 
 // howToAnswer lists the replies that decide the request.
 func howToAnswer(r reconcile.Request, whole bool) string {
-	lines := []string{}
-	several := len(r.Detail.Questions) > 1
-	optional := slices.ContainsFunc(
-		r.Detail.Questions,
-		func(q reconcile.RequestQuestion) bool { return len(q.Options) > 0 },
-	)
+	here := "on the machine of symphony, run `symphony tell` or `symphony approve` for " + span(r.ID())
+	var lines []string
 	switch {
 	case r.Secret():
-		lines = append(
-			lines,
-			"The answer is a secret. Do not write it here: on the machine of symphony, run `symphony tell` for "+span(
-				r.ID(),
-			),
-		)
+		lines = append(lines, "The answer is a secret. Do not write it here: "+here)
 	case !whole:
-		lines = append(
-			lines,
-			"The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
-				"`symphony approve` or `symphony tell` for "+span(r.ID()),
-		)
-	case r.Kind == reconcile.QuestionRequest && several:
+		lines = append(lines, "The request is too long to be shown here, and can only be denied here: "+here)
+	case r.Kind == reconcile.QuestionRequest && len(r.Detail.Questions) > 1:
 		lines = append(lines, "the answers, one line for each question")
-	case r.Kind == reconcile.QuestionRequest && optional && !r.Detail.Questions[0].Other:
-		lines = append(lines, "the number of an option")
-	case r.Kind == reconcile.QuestionRequest && optional:
-		lines = append(lines, "the number of an option, or another text")
+	case r.Kind == reconcile.QuestionRequest && len(r.Detail.Questions[0].Options) > 0:
+		lines = append(lines, "the number of an option, or the answer")
 	case r.Kind == reconcile.QuestionRequest:
 		lines = append(lines, "the answer")
 	default:
-		lines = append(
-			lines,
-			"`approve`",
-			"`approve for session`, so that the agent does not ask for the same again",
-		)
+		lines = append(lines, "`approve`", "`approve for session`, so that the agent does not ask for the same again")
 	}
 	lines = append(lines, "`deny`, or `deny: ` and the reason")
 	return "- " + strings.Join(lines, "\n- ") + "\n"
@@ -205,34 +186,29 @@ func verdict(r reconcile.Request) string {
 	if r.Answer.By != "" {
 		by = "by " + span(r.Answer.By)
 	}
-	end := ""
-	switch r.Decision {
-	case reconcile.DecideApprove:
-		end = "**Approved** " + by + "."
-	case reconcile.DecideForSession:
-		end = "**Approved for the session** " + by + "."
-	case reconcile.DecideDeny:
-		end = "**Denied** " + by + "."
-		if r.Answer.Reason != "" {
-			end += " Reason: " + span(r.Answer.Reason)
-		}
-	case reconcile.DecideAnswer:
-		end = "**Answered** " + by + "."
-		for _, q := range r.Detail.Questions {
-			if given := r.Answer.Answers[q.ID]; len(given) > 0 && !q.Secret {
-				end += " " + span(strings.Join(given, ", "))
-			}
-		}
-		if r.Fate == reconcile.RequestRunEnded && !r.Secret() {
-			end += "\n\nThe run that asked has ended; the next one gets the answer."
-		}
-	default:
+	end := map[reconcile.RequestDecision]string{
+		reconcile.DecideApprove:    "**Approved** " + by + ".",
+		reconcile.DecideForSession: "**Approved for the session** " + by + ".",
+		reconcile.DecideDeny:       "**Denied** " + by + ".",
+		reconcile.DecideAnswer:     "**Answered** " + by + ".",
+	}[r.Decision]
+	if r.Decision == "" {
 		end = map[reconcile.RequestFate]string{
 			reconcile.RequestExpired:   "**Expired**: it was not answered in time, and the agent was refused.",
 			reconcile.RequestWithdrawn: "**Withdrawn**: the agent no longer needs an answer.",
 			reconcile.RequestRunEnded:  "**Ended**: the run ended before there was an answer.",
-			reconcile.RequestAnswered:  "**Ended**.",
 		}[r.Fate]
+	}
+	if r.Answer.Reason != "" {
+		end += " Reason: " + span(r.Answer.Reason)
+	}
+	for _, q := range r.Detail.Questions {
+		if given := r.Answer.Answers[q.ID]; len(given) > 0 && !q.Secret {
+			end += " " + span(strings.Join(given, ", "))
+		}
+	}
+	if r.Decision == reconcile.DecideAnswer && r.Fate == reconcile.RequestRunEnded && !r.Secret() {
+		end += "\n\nThe run that asked has ended; the next one gets the answer."
 	}
 	if end != "" {
 		end += "\n"

@@ -27,38 +27,17 @@ type (
 	TrashJSON    = []TrashRow
 )
 
-// findSharing fills in the rows with the same project of the tracker.
-func findSharing(w *environ.Env, rows []ProjectRow) {
-	sharing := map[string][]int{} // rows by project of the tracker
-	for i, r := range rows {
-		rows[i].SharedWith = []string{}
-		if !r.WorkflowExists {
-			continue
-		}
-		cfg, err := wiring.NewProject(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey()
-		if err != nil { // it shares nothing while it is invalid
-			continue
-		}
-		sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
-	}
-	for _, same := range sharing {
-		for _, i := range same {
-			for _, other := range same {
-				if other != i {
-					rows[i].SharedWith = append(rows[i].SharedWith, rows[other].WorkflowPath)
-				}
-			}
-		}
-	}
-}
-
-// Projects returns the projects of the account.
+// Projects returns the projects of the account: the state directories in the default place, and the
+// ones elsewhere that passes have registered.
 func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
-	rows, err := knownProjects(ctx, w)
+	dirs, err := wiring.StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
-	findSharing(w, rows)
+	rows := text.Map(dirs, func(dir string) ProjectRow { return readState(ctx, w, dir) })
+	slices.SortFunc(rows, func(a, b ProjectRow) int {
+		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
+	})
 	return rows, nil
 }
 
@@ -158,7 +137,7 @@ func (r ProjectRow) refuseUnverified() error {
 	return reconcile.NewError(
 		codeBusy,
 		fmt.Sprintf("run %s of %s may still be at work on %s", run.ID, run.Identifier, run.Host),
-		"symphony tick ends it there; if the host is gone for good: symphony retry --host-is-gone "+run.Identifier,
+		"symphony tick ends it; if the host is gone: symphony retry --host-is-gone "+run.Identifier,
 	)
 }
 
@@ -176,26 +155,10 @@ type ProjectRow struct {
 	LastPass       *time.Time `json:"last_pass_at"`
 	// Roots are the workspace roots that the project used, the current root first.
 	Roots []string `json:"workspace_roots"`
-	// SharedWith are the workflows of other projects with the same project of the tracker.
-	SharedWith []string `json:"shared_with"`
 	// Error is the reason why the database can't be read.
 	Error      *reconcile.Error      `json:"error"`
 	there      []reconcile.Workspace // on hosts
 	unverified []reconcile.Run       // which may be at work there
-}
-
-// knownProjects returns every project of the account: the state directories in the default
-// place, and the ones elsewhere that passes have registered.
-func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
-	dirs, err := wiring.StateDirs(w)
-	if err != nil {
-		return nil, err
-	}
-	rows := text.Map(dirs, func(dir string) ProjectRow { return readState(ctx, w, dir) })
-	slices.SortFunc(rows, func(a, b ProjectRow) int {
-		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
-	})
-	return rows, nil
 }
 
 // readState reads the state of a project. If it can't be read, the row's Error is the reason.

@@ -90,7 +90,7 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	}
 	if !wiring.Exists(m.new) {
 		return reconcile.NewError(workflow.CodeMissingFile, "there is no "+m.new,
-			"move WORKFLOW.md or its folder first, then tell symphony with this command")
+			"move WORKFLOW.md or its folder first")
 	}
 	row, err := findProject(ctx, m.w, "move", old)
 	if row.WorkflowPath == m.new { // OLD names the state directory

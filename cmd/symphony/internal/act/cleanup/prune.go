@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -38,8 +37,6 @@ type PruneOptions struct {
 	// Issues are the identifiers or ids of the only issues to remove something of; empty for
 	// all.
 	Issues []string
-	// Discard is asked about each workspace with unsaved work; nil: it is kept.
-	Discard func(context.Context, Space) (bool, error)
 	// Confirm is asked before anything is removed. Its error is returned; nil: nothing is asked.
 	Confirm func(context.Context, *PruneJSON) error
 	Log     *slog.Logger
@@ -116,11 +113,6 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	if err := c.refuseUnknown(ctx, found); err != nil {
 		return nil, err
 	}
-	if !o.DryRun && o.Discard != nil {
-		if err := c.askAboutUnsaved(ctx, found); err != nil {
-			return nil, err
-		}
-	}
 	if o.DryRun || found.Empty() {
 		return found, nil
 	}
@@ -151,7 +143,7 @@ func issueNames(ctx context.Context, p *wiring.Project, refs []string) (names []
 	}
 	defer db.Close()
 	for _, ref := range refs {
-		_, name, err := wiring.IssueName(ctx, p, db, ref)
+		_, name, err := wiring.IssueName(ctx, db, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -409,51 +401,25 @@ func (c *pruner) refuseUnknown(ctx context.Context, f *PruneJSON) error {
 	return nil
 }
 
-// whyKept is the error that says why nothing of an issue is removed.
+// whyKept is the error for an issue of which nothing is removed.
 func (c *pruner) whyKept(ctx context.Context, name string) error {
-	kept := func(why, hint string) error {
-		return reconcile.NewError("not_possible", "nothing of "+name+" is removed: "+why, hint)
-	}
 	db, err := wiring.OpenForReading(ctx, c.p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	id, _, known, err := db.Views.FindIssue(ctx, name)
+	_, _, known, err := db.Views.FindIssue(ctx, name)
 	if err != nil {
 		return err
 	}
 	if !known {
-		const hint = "symphony ps --all lists the known issues"
-		return reconcile.NewError("issue_not_found", name+" is not known here", hint)
+		return reconcile.NewError("issue_not_found", name+" is not known here", "symphony ps --all lists the known issues")
 	}
-	claim, claimed, err := db.Views.ClaimByIssue(ctx, id)
-	if err != nil {
-		return err
-	}
-	_, hasRun, err := db.Runs.Last(ctx, id)
-	if err != nil {
-		return err
-	}
-	final := "once it is in the state " + strings.Join(c.cfg.Policy.TerminalStates, " or ") +
-		", symphony prune " + name + " removes what is left"
-	switch {
-	case claimed && claim.Status == reconcile.Running:
-		return kept("an agent is at work on it", "symphony stop "+name+" ends its run; "+final)
-	case !hasRun:
-		return kept("it has had no run", "symphony show "+name+" shows what is known about it")
-	case claimed:
-		return kept("symphony has not finished with it", "symphony show "+name+" says what it waits for; "+final)
-	}
-	why, err := c.finished(ctx, nil, []state.PastIssue{{IssueID: id}})
-	if err != nil {
-		return err
-	}
-	if why[id] != "" {
-		younger := "it has had a run in the last " + text.Duration(c.options.OlderThan)
-		return kept(younger, "symphony prune --older-than 0s "+name+" removes its runs, too")
-	}
-	return kept("it is not in a final state", final)
+	return reconcile.NewError(
+		"not_possible",
+		"nothing of "+name+" is removed: it is not finished, or had a run in the last "+text.Duration(c.options.OlderThan),
+		"symphony show "+name+" says what it waits for; --older-than 0s removes the runs of a finished issue, too",
+	)
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that
@@ -490,28 +456,6 @@ func (f *PruneJSON) addTrash(r TrashRow) {
 	if r.loss.Unsaved != "" {
 		t.Discarded = append(t.Discarded, r.loss)
 	}
-}
-
-// askAboutUnsaved asks about each workspace with unsaved work.
-func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
-	kept := []Space{}
-	for _, s := range f.Kept {
-		if s.InUse {
-			kept = append(kept, s)
-			continue
-		}
-		discard, err := c.options.Discard(ctx, s)
-		if err != nil {
-			return err
-		}
-		if discard {
-			f.Workspaces = append(f.Workspaces, s)
-		} else {
-			kept = append(kept, s)
-		}
-	}
-	f.Kept = kept
-	return nil
 }
 
 // remove deletes the things that find selected, and updates f to list the things that it

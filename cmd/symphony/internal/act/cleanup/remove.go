@@ -87,7 +87,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 // findProject returns the project of a path, which is a workflow, its folder or a state
 // directory. verb is the subcommand.
 func findProject(ctx context.Context, w *environ.Env, verb, path string) (ProjectRow, error) {
-	rows, err := knownProjects(ctx, w)
+	rows, err := Projects(ctx, w)
 	if err != nil {
 		return ProjectRow{}, err
 	}
@@ -125,22 +125,11 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	if ours {
 		return row, nil
 	}
-	hint := "give the WORKFLOW.md or the state directory of a project that symphony projects lists"
-	if called := inFolder(rows, filepath.Base(path)); called != "" {
-		hint = "did you mean " + called + "?"
-	}
-	return row, reconcile.NewError(codeUnknown, path+" is not a project of this account", hint)
-}
-
-// inFolder returns the workflow of the project whose folder has a name, empty for none or several.
-func inFolder(rows []ProjectRow, name string) string {
-	inIt := text.Filter(rows, func(r ProjectRow) bool {
-		return r.WorkflowPath != "" && filepath.Base(filepath.Dir(r.WorkflowPath)) == name
-	})
-	if len(inIt) != 1 {
-		return ""
-	}
-	return inIt[0].WorkflowPath
+	return row, reconcile.NewError(
+		codeUnknown,
+		path+" is not a project of this account",
+		"give the WORKFLOW.md or the state directory of a project that symphony projects lists",
+	)
 }
 
 // isLeft reports whether a directory, no longer listed, remains from an interrupted removal.
@@ -187,7 +176,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return reconcile.NewError(
 			r.row.Error.Code,
 			r.row.Error.Message+"; without the database its workspaces can't be found",
-			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself",
+			"repair the database (symphony doctor), or leave out --workspaces",
 		)
 	}
 	r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots)
@@ -239,7 +228,7 @@ func (r *remover) checkTrash(ctx context.Context) error {
 
 func unsavedError(l loss) error {
 	return reconcile.NewError("unsaved_work", l.Path+" has "+l.Unsaved,
-		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
+		"push it and run git fetch there, or discard it with --force")
 }
 
 // spacesUnknown reports whether only a broken database knows the workspaces. The run
@@ -516,7 +505,7 @@ const mirrorsName = "mirrors"
 // sentence.
 func WhyLeft(name string) string {
 	if name == mirrorsName {
-		return "commits from other machines, which may exist nowhere else; delete it if you need none of them"
+		return "commits from other machines, which may exist nowhere else"
 	}
 	return "which symphony did not make"
 }

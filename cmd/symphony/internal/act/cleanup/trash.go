@@ -85,7 +85,7 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 		return "", err
 	}
 	defer db.Close()
-	id, ref, err := wiring.IssueName(ctx, p, db, ref)
+	id, ref, err := wiring.IssueName(ctx, db, ref)
 	if err != nil {
 		return "", err
 	}

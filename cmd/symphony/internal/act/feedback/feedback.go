@@ -78,13 +78,12 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	if ctx.Err() != nil { // the pass was ended: nothing is known of the forge
 		return errs
 	}
-	return append(errs, d.keepErrors(ctx, errs, watches))
+	return append(errs, d.keepErrors(ctx, errs))
 }
 
 // keepErrors stores the errors of a look for views. A pass looks every 30 seconds at most, so
-// the last pass may have no errors although the last look had some. A failure of git is kept
-// until git has succeeded, because not every look asks git again.
-func (d Watcher) keepErrors(ctx context.Context, errs []error, watches []reconcile.Watch) error {
+// the last pass may have no errors although the last look had some.
+func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 	var list []state.LookError
 	for _, err := range errs {
 		if err == nil {
@@ -97,20 +96,6 @@ func (d Watcher) keepErrors(ctx context.Context, errs []error, watches []reconci
 			e.PullRequest = of.address
 		}
 		list = append(list, e)
-	}
-	for i := range watches {
-		w := &watches[i]
-		failure := w.GitFailure()
-		isListed := func(e state.LookError) bool { return e.PullRequest == w.Pull.URL }
-		if failure.Code == "" || slices.ContainsFunc(list, isListed) {
-			continue
-		}
-		list = append(list, state.LookError{
-			PullRequest: w.Pull.URL,
-			Code:        failure.Code,
-			Message:     failure.Message,
-			Since:       d.Now().UTC(),
-		})
 	}
 	return d.DB.Store.SaveLookErrors(ctx, list)
 }
@@ -273,24 +258,7 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f followed,
 		}
 		f.Pushed = reconcile.Pushed{Commit: pull.Head, On: f.Delivered.Commit, Builds: builds}
 	}
-	if err := d.tryMerge(ctx, f.Watch); err != nil {
-		return err
-	}
-	return d.readRequired(ctx, forge, f.Watch)
-}
-
-// readRequired finds out which checks the base requires, if they are late, so that a check
-// that never began can be named.
-func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
-	if !w.WantsRequired(d.Now()) {
-		return nil
-	}
-	names, err := forge.ReadRequired(ctx, w.Pull.Number)
-	if err != nil && !errors.Is(err, reconcile.ErrGone) {
-		return err
-	}
-	w.Required = reconcile.Required{At: d.Now(), Base: w.Pull.Base, Names: names}
-	return nil
+	return d.tryMerge(ctx, f.Watch)
 }
 
 // show stores the pull requests that were read, for views.

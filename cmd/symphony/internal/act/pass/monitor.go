@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,20 +19,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// passMonitor reports a pass to people and programs that watch that passes run. A failure to
-// do so is a warning, and never changes the pass.
+// passMonitor reports the end of a pass to a check that watches that passes run. A failure to do
+// so is a warning, and never changes the pass.
 type passMonitor struct {
-	p    *wiring.Project
-	o    Options
-	cfg  *workflow.Config // nil if the workflow is invalid
-	ping *monitor.Ping
-	// onlyFailure is set if a loop reported a success just before, so that this pass is
-	// reported only if it fails.
-	onlyFailure bool
-	// reported are the keys whose fault an earlier pass reported; reportedRead is whether they
-	// could be read.
-	reported     string
-	reportedRead bool
+	p   *wiring.Project
+	o   Options
+	cfg *workflow.Config // nil if the workflow is invalid
+	// reported is set if an earlier pass reported the present fault, read if that is known.
+	reported, read bool
 }
 
 // scheduled reports whether a schedule runs the pass. Only such passes send pings: pings of
@@ -49,30 +42,17 @@ func (m *passMonitor) scheduled() bool {
 // requests a minute.
 const reportPause = 15 * time.Second
 
-// begin tells the check that the pass holds the lock.
-func (m *passMonitor) begin(cfg *workflow.Config) {
-	last := m.o.Reported
-	m.onlyFailure = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
-	m.cfg = cfg
-	if cfg != nil && m.scheduled() && !m.onlyFailure {
-		m.ping = monitor.Start(cfg.Monitor.PingURL)
-	}
-}
-
-// reportedKey names the keys in the database whose fault was reported, so that each is
-// reported once.
+// reportedKey is set in the database while monitor.ping_url has a fault, which is reported once.
 const reportedKey = "monitor_faults"
 
-// readReported reads the faults that earlier passes reported.
+// readReported reads whether an earlier pass reported a fault.
 func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workflow.Config) {
 	if cfg == nil || !m.scheduled() || cfg.Monitor == (workflow.Monitor{}) {
 		return
 	}
 	reported, _, err := db.Meta(ctx, reportedKey)
-	if err == nil {
-		m.reported = reported
-		m.reportedRead = true
-	}
+	m.reported = reported != ""
+	m.read = err == nil
 }
 
 // end tells the check how the pass ended. It is called without the
@@ -88,56 +68,52 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	cfg := cmp.Or(r.Config, m.cfg)
-	if r.Holder != nil || r.DryRun || cfg == nil {
-		return
-	}
-	faults := map[string]string{}
-	if !m.scheduled() {
+	cfg := cmp.Or(r.Config, m.cfg) // if the workflow is invalid, the last valid configuration
+	if r.Holder != nil || r.DryRun || cfg == nil || !m.scheduled() {
 		return
 	}
 	failed := err != nil || r.ExitCode() != nil
-	// if the workflow is invalid, cfg is the last valid configuration
-	if m.ping == nil && (failed || !m.onlyFailure) {
-		m.ping = monitor.Start(cfg.Monitor.PingURL)
-	}
-	switch {
-	case m.ping != nil:
-		pingErr := m.ping.End(failed, m.summary(cfg, r, err))
-		if pingErr != nil {
-			faults["monitor.ping_url"] = pingErr.Error()
-		}
-		if m.o.Reported != nil {
-			*m.o.Reported = time.Time{}
-			if pingErr == nil && !failed {
-				*m.o.Reported = m.p.Env.Now()
-			}
-		}
-	case cfg.Monitor.PingURL == "" && cfg.Monitor.PingVar != "":
-		faults["monitor.ping_url"] = "the environment variable " + cfg.Monitor.PingVar + " is not set, or empty"
-	}
-	m.reportFaults(ctx, faults)
-}
-
-// reportFaults reports the faults that earlier passes have not.
-func (m *passMonitor) reportFaults(ctx context.Context, faults map[string]string) {
-	keys := slices.Sorted(maps.Keys(faults))
-	now := strings.Join(keys, " ")
-	if now == m.reported || !m.reportedRead {
+	last := m.o.Reported
+	isRecent := last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
+	if isRecent && !failed {
 		return
 	}
-	reported := strings.Fields(m.reported)
-	for _, key := range keys {
-		if !slices.Contains(reported, key) {
-			m.p.Env.Warn(key + ": " + faults[key] + " (passes continue; this is reported once)")
+	fault := ""
+	switch {
+	case cfg.Monitor.PingURL != "":
+		pingErr := monitor.Report(cfg.Monitor.PingURL, failed, m.summary(cfg, r, err))
+		if pingErr != nil {
+			fault = pingErr.Error()
 		}
+		if last != nil {
+			*last = time.Time{}
+			if pingErr == nil && !failed {
+				*last = m.p.Env.Now()
+			}
+		}
+	case cfg.Monitor.PingVar != "":
+		fault = "the environment variable " + cfg.Monitor.PingVar + " is not set, or empty"
+	}
+	m.reportFault(ctx, fault)
+}
+
+// reportFault reports a fault of monitor.ping_url, unless an earlier pass has. It is empty if there
+// is none.
+func (m *passMonitor) reportFault(ctx context.Context, fault string) {
+	if m.reported == (fault != "") || !m.read {
+		return
+	}
+	stored := ""
+	if fault != "" {
+		m.p.Env.Warn("monitor.ping_url: " + fault + " (passes continue; this is reported once)")
+		stored = "reported"
 	}
 	db, err := state.Open(ctx, m.p.StateDir)
 	if err != nil {
 		return // the next pass reports it again
 	}
 	defer db.Close()
-	_ = db.SetMeta(ctx, reportedKey, now) // likewise
+	_ = db.SetMeta(ctx, reportedKey, stored) // likewise
 }
 
 // summary is the text about the pass that the check stores, without secrets: the counts, and

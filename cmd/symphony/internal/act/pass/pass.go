@@ -263,7 +263,7 @@ func (c *current) runLocked(
 	uninterrupted := context.WithoutCancel(ctx)
 	db, closeDB, err := openDB(uninterrupted, c.p.StateDir, c.o, c.r.Pass.StartedAt)
 	cfg, cfgErr := config()
-	m.begin(cfg)
+	m.cfg = cfg
 	if err != nil {
 		return err
 	}
@@ -399,8 +399,6 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	if cfgErr == nil {
 		r.addError(noteWorkflow(ctx, c.p, c.db, cfg))
 	}
-	low, err := wiring.LowUntil(ctx, c.p, c.db)
-	r.addError(err)
 	deps = crash.Deps(deps)
 	waits := c.waitsForSchedule(ctx)
 	c.takeOver(interruptible, deps.Tracker)
@@ -410,7 +408,6 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
 		Only:        c.o.Only,
 		AtOnce:      c.o.AtOnce,
-		TrackerLow:  low.After(c.p.Env.Now()),
 	}))
 	c.exchangeComments(interruptible, guarded)
 	if taken := c.o.Taken; taken.By != "" {
@@ -418,7 +415,6 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 	}
 	c.watchPulls(interruptible, deps.Tracker)
 	c.sendBackAnswered(interruptible, guarded)
-	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
 }
 
 // waitsForSchedule reports whether a pass starts no run because no schedule is active: passes
@@ -549,7 +545,7 @@ func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, e
 	}
 	t = wiring.VerifyNames(t, c.db, cfg, c.p.Path, c.warn)
 	if c.db != nil && t.Comments != nil {
-		t = answers.KeepHolds(t, c.db, c.p.Env.Now, c.warn) // its own comments end no hold
+		t = answers.KeepHolds(t, c.db, c.db.Store.KeepHold, c.p.Env.Now, c.warn) // its own comments end no hold
 	}
 	return t, nil
 }
@@ -575,38 +571,34 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 		return r, err
 	}
 	c := &current{p: p, o: o, r: &r}
+	tracker, err := c.newTracker(cfg) // without a database it stores nothing
+	if err != nil {
+		return r, err
+	}
+	var store reconcile.Store = emptyStore{}
+	if p.HasState() {
+		c.db, err = state.OpenReadOnly(ctx, p.StateDir)
+		if err != nil {
+			return r, err
+		}
+		defer c.db.Close()
+		store = c.db.Store
+		if tracker.Comments != nil {
+			tracker = answers.KeepHolds(tracker, c.db, nil, p.Env.Now, c.warn)
+		}
+	}
 	deps, runners, err := c.newDeps(cfg)
 	if err != nil {
 		return r, err
 	}
-	deps.Tracker, err = c.newTracker(cfg)
-	if err != nil {
-		return r, err
-	}
-	deps.Store = emptyStore{}
-	if p.HasState() {
-		db, err := state.OpenReadOnly(ctx, p.StateDir)
-		if err != nil {
-			return r, err
-		}
-		defer db.Close()
-		c.db = db
-		_, placeErr := wiring.OriginalPath(ctx, p, db)
-		_, ownerErr := wiring.OwnerPath(ctx, p, db)
-		rootsErr := loadOldRoots(ctx, db, runners, cfg, true)
+	deps.Tracker = tracker
+	deps.Store = store
+	if c.db != nil {
+		_, placeErr := wiring.OriginalPath(ctx, p, c.db)
+		_, ownerErr := wiring.OwnerPath(ctx, p, c.db)
+		rootsErr := loadOldRoots(ctx, c.db, runners, cfg, true)
 		if err := errors.Join(placeErr, ownerErr, rootsErr); err != nil {
 			return r, err
-		}
-		deps.Store = db.Store
-		team, err := sharing.Open(p, cfg, db)
-		if err != nil {
-			return r, err
-		}
-		if team != nil {
-			deps.Claims = append(deps.Claims, team)
-		}
-		if deps.Tracker.Comments != nil {
-			deps.Tracker = answers.LookAtHolds(deps.Tracker, db, p.Env.Now, c.warn)
 		}
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
@@ -714,35 +706,6 @@ func loadOldRoots(
 	roots = append([]string{runners.Root}, runners.OldRoots...)
 	roots = roots[:min(len(roots), rootsKept)]
 	return db.SetMeta(ctx, wiring.RootsKey, string(text.JSON(roots)))
-}
-
-// saveLowBudget stores until when the tracker's request budget is low, and warns about it.
-// until is the time that earlier passes have stored.
-func (c *current) saveLowBudget(
-	ctx context.Context,
-	t *reconcile.TrackerAdapter,
-	until time.Time,
-) error {
-	if t == nil || t.Budget == nil {
-		return nil
-	}
-	budget := t.Budget()
-	if !budget.At.IsZero() {
-		until = budget.LowUntil()
-	}
-	at := until.UTC().Format(time.RFC3339)
-	if c.r.TrackerLow {
-		o := c.r.Obstacle
-		if o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
-			o.Until = until
-		}
-		c.r.warn(reconcile.TrackerLowText + ": " +
-			"until " + at + " passes check running issues only")
-	}
-	if !until.After(c.p.Env.Now()) {
-		at = ""
-	}
-	return c.db.SetMeta(ctx, wiring.LowKey, at)
 }
 
 // prunedPerPass is how many old runs a pass deletes.

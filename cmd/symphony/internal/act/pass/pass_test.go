@@ -118,6 +118,7 @@ func TestStoppedRunSentence(t *testing.T) {
 		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
 	} {
 		a := reconcile.Applied{Action: reconcile.Action{
+			IssueID:   "1",
 			Reason:    string(reconcile.Canceled),
 			Message:   reconcile.StoppedText(reason),
 			StoppedBy: reason,
@@ -175,17 +176,16 @@ func TestLoopReportsInMeasure(t *testing.T) {
 		err   error
 		pings string
 	}{
-		{0, t.Context(), nil, "start success"},
+		{0, t.Context(), nil, "success"},
 		{time.Second, t.Context(), nil, ""},
-		{time.Second, t.Context(), errors.New("disk full"), "start fail"},
-		{time.Second, t.Context(), nil, "start success"},
+		{time.Second, t.Context(), errors.New("disk full"), "fail"},
+		{time.Second, t.Context(), nil, "success"},
 		{time.Second, t.Context(), nil, ""},
-		{reportPause, canceled, context.Canceled, "start success"}, // the operator ends the loop
+		{reportPause, canceled, context.Canceled, "success"}, // the operator ends the loop
 	} {
 		now = now.Add(pass.after)
 		before := len(s.Pings())
 		m := &passMonitor{p: p, o: o}
-		m.begin(cfg)
 		m.end(pass.ctx, Result{Config: cfg}, pass.err)
 		var kinds []string
 		for _, ping := range s.Pings()[before:] {
@@ -193,25 +193,4 @@ func TestLoopReportsInMeasure(t *testing.T) {
 		}
 		test.Equal(t, fmt.Sprint(pass.err), strings.Join(kinds, " "), pass.pings)
 	}
-}
-
-// TestKeptIsNotRemoved checks that a pass says of a workspace with unsaved work that it is
-// kept, once, and not that it was removed.
-func TestKeptIsNotRemoved(t *testing.T) {
-	a := reconcile.Applied{Action: reconcile.Action{
-		IssueID: "1",
-		Reason:  string(reconcile.Succeeded),
-		Message: "unsaved_work: 1 commit not on any remote",
-		Change:  &reconcile.Change{},
-	}}
-	a.RunKind = reconcile.CleanupRun
-	const kept = "kept the workspace of WEB-1, which has unsaved work; symphony ps --all shows which"
-	test.Equal(t, "the sentence", (narrator{}).settled(a, "WEB-1"), kept)
-	var r Result
-	r.Skips = []reconcile.Skip{{
-		IssueID:    "1",
-		Identifier: "WEB-1",
-		Reason:     reconcile.SkipUnsavedWork,
-	}}
-	test.Equal(t, "the sentence beside that of the skip", (narrator{Result: r}).settled(a, "WEB-1"), "")
 }

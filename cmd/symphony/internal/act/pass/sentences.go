@@ -54,7 +54,7 @@ func (n narrator) action(a reconcile.Applied) string {
 	case reconcile.ActRetry:
 		return n.retried(a, subject)
 	case reconcile.ActReap:
-		if a.Err == nil && slices.ContainsFunc(n.Applied, settles(a.RunID)) {
+		if a.Err == nil {
 			return ""
 		}
 		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")
@@ -64,11 +64,6 @@ func (n narrator) action(a reconcile.Applied) string {
 		return n.settled(a, subject)
 	}
 	return a.String()
-}
-
-// settles returns a function that reports whether an action settles a run.
-func settles(runID string) func(reconcile.Applied) bool {
-	return func(a reconcile.Applied) bool { return a.Kind == reconcile.ActSettle && a.RunID == runID }
 }
 
 // did makes a sentence of a verb and its object: done, planned in a dry run, or failed.
@@ -163,14 +158,11 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 	case a.Reason == string(reconcile.NoSlot), slices.ContainsFunc(n.Applied, follows):
 		return "" // said by the reasons for which issues wait, or by the start
 	case goesOn(a):
-		ends := "symphony stop " + a.Identifier + " ends it, and then symphony retry " + a.Identifier + " starts another"
-		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues: "+ends)
+		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues")
 	case a.Reason == reconcile.HoldHostLost:
 		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
 	case a.Reason == "answered" && !n.DryRun && a.Err == nil:
 		return subject + " goes on, because a person has answered its agent: it is due now"
-	case a.Reason == "comment":
-		return n.did(a, "end", "ended", "the hold of "+subject+" after a comment")
 	}
 	if n.Released(a.IssueID) {
 		return n.did(a, "clear", "cleared", "the hold, failures and limits of "+subject)
@@ -178,42 +170,29 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 	return n.did(a, "clear", "cleared", "the hold, failures and limits of "+subject+": it is due now")
 }
 
-// settled is the sentence for the end of a run.
+// settled is the sentence for the end of a run; empty for a workspace that was kept because of
+// unsaved work, which the reasons for which issues wait say.
 func (n narrator) settled(a reconcile.Applied, subject string) string {
 	if a.Err != nil {
 		return "could not settle the run of " + subject
 	}
+	what := "the run of " + subject
 	succeeded := a.Reason == string(reconcile.Succeeded)
-	switch a.RunKind {
-	case reconcile.CleanupRun:
-		if a.StoppedBy != "" {
-			return "the removal of the workspace of " + subject + " was stopped" + whyEnded(a)
-		}
-		if !succeeded {
-			return "could not remove the workspace of " + subject + whyEnded(a)
-		}
-		if a.IssueID == "" {
-			return "deleted removed workspaces, whose time in the trash was over"
-		}
-		if a.Message != "" {
-			return n.kept(a.IssueID, subject)
-		}
-		return "removed the workspace of " + subject
-	case reconcile.DeliveryRun:
-		if succeeded {
-			return "delivered the commits of " + subject
-		}
-		if a.StoppedBy != "" {
-			return "the delivery of the commits of " + subject + " was stopped" + whyEnded(a)
-		}
-		return "could not deliver the commits of " + subject + whyEnded(a) + n.nextTry(a)
-	default:
-		how := words.Endings[reconcile.Outcome(a.Reason)]
-		if succeeded {
-			return "the run of " + subject + " " + how + whyEnded(a)
-		}
-		return "the run of " + subject + " " + how + whyEnded(a) + n.nextTry(a)
+	switch {
+	case a.RunKind == reconcile.CleanupRun && succeeded && a.Message != "":
+		return ""
+	case a.RunKind == reconcile.CleanupRun && a.IssueID == "":
+		what = "the deletion of removed workspaces"
+	case a.RunKind == reconcile.CleanupRun:
+		what = "the removal of the workspace of " + subject
+	case a.RunKind == reconcile.DeliveryRun:
+		what = "the delivery of the commits of " + subject
 	}
+	line := what + " " + words.Endings[reconcile.Outcome(a.Reason)] + whyEnded(a)
+	if succeeded {
+		return line
+	}
+	return line + n.nextTry(a)
 }
 
 // whyEnded is why a run ended, as the end of a sentence; empty if there is nothing to say.
@@ -237,16 +216,6 @@ func (n narrator) nextTry(a reconcile.Applied) string {
 		return ""
 	}
 	return "; next try in " + text.Duration(c.DueAt.Sub(n.now))
-}
-
-// kept is the sentence for a workspace that was not removed because of unsaved work, empty if
-// the reasons for which issues wait say so.
-func (n narrator) kept(issueID, subject string) string {
-	said := func(s reconcile.Skip) bool { return s.IssueID == issueID && s.Reason == reconcile.SkipUnsavedWork }
-	if slices.ContainsFunc(n.Skips, said) {
-		return ""
-	}
-	return "kept the workspace of " + subject + ", which has unsaved work; symphony ps --all shows which"
 }
 
 // mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why
@@ -279,45 +248,30 @@ func (n narrator) groups() (list []waitingGroup) {
 	return list
 }
 
-// number returns the first text for a single issue, and the second for several.
-func (g waitingGroup) number(one, several string) string {
-	if len(g.names) > 1 {
-		return several
-	}
-	return one
-}
-
 // text returns why the issues are not started, and the conditions for starting them.
 func (g waitingGroup) text() string {
 	names := namesText(g.names)
-	if len(g.names) == 1 && g.Title != "" {
-		names += " " + g.Title
+	waits := names + " wait"
+	if len(g.names) == 1 {
+		names = strings.TrimSpace(names + " " + g.Title)
+		waits = names + " waits"
 	}
-	waits := names + g.number(" waits", " wait")
 	switch g.Reason {
-	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		starts := g.number("; it starts when one is free", "; they start when one is free")
-		return waits + ": " + g.Message + starts
 	case reconcile.SkipBlockedBy:
 		if g.Mend != "" && len(g.names) == 1 {
 			return waits + " for " + g.Subject + ": " + g.Mend
 		}
 		return waits + " for " + g.Subject
-	case reconcile.SkipBlocked:
-		return waits + " until the fault is over: " + g.Message
 	case reconcile.SkipLabel:
-		return "skipped " + names + ": " + g.number("it lacks the ", "they lack the ") + g.Subject
+		return "skipped " + names + ": without the " + g.Subject
 	case reconcile.SkipAssignee:
-		assigned := g.number("it is not assigned to ", "they are not assigned to ")
-		return "skipped " + names + ": " + assigned + g.Subject
-	case reconcile.SkipUnreadable:
-		return names + ": " + g.Message +
-			"; until it is corrected, only its state is obeyed, if that is final"
+		return "skipped " + names + ": not assigned to " + g.Subject
 	case reconcile.SkipMalformed, reconcile.SkipPullRequest, reconcile.SkipUnknownState:
 		return "skipped " + names + ": " + g.Message
+	case reconcile.SkipUnreadable:
+		return names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
-		return "kept the " + g.number("workspace of ", "workspaces of ") + names +
-			", which " + g.number("has", "have") + " unsaved work; symphony ps --all shows which"
+		return "kept, because of unsaved work: " + names + "; symphony ps --all shows which"
 	}
 	return waits + ": " + g.Message
 }

@@ -210,27 +210,11 @@ func store(
 	return waitForWorker(ctx, p, db, r)
 }
 
-// notFound is the error for a reference to no open request. An issue that asks nothing may need
-// a person for another reason.
+// notFound is the error for a reference to no open request.
 func notFound(ctx context.Context, db *state.DB, ref string) error {
-	id, identifier, isIssue, err := db.Views.FindIssue(ctx, ref)
+	_, identifier, isIssue, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return err
-	}
-	last, err := db.Views.Releases(ctx, id, 1)
-	if err != nil {
-		return err
-	}
-	if len(last) > 0 && last[0].InReview {
-		return reconcile.NewError(
-			"request_not_found",
-			identifier+" asks for nothing: it was handed over, and its result waits for your review",
-			"",
-		).WithHint(
-			"%s takes it; %s sends it back",
-			reconcile.CommandFor("done", identifier),
-			reconcile.CommandLine{Verb: "tell", Name: identifier, Rest: "TEXT"},
-		)
 	}
 	if isIssue {
 		return reconcile.NewError(
@@ -252,7 +236,7 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 func Find(
 	ctx context.Context, p *wiring.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
-	_, ref, err = wiring.IssueName(ctx, p, db, ref)
+	_, ref, err = wiring.IssueName(ctx, db, ref)
 	if err != nil {
 		return r, false, err
 	}

@@ -35,35 +35,9 @@ func (c cron) remove(ctx context.Context) error {
 
 func (c cron) addStatus(_ context.Context, out *Status) {
 	out.Cron = &CronStatus{c.was, cronRuns()}
-	if edited := c.edited(); edited != "" {
-		const message = "your line in the crontab has no %s: symphony schedule install --cron -w %s writes it again"
-		out.addProblem(message, edited, text.ShellQuote(c.p.Path))
-	}
 	if runs := out.Cron.Daemon; runs != nil && !*runs {
 		out.addProblem("no cron daemon is running on this machine: %s", startCron("/"))
 	}
-}
-
-// edited returns the words of the command that a person has removed from the installed line,
-// such as "-w /home/ann/web/WORKFLOW.md"; empty for a line as install writes it. The program may
-// be at another place.
-func (c cron) edited() string {
-	var words []string
-	for _, word := range c.command(wiring.TriggerCron)[1:] {
-		words = append(words, cronWord(word))
-	}
-	var missing []string
-	for i := 0; i < len(words); i++ {
-		part := words[i]
-		if strings.HasPrefix(part, "-") && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
-			i++
-			part += " " + words[i]
-		}
-		if !strings.Contains(c.was+" ", " "+part+" ") {
-			missing = append(missing, part)
-		}
-	}
-	return strings.Join(missing, " ")
 }
 
 // text implements scheduler. For the shell the text after # is a comment; by it withLine finds
@@ -190,7 +164,7 @@ func startCron(root string) string {
 	case wiring.Exists(filepath.Join(root, "run/systemd/system")): // as in sd_booted(3)
 		return "systemctl enable --now " + name
 	default:
-		return "start it as root, in a container after each start: service " + name + " start, or /usr/sbin/" + name
+		return "start it as root: service " + name + " start"
 	}
 }
 

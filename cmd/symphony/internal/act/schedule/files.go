@@ -57,7 +57,7 @@ func (s *files) read() error {
 			return reconcile.NewError(
 				"schedule_failed",
 				f.path+" was not written by symphony schedule install",
-				"see what it is, move it away, and run the command again",
+				"move it away, and run the command again",
 			).WithCause(errForeign)
 		}
 		s.list[i].text = text

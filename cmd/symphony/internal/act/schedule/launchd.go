@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"fmt"
-	"html"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,15 +68,12 @@ func (l *launchd) remove(ctx context.Context) error {
 	return l.removeFiles(l.list[0].path)
 }
 
-// plistString is a text in a property list.
-func plistString(s string) string { return "<string>" + html.EscapeString(s) + "</string>" }
-
 func (l *launchd) refuse(ctx context.Context, _ time.Duration) error {
 	if _, err := l.launchctl(ctx, "print", domain()); err != nil {
 		return reconcile.NewError(
 			"schedule_failed",
 			"launchd has no session of this account: "+exit.From(err).Message,
-			"log in at the Mac once, since launchd starts agents only while you are logged in; or use --cron",
+			"log in at the Mac once, or use --cron",
 		)
 	}
 	return nil

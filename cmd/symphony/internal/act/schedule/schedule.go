@@ -20,7 +20,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -83,6 +82,17 @@ type account struct {
 // any other may contain a secret and belongs in the environment file.
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
+// passedOn are the variables that a schedule passes on.
+func passedOn(p *wiring.Project) (vars []string) {
+	for _, name := range pathVars {
+		value := p.Env.Getenv(name)
+		if filepath.IsAbs(value) {
+			vars = append(vars, name+"="+value)
+		}
+	}
+	return vars
+}
+
 // newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is
 // an *Invalid.
 func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
@@ -96,12 +106,7 @@ func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 		// systemd and cron would set HOME by the password database, if it knows the account
 		s.vars = append(s.vars, "HOME="+a.home)
 	}
-	for _, name := range pathVars {
-		value := p.Env.Getenv(name)
-		if filepath.IsAbs(value) {
-			s.vars = append(s.vars, name+"="+value)
-		}
-	}
+	s.vars = append(s.vars, passedOn(p)...)
 	if p.StateDir != state.DefaultDir(p.Env.Getenv("XDG_STATE_HOME"), p.Env.Home, p.Path) {
 		s.stateDir = p.StateDir
 	}
@@ -119,14 +124,6 @@ func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 	case usesLaunchd && !o.System:
 		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
 		kind = newLaunchd(s)
-	}
-	// Nobody has chosen the usual interval, so a line of cron, which runs passes every minute,
-	// needs no warning then.
-	if s.every != cfg.Polling.Interval && cfg.Polling.Interval != workflow.UsualInterval {
-		s.changes.warn(fmt.Sprintf(
-			"this schedule runs a pass every %s, and not at polling.interval_ms (%s)",
-			text.Took(s.every.Milliseconds()), text.Took(cfg.Polling.Interval.Milliseconds()),
-		))
 	}
 	for _, word := range append(s.command(wiring.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
@@ -301,7 +298,7 @@ func (s *plan) programStays() error {
 	return reconcile.NewError(
 		"schedule_failed",
 		fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
-		"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy",
+		"copy it to a permanent place, such as ~/bin/symphony, and install with that copy",
 	)
 }
 

@@ -168,8 +168,7 @@ func TestJudgeByHand(t *testing.T) {
 		out  Status
 		want string
 	}{
-		"a line":    {Status{byHand: "* * * * * symphony tick -w W.md"}, "add --trigger cron after tick"},
-		"a trigger": {Status{byHand: "* * * * * symphony tick --trigger cron -w W.md"}, "no schedule is installed"},
+		"none": {Status{}, "no schedule is installed"},
 		"a pass": {
 			Status{LastPass: &wiring.LastPassRow{Trigger: wiring.TriggerManual}},
 			"of your own needs symphony tick --trigger cron",
@@ -277,7 +276,7 @@ func TestStartCron(t *testing.T) {
 		t,
 		"without systemd",
 		startCron(root),
-		"start it as root, in a container after each start: service crond start, or /usr/sbin/crond",
+		"start it as root: service crond start",
 	)
 	test.OK(t, os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755))
 	test.Equal(t, "with systemd", startCron(root), "systemctl enable --now crond")

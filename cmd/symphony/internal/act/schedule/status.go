@@ -130,52 +130,10 @@ func (in installation) lineByHand(p *wiring.Project) string {
 	return ""
 }
 
-// AsScheduled returns the project as passes see it in cron's bare environment. An installed
-// schedule names the workflow, and may pass on the caller's state directory and variables; a
-// schedule yet to be installed does. stateFlag takes precedence.
-func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
-	found := findInstalled(ctx, p)
-	isNone := len(found.kinds) == 0 && found.lineByHand(p) == ""
-	if stateFlag == "" && (isNone || found.passesOnStateDir(p.StateDir)) {
-		stateFlag = p.StateDir
-	}
-	var vars []string
-	for _, name := range pathVars {
-		value := p.Env.Getenv(name)
-		if value != "" && (isNone || found.passesOnVariable(name, value)) {
-			vars = append(vars, name+"="+value)
-		}
-	}
-	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
-}
-
-// passesOnStateDir reports whether an installed schedule passes on a state directory.
-func (in installation) passesOnStateDir(dir string) bool {
-	return in.contains(
-		" --state-dir "+cronWord(dir)+" ",
-		" --state-dir "+argumentWord(dir)+" ",
-		plistString("--state-dir")+"\n\t\t"+plistString(dir),
-	)
-}
-
-// passesOnVariable reports whether an installed schedule passes on a variable with this value.
-func (in installation) passesOnVariable(name, value string) bool {
-	return in.contains(
-		" "+name+"="+cronWord(value)+" ",
-		"\nEnvironment="+unitWord(name+"="+value)+"\n",
-		"<key>"+name+"</key>\n\t\t"+plistString(value),
-	)
-}
-
-// contains reports whether any installed schedule contains a text in its own form: in that of a
-// crontab, of a unit or of a property list.
-func (in installation) contains(inCron, inUnit, inPlist string) bool {
-	return slices.ContainsFunc(in.kinds, func(kind scheduler) bool {
-		installed := kind.installed()
-		return strings.Contains(installed, inCron) ||
-			strings.Contains(installed, inUnit) ||
-			strings.Contains(installed, inPlist)
-	})
+// AsScheduled returns the project as passes see it in cron's bare environment, with what a schedule
+// that is installed now passes on.
+func AsScheduled(p *wiring.Project) *wiring.Project {
+	return underSchedule(p, ownAccount(p.Env), p.StateDir, passedOn(p))
 }
 
 // Status is the JSON of schedule status.
@@ -195,8 +153,6 @@ type Status struct {
 		WorkflowPath string `json:"workflow_path"`
 		StateDir     string `json:"state_dir"`
 	} `json:"project"`
-
-	byHand string // the line of the crontab that somebody wrote for the project, empty for none
 }
 
 // scheduledPass is the last pass of the active schedule, or of any schedule if none is active.
@@ -233,7 +189,6 @@ func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 	out.Project.WorkflowPath = p.Path
 	out.Project.StateDir = p.StateDir
 	found := findInstalled(ctx, p)
-	out.byHand = found.lineByHand(p)
 	for _, kind := range found.kinds {
 		kind.addStatus(ctx, &out)
 	}
@@ -331,12 +286,6 @@ type Verdict struct {
 	Problem string     // why nothing runs passes, with the next step; empty unless Dead
 }
 
-// countsAsByHand reports whether the crontab has a line that a person wrote, and that lacks --trigger:
-// its passes are recorded as run by hand.
-func (out *Status) countsAsByHand() bool {
-	return out.byHand != "" && !strings.Contains(out.byHand, "--trigger")
-}
-
 // OfYourOwn tells who may have a schedule of their own how its passes count as such, as the end of
 // a sentence; empty if no pass has run by hand.
 func (out *Status) OfYourOwn() string {
@@ -365,15 +314,12 @@ func (out *Status) Judge(now time.Time) Verdict {
 		Dead: true,
 	}
 	switch {
-	case nothing && out.countsAsByHand():
-		verdict.Problem = "passes of a line in your crontab count as run by hand: " +
-			"add --trigger cron after tick with crontab -e: " + out.byHand
 	case nothing:
 		verdict.Problem = "no schedule is installed: symphony schedule install -w " +
 			text.ShellQuote(out.Project.WorkflowPath) + out.OfYourOwn()
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		verdict.Text = "not active yet: no pass has come"
-		verdict.Problem = "cron has not run a pass yet: if it does not within two minutes, symphony doctor"
+		verdict.Problem = "cron has not run a pass yet: symphony doctor"
 	case out.LastRun == nil:
 		verdict.Problem = "the schedule has not run a pass yet: symphony doctor"
 	default:

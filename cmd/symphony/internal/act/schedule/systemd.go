@@ -111,7 +111,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		return rootOnly(line + " -w " + text.ShellQuote(t.p.Path))
 	case !lingers(name):
 		return reconcile.NewError("schedule_failed",
-			fmt.Sprintf("%s does not linger: a user timer would run only while you are logged in", name),
+			fmt.Sprintf("%s does not linger: a timer would run only while you are logged in", name),
 			"run loginctl enable-linger "+text.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
@@ -283,7 +283,7 @@ func runProgram(
 		why = "no answer: " + ctx.Err().Error()
 	}
 	return stdout.String(), failed(
-		"run that command yourself to see more; then repeat yours, which continues from there",
+		"run that command yourself to see more, then repeat yours",
 		"%s %s: %v: %s",
 		name,
 		strings.Join(args, " "),

@@ -35,8 +35,6 @@ var (
 	workflowText string
 	//go:embed issues.yaml
 	madeUpIssues []byte
-	//go:embed repository.yaml
-	ownIssues []byte
 )
 
 // How long a demo may take, and how often it runs a pass.
@@ -59,11 +57,9 @@ type playground struct {
 
 // Options are the flags and the argument of demo.
 type Options struct {
-	Agent string // a kind, such as codex; empty for the scripted agent
-	Model string // of that agent; empty for its own
-	// the user's repository, to work on a copy of it; empty for a made-up repository
-	Repository string
-	Remove     bool // the temporary folder at the end
+	Agent  string // a kind, such as codex; empty for the scripted agent
+	Model  string // of that agent; empty for its own
+	Remove bool   // the temporary folder at the end
 }
 
 // Run takes the issues to their handoff. Afterwards, unless the folder is removed, it shows
@@ -87,7 +83,7 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	d.say("%s, the repository and everything else are in %s", text.Plural(len(d.issues), "issue"), dir)
+	d.say("%s and everything else are in %s", text.Plural(len(d.issues), "issue"), dir)
 	d.say("passes that do nothing are not shown")
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
@@ -135,11 +131,7 @@ func (d *playground) addIssues(context.Context) error {
 		Description string
 		BlockedBy   []string `yaml:"blocked_by"`
 	}
-	source := madeUpIssues
-	if d.Repository != "" {
-		source = ownIssues
-	}
-	if err := yaml.Unmarshal(source, &issues); err != nil {
+	if err := yaml.Unmarshal(madeUpIssues, &issues); err != nil {
 		return fmt.Errorf("read the issues of the demo: %w", err)
 	}
 	if err := os.Mkdir(d.folder(), 0o700); err != nil {
@@ -169,28 +161,20 @@ func (d *playground) addIssues(context.Context) error {
 	return nil
 }
 
-// makeRepository makes the repository, or a copy of the user's without its remotes, and the
-// environment of everything that the demo starts.
+// makeRepository makes the repository, and the environment of everything that the demo starts.
 func (d *playground) makeRepository(ctx context.Context) error {
-	hint := "the demo needs git on PATH"
-	script := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`
-	if d.Repository != "" {
-		script = `top=$(git -C "$2" rev-parse --show-toplevel)
-			git clone -q --no-hardlinks "$top" "$1"; cd "$1"
-			git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
-			git remote remove origin`
-		hint = "name the directory of a git repository with a commit; without a directory the demo makes one up"
-	}
+	const script = `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md
+		git add -A; git commit -qm Begin`
 	d.w.Environ = append(d.w.Environ, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
 	if d.Agent == "" { // the demo neither obeys the limits of a codex account nor counts as its use
 		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
-	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository(), d.w.Absolute(d.Repository))
+	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository())
 	git.Env = d.w.Environ
 	if out, err := git.CombinedOutput(); err != nil {
-		return failed(hint, "the repository: %v: %s", err, strings.TrimSpace(string(out)))
+		return failed("the demo needs git on PATH", "the repository: %v: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
@@ -355,7 +339,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 	// a schedule would wait until it is over; the user of a demo should not
 	if b := v.ProjectBlock; b != nil {
 		return failed(
-			"without --agent the demo needs none; with it, the agent must be installed and logged in",
+			"the agent must be installed and logged in; without --agent none is needed",
 			"%s: %s",
 			b.Reason,
 			b.Message,
@@ -425,15 +409,11 @@ func (d *playground) lookAround() {
 		text.ShellQuote(d.repository()),
 	)
 	if d.Agent != "" {
-		remark := "Greet in German."
-		if d.Repository != "" {
-			remark = "Say it in fewer words."
-		}
 		fmt.Fprintf(
 			d.w.Stdout,
 			"\nOr send a result back, and let its agent go on:\n\n  %s tell DEMO-3 %s %s\n  %[1]s run DEMO-3 %[3]s\n",
 			command,
-			text.ShellQuote(remark),
+			text.ShellQuote("Greet in German."),
 			d.flags(),
 		)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -64,7 +62,7 @@ func (e *environment) launcher(ctx context.Context) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	return warn(wiring.LauncherWarning(kind, l), runner.LauncherHint(kind, l))
+	return warn(wiring.LauncherWarning(kind, l), runner.LauncherHint(kind))
 }
 
 // checkBox runs a program in the sandbox that symphony makes for agents.
@@ -127,34 +125,6 @@ func (e *environment) failAgent(kind agent.Kind, err error) []finding {
 // shell.
 func (e *environment) logInStep(kind agent.Kind) string {
 	return kind.LogIn + ", as this account; a key belongs into " + e.p.EnvPath()
-}
-
-// checkNode compares Node with the oldest with which npm installs a release that works.
-func checkNode(ctx context.Context, e *environment, kind agent.Kind) []finding {
-	if kind.Node == 0 {
-		return nil
-	}
-	version, err := e.shell(ctx, "node --version")
-	if err != nil {
-		return failWith(err)
-	}
-	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	number, err := strconv.Atoi(major)
-	if err != nil {
-		return nil // without Node npm installs nothing, and checkAgent says whether the agent starts
-	}
-	if number < kind.Node {
-		return warn(
-			fmt.Sprintf(
-				"Node %s is older than %d: with it npm installs releases of %s that are a year older",
-				version,
-				kind.Node,
-				kind.Title,
-			),
-			"install Node "+strconv.Itoa(kind.Node)+" or newer; then "+kind.Install,
-		)
-	}
-	return ok("%s", version)
 }
 
 // isLoggedOut reports whether an error says that an agent has no login.

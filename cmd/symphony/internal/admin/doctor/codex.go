@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,9 +57,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 func (e *environment) codexStarts(ctx context.Context, path string) []finding {
 	i, err := e.agent()
 	if err != nil {
-		list := failWith(err)
-		list[0] = e.notCodex(ctx, list[0])
-		return list
+		return failWith(err)
 	}
 	list := ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 	_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
@@ -92,21 +89,6 @@ func (e *environment) agentPath(
 		return "", fail("not found: bash -lc does not find "+name, hint(name))
 	}
 	return ", " + path, nil
-}
-
-// notCodex adds to a finding about a program that is not codex what the program says of
-// itself: "~/bin/wrapper --version prints wrapper 1.2".
-func (e *environment) notCodex(ctx context.Context, f finding) finding {
-	word := runner.ProgramWord(e.config.Chosen.Command)
-	if word == "" || f.code != string(agent.CodeIncompatible) {
-		return f
-	}
-	// The word needs no quotes, and a quoted ~ would not be the home directory.
-	said, err := e.shell(ctx, word+" --version </dev/null | head -n 1")
-	if err == nil && said != "" {
-		f.Message += "; " + word + " --version prints " + text.Short(text.Visible(said), mostSaid)
-	}
-	return f
 }
 
 // loginHint is the command that logs codex in, in the codex home of agents.
@@ -356,24 +338,4 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 		)
 	}
 	return ok("agents cannot read %s", hidden)
-}
-
-// checkTokens warns about tokens of forges that hooks get and agents do not.
-func checkTokens(_ context.Context, e *environment) (list []finding) {
-	vars := workflow.ForgeTokenVars()
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		kind := vars[name]
-		value, _ := e.p.Lookup(name)
-		withheld := slices.Contains(e.config.SecretVars, name)
-		passed := slices.Contains(e.config.Chosen.PassEnv, name)
-		use := "it or push to " + kind.Title
-		if kind.Gh {
-			use = "gh or push to " + kind.Title
-		}
-		if value != "" && !withheld && !passed {
-			list = append(list, warn(name+" is set, but only hooks get it, not agents",
-				"add it to agent.pass_env if agents use "+use)...)
-		}
-	}
-	return list
 }

@@ -84,9 +84,7 @@ var checks = slices.Concat(
 		},
 		{"key", needsConfig, checkKey, "", ofProject},
 		{"tracker", needsKey, checkTracker, "", ofProject},
-		{"clock", needsKey, checkClock, "", ofProject},
 		{"hosts", needsConfig, checkHosts, "", ofProject},
-		{"engine", needsConfig, checkEngine, "", ofProject},
 		{"login shell", needsDefaults, checkLoginShell, "", ofRepository},
 	},
 	defaultChecks,
@@ -94,12 +92,10 @@ var checks = slices.Concat(
 		{"sandbox", needsLogin, checkBox, "", ofAgents},
 		{"limits", needsConfig, checkLimits, "", ofAgents},
 		{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
-		{"node", needsLogin, aboutKind(checkNode), "", ofOthers},
 		{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
 		{"conversation", needsAgent, aboutKind(checkConversation), "", ofOthers},
 		{"trial turn", needsAgent, aboutKind(checkTurn), "", ofTurns},
 		{"secrets", needsConfig, checkSecrets, "", ofAgents},
-		{"pass_env", needsConfig, checkTokens, "", ofDefault},
 		{"git", needsLogin, checkGit, "", ofRepository},
 		{"gh", needsLogin, checkGh, "", ofRepository},
 		{"repository", needsLogin, checkRepository, "", ofRepository},
@@ -111,7 +107,6 @@ var checks = slices.Concat(
 		{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
 		{"commits", needsLogin, checkCommit, "", ofAgents},
 		{"signatures", needsLogin, checkSignature, "", ofRepository},
-		{"hooks", needsConfig, checkHooks, "", ofAgents},
 		{
 			"workspace root", needsConfig, checkRoot,
 			"write workspace.root as an absolute path, or set the variables in it in the environment file", ofAgents,
@@ -121,12 +116,10 @@ var checks = slices.Concat(
 			"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
 				"two state directories would both take the same issues", ofProject,
 		},
-		{"other projects", needsConfig, checkSharing, "", ofProject},
 		{"schedule", needsNothing, checkSchedule, "", ofProject},
 		{"monitoring", needsConfig, checkMonitor, "", ofProject},
 		{"workers", needsNothing, checkWorkers, "", ofProject},
 		{"account", needsNothing, checkAccount, "", ofProject},
-		{"release", needsNothing, checkRelease, "", ofProject},
 	},
 )
 
@@ -141,13 +134,10 @@ const (
 
 // Options are the flags of doctor.
 type Options struct {
-	StateDir string // the value of --state-dir
 	// Named is set if the caller named a workflow. Otherwise, if the workflow is missing,
 	// doctor checks the machine alone.
 	Named   bool
 	Verbose bool
-	// Engine: the engine of worker.engine starts a trial job.
-	Engine bool
 	// Deep: the agent answers once, which uses tokens.
 	Deep bool
 }
@@ -157,9 +147,8 @@ type Options struct {
 // failures, and a summary.
 func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
-	called.tryEngine = o.Engine
 	called.deep = o.Deep
-	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
+	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(p), o.Named, called)
 	scheduled.deep = o.Deep
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {
@@ -175,9 +164,7 @@ func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) err
 		return [2]<-chan answer{called.start(ctx, c, giveUp), scheduled.start(ctx, c, giveUp)}
 	})
 	out := &report{w: w, verbose: o.Verbose, secrets: secrets}
-	if called.machine {
-		out.next = nextSteps(called.others())
-	}
+	out.machine = called.machine
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here
 			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 &&
@@ -270,11 +257,7 @@ type finding struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	As      string `json:"as"`
-	// Cause is the check that reports the cause of this finding and of others; empty if there
-	// is none.
-	Cause   string `json:"cause,omitempty"`
 	code    string // of the error
-	network bool   // the network may be the cause
 }
 
 func ok(format string, args ...any) []finding {
@@ -326,7 +309,6 @@ func failWith(err error) (list []finding) {
 			Message: e.Error(),
 			Hint:    e.Hint,
 			code:    e.Code,
-			network: unreachable(err),
 		})
 	}
 	return list

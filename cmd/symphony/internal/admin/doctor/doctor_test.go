@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -156,31 +154,5 @@ func TestCheckMonitor(t *testing.T) {
 	}
 	if pings := s.Pings(); len(pings) != 2 || pings[0].Kind != "log" || s.Status() != "new" {
 		t.Errorf("pings: %+v", pings)
-	}
-}
-
-// A newer release is reported only if a variable of the caller says where to ask.
-func TestRelease(t *testing.T) {
-	server := httptest.NewServer(
-		http.HandlerFunc(
-			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("v99.0.0\n")) },
-		),
-	)
-	defer server.Close()
-	for name, c := range map[string]struct{ as, address, want string }{
-		"set":             {asCalled, server.URL, "v99.0.0 is newer than this " + wiring.Version()},
-		"by the schedule": {asScheduled, server.URL, ""},
-		"not set":         {asCalled, "", ""},
-	} {
-		env := &environ.Env{Environ: []string{wiring.ReleasesVar + "=" + c.address}, Now: time.Now}
-		message := ""
-		for _, f := range checkRelease(t.Context(), &environment{
-			as: c.as,
-			p:  &wiring.Project{Env: env},
-		}) {
-			test.Equal(t, name, f.Status, statusWarn)
-			message = f.Message
-		}
-		test.Equal(t, name, message, c.want)
 	}
 }

@@ -9,16 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -41,13 +38,9 @@ type environment struct {
 	// machine is set where no workflow was found, so that only the machine is examined. The
 	// defaults are then in config.
 	machine bool
-	// tryEngine: a trial job is asked for.
-	tryEngine bool
 	// deep: a trial turn is asked for.
 	deep  bool
 	other *environment // the caller's environment, if this is the schedule's
-	// others are the workflows of the projects of the account.
-	others func() []string
 
 	// All checks share a login shell, an agent, its conversation and an answer of the tracker.
 	login  func() loginShell
@@ -76,7 +69,6 @@ func newEnvironment(
 		readable.SourceErr = nil
 	}
 	e.report, e.config = wiring.CheckResult(&readable)
-	e.others = sync.OnceValue(func() []string { return e.readOthers(ctx) })
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.opened = sync.OnceValue(func() error { return e.openConversation(ctx) })
@@ -89,16 +81,6 @@ func newEnvironment(
 var defaults = workflow.Source{
 	FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"),
 	Body:        "{{ issue.title }}",
-}
-
-// readOthers returns the workflows of the projects of the account; nil if they can't be read, which
-// the commands about them report.
-func (e *environment) readOthers(ctx context.Context) []string {
-	projects, err := wiring.AllProjects(e.p.Env)
-	if err != nil {
-		return nil
-	}
-	return text.Map(view.Name(ctx, projects), func(p view.Named) string { return p.Path })
 }
 
 func (e *environment) has(n need) bool {
@@ -313,9 +295,6 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 // program returns the path at which hooks and agents find a program; empty if they don't find
 // it.
 func (e *environment) program(ctx context.Context, name string) (string, error) {
-	if slices.Contains(e.login().profile.Functions, name) {
-		return name, nil // a function of the login profile
-	}
 	return e.shell(ctx, "command -v -- "+name)
 }
 
@@ -327,33 +306,11 @@ func (e *environment) lacks(ctx context.Context, name string) bool {
 
 // hintForProgram returns the step after which bash -lc finds a program.
 func (e *environment) hintForProgram(ctx context.Context, name string) string {
-	profile := "~/.profile" // the file that bash -l reads
-	for _, file := range []string{".bash_login", ".bash_profile"} {
-		if wiring.Exists(filepath.Join(e.p.Env.Home, file)) {
-			profile = "~/" + file
-		}
-	}
 	if e.other != nil {
 		path, err := e.other.program(ctx, name)
 		if err == nil && filepath.IsAbs(path) {
-			return fmt.Sprintf("add to %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
+			return fmt.Sprintf("add to the login profile: export PATH=%s:$PATH", filepath.Dir(path))
 		}
 	}
-	caller := cmp.Or(e.other, e)
-	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc set it
-		if filepath.IsAbs(dir) && isProgram(filepath.Join(dir, name)) {
-			return fmt.Sprintf(
-				"it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH",
-				dir,
-				profile,
-			)
-		}
-	}
-	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)
-}
-
-// isProgram reports whether there is an executable file at the path.
-func isProgram(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().Perm()&0o111 != 0
+	return "install it where bash -lc finds it, or add its directory to PATH in the login profile"
 }

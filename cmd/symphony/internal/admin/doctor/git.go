@@ -42,25 +42,7 @@ func checkGit(ctx context.Context, e *environment) []finding {
 			"link git into a directory of that PATH, or set PATH in the crontab or the unit",
 		)
 	}
-	old = gitBefore(38, list[0].Message)
-	if old == "" {
-		return list
-	}
-	var lacks []string
-	if e.config.Feedback.Merge.On() {
-		lacks = append(lacks, "merge the base of a pull request into its branch")
-	}
-	kind := e.config.Repository.ForgeKind()
-	if kind.AsksGit && e.config.Feedback.Conflicts {
-		lacks = append(lacks, "find the conflicts of pull requests on "+kind.Title)
-	}
-	if lacks == nil {
-		return list
-	}
-	return warn(
-		old+" is older than 2.38: symphony can't "+strings.Join(lacks, ", and can't "),
-		"upgrade git",
-	)
+	return list
 }
 
 // gitBefore returns the version in a text, such as "git version 2.30", if it is older than
@@ -101,12 +83,10 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 			`else grep -v '^Warning: ' <<< "$said"; fi`,
 	)
 	if errors.Is(err, context.DeadlineExceeded) {
-		list := fail(
+		return fail(
 			"repository_unavailable: "+repository.URL+" does not answer",
 			repositoryHint(repository, answer),
 		)
-		list[0].network = true
-		return list
 	}
 	if err != nil {
 		return failWith(err)
@@ -114,12 +94,10 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	names := strings.Fields(answer)
 	found := len(names) > 0 && names[0] == "found"
 	if !found {
-		list := fail(
+		return fail(
 			"repository_unavailable: "+cmp.Or(answer, "git says nothing"),
 			repositoryHint(repository, answer),
 		)
-		list[0].network = gitUnreachable().MatchString(answer)
-		return list
 	}
 	if !slices.Contains(names, ref) {
 		return fail(
@@ -198,35 +176,21 @@ func (e *environment) gitEnviron() []string {
 	return wiring.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile)
 }
 
-// checkLocalClone reports the missing parts of a clone on this machine, if it is the remote.
+// checkLocalClone reports a repository on this machine that takes no commits. That it is whole a run checks.
 func checkLocalClone(ctx context.Context, e *environment, address string) []finding {
 	dir := strings.TrimPrefix(address, "file://")
-	if !filepath.IsAbs(dir) {
+	if !filepath.IsAbs(dir) || !e.config.Repository.Delivers() {
 		return nil
 	}
-	lacks, err := e.shellIn(ctx, e.p.Environ, "export GIT_NO_LAZY_FETCH=1\ncd "+text.ShellQuote(dir)+` || exit
-[ "$(git rev-parse --is-shallow-repository)" != true ] || { echo history; exit; }
-[ -w "$(git rev-parse --git-path objects)" ] || { echo written; exit; }
-git config --get-regexp '^remote\..*\.promisor$' >/dev/null || exit
-git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
+	said, err := e.shellIn(ctx, e.p.Environ, "cd "+text.ShellQuote(dir)+` || exit
+[ -w "$(git rev-parse --git-path objects)" ] || echo read`)
 	switch {
 	case err != nil:
 		return failWith(err)
-	case lacks == "history":
-		return fail(
-			"repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
-			"git -C "+text.ShellQuote(dir)+" fetch --unshallow",
-		)
-	case lacks == "written" && e.config.Repository.Delivers():
+	case said == "read":
 		return warn(
-			dir+" can't be written by this account: agents can begin, and their commits can't be delivered",
-			cmp.Or(paths.Regain(filepath.Join(dir, ".git", "objects")),
-				"give the repository to this account with chown -R, or make it writable with chmod -R u+w"),
-		)
-	case lacks == "files":
-		return fail(
-			"repository_unavailable: "+dir+" is a partial clone, which lacks files",
-			"git -C "+text.ShellQuote(dir)+" fetch --refetch --no-filter",
+			dir+" can't be written by this account, so that commits can't be delivered",
+			cmp.Or(paths.Regain(filepath.Join(dir, ".git", "objects")), "make it writable with chown -R or chmod -R u+w"),
 		)
 	}
 	return nil
@@ -251,15 +215,12 @@ func checkLargeFiles(ctx context.Context, e *environment) []finding {
 			return failWith(err)
 		}
 	}
-	const missing = "git-lfs is not found"
 	hint := e.hintForProgram(ctx, "git-lfs")
 	switch {
-	case uses != "" && wanted != "":
-		return fail(missing+", and the repository has files of Git LFS: git can't check them out", hint)
 	case uses != "":
-		return warn(missing+", and the repository has files of Git LFS: agents see pointers in their place", hint)
+		return fail("git-lfs is not found, and the repository has files of Git LFS", hint)
 	case wanted != "":
-		return warn(missing+", and git is set up to use it: a repository with such files can't be checked out", hint)
+		return warn("git-lfs is not found, and git is set up to use it", hint)
 	}
 	return nil
 }
@@ -359,15 +320,8 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 		return "run " + look + " in a terminal, and confirm the key of the server"
 	case known != "":
 		return known
-	case strings.Contains(answer, "bad config line"):
-		return "correct that file of git's settings"
-	case answer == "" && repository.Base == "" && wiring.Exists(filepath.Join(repository.URL, ".git")):
-		return "make a first commit in it, or set repository.base to a branch that has one"
-	case answer == "" && repository.Base == "":
-		return "push a first commit to it, or set repository.base to a branch that has one"
 	case answer == "":
-		heads := strings.Replace(look, "ls-remote", "ls-remote --heads", 1)
-		return "correct repository.base: " + heads + " lists the branches; if it lists none, a first commit is missing there"
+		return "make a first commit there, or set repository.base to one of the branches that " + look + " lists"
 	}
 	return "correct repository.url or repository.base, or see what is wrong with " + look
 }
@@ -405,9 +359,7 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	answer, err := e.shell(ctx, "if "+status+" >/dev/null 2>&1; then echo in; else echo out; fi")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		list := warn(status+" does not answer", "run it yourself; it needs the network")
-		list[0].network = true
-		return list
+		return warn(status+" does not answer", "run it yourself; it needs the network")
 	case err != nil:
 		return failWith(err)
 	case answer == "in":
@@ -465,4 +417,25 @@ func ghHost(cfg *workflow.Config) string {
 		return workflow.GhHost(cfg.Tracker.Endpoint)
 	}
 	return ""
+}
+
+// cloneHere returns a directory with the repository, or with a clone of it around WORKFLOW.md;
+// empty if there is none.
+func (e *environment) cloneHere(ctx context.Context) string {
+	repository := strings.TrimPrefix(e.config.Repository.URL, "file://")
+	if filepath.IsAbs(repository) {
+		return repository
+	}
+	dir := filepath.Dir(e.p.Path)
+	origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
+	if err != nil || !sameRepository(origin, e.config.Repository.URL) {
+		return ""
+	}
+	return dir
+}
+
+// sameRepository reports whether two addresses lead to the same repository.
+func sameRepository(a, b string) bool {
+	bare := func(address string) string { return strings.TrimSuffix(strings.TrimRight(address, "/"), ".git") }
+	return b != "" && (bare(a) == bare(b) || workflow.SameRepository(a, b))
 }

@@ -77,25 +77,3 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	}
 	return ok("%s: git %s, answers within %v", name, a.Git, latency)
 }
-
-// checkEngine runs a trial job, if that was asked for.
-func checkEngine(ctx context.Context, e *environment) []finding {
-	if !e.tryEngine {
-		return nil
-	}
-	hosts := e.config.Policy.Hosts
-	if len(hosts) != 1 || !workflow.IsEngine(hosts[0]) {
-		return fail(
-			"--engine: the workflow names no engine that starts jobs",
-			"set worker.engine.kind, or leave --engine out",
-		)
-	}
-	began := time.Now()
-	root, err := wiring.TryEngine(ctx, e.p, hosts[0])
-	if err != nil {
-		known := exit.From(err)
-		return fail("trial job: "+known.Error(), known.Hint)
-	}
-	return ok("a trial job was started, reached and ended within %v; it could make a workspace in %s",
-		time.Since(began).Round(100*time.Millisecond), root)
-}

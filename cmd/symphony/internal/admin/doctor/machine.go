@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -51,9 +50,6 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	machine := wiring.ThisMachine()
-	if err := machine.TryRoot(ctx, root); err != nil {
-		return failWith(err)
-	}
 	if wiring.Exists(root) && unix.Access(root, unix.W_OK|unix.X_OK) != nil {
 		return fail(root+" can't be written by this account", "chmod u+rwx "+text.ShellQuote(root)+
 			", if it belongs to this account, or set workspace.root to another directory")
@@ -127,21 +123,4 @@ func checkAccount(_ context.Context, e *environment) []finding {
 			"sandbox can change them",
 		"run symphony under an account of its own",
 	)
-}
-
-// checkRelease looks for a newer release, if the operator set where to ask.
-func checkRelease(ctx context.Context, e *environment) []finding {
-	address := e.p.Env.Getenv(wiring.ReleasesVar)
-	if address == "" || e.as != asCalled {
-		return nil
-	}
-	newest, err := wiring.NewestRelease(ctx, address)
-	if err != nil {
-		known := exit.From(err)
-		return warn(known.Error(), known.Hint)
-	}
-	if wiring.ReadBuild().OlderThan(newest) {
-		return warn(newest+" is newer than this "+wiring.Version(), wiring.UpgradeHint)
-	}
-	return ok("no release is newer than %s", wiring.Version())
 }

@@ -1,10 +1,7 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -30,12 +27,10 @@ func (r result) all() (list []*finding) {
 	return list
 }
 
-// worst is the worst of the findings that no other check reports.
+// worst is the worst of the findings.
 func (r result) worst() (worst status) {
 	for _, f := range r.all() {
-		if f.Cause == "" {
-			worst = max(worst, f.Status)
-		}
+		worst = max(worst, f.Status)
 	}
 	return worst
 }
@@ -63,7 +58,7 @@ type report struct {
 	w       *term.Env
 	secrets *agent.Redactor
 	verbose bool
-	next    []string // what to do where there is no workflow
+	machine bool // there is no workflow
 	results []result
 }
 
@@ -82,7 +77,6 @@ func (r *report) add(found result) {
 // end prints the findings that are not fine, the failures last, and the summary. It returns an
 // exit.Only if a check fails.
 func (r *report) end() error {
-	r.findNetwork()
 	findings := []finding{}
 	for _, found := range r.results {
 		findings = slices.Concat(findings, found.called, found.scheduled)
@@ -102,57 +96,6 @@ func (r *report) end() error {
 	return exitCode(findings)
 }
 
-// networkCheck is the name of the line that reports a machine without a network.
-const networkCheck = "network"
-
-// findNetwork reports a network that several checks have missed, once instead of by each of
-// them.
-func (r *report) findNetwork() {
-	var names []string
-	var caused []*finding
-	for _, found := range r.results {
-		if found.unreachable() {
-			names = append(names, found.name)
-		}
-		for _, f := range found.all() {
-			if f.network {
-				caused = append(caused, f)
-			}
-		}
-	}
-	if len(names) < 2 {
-		return
-	}
-	for _, f := range caused {
-		f.Cause = networkCheck
-	}
-	r.results = append(r.results, result{
-		name: networkCheck,
-		called: []finding{{
-			Check:   networkCheck,
-			Status:  statusFail,
-			As:      caused[0].As,
-			Message: fmt.Sprintf("no answer for %s: %s", strings.Join(names, ", "), caused[0].Message),
-			Hint: "check the network of this machine: connection, name server, proxy; a schedule lacks " +
-				"the proxy variables of your shell",
-		}},
-	})
-}
-
-// unreachable reports whether a finding may be due to the network.
-func (r result) unreachable() bool {
-	return slices.ContainsFunc(r.all(), func(f *finding) bool { return f.network })
-}
-
-// unreachable reports whether the network may be the cause of an error.
-func unreachable(err error) bool {
-	return errors.As(err, new(*url.Error)) || errors.As(err, new(*net.OpError))
-}
-
-// gitUnreachable finds the messages of git, curl and ssh without a network.
-var gitUnreachable = text.Pattern(`(?i)could not resolve|failed to connect|couldn't connect|` +
-	`connection (refused|timed out)|unreachable|no route to host|name resolution`)
-
 // marks begin the lines of each status, on a terminal and in a pipe.
 var marks = [...]struct{ terminal, pipe string }{{"✓", "+"}, {"!", "!"}, {"✗", "x"}}
 
@@ -167,7 +110,7 @@ func (r *report) print(found result) {
 	name := found.name
 	worst := found.worst()
 	list = slices.DeleteFunc(list, func(f finding) bool {
-		return f.Cause != "" || !r.verbose && worst > statusOK && f.Status == statusOK
+		return !r.verbose && worst > statusOK && f.Status == statusOK
 	})
 	if !r.verbose && worst == statusOK {
 		all := text.Map(list, func(f finding) string { return f.Message })
@@ -208,7 +151,7 @@ func (r *report) printSummary() {
 		switch {
 		case found.skipped:
 			skipped = append(skipped, found.name)
-		case len(found.all()) > 0 && (found.worst() > statusOK || !found.unreachable()):
+		case len(found.all()) > 0:
 			names[found.worst()] = append(names[found.worst()], found.name)
 		}
 	}
@@ -240,7 +183,9 @@ func (r *report) printSummary() {
 		parts = append(parts, "not checked because of that: "+strings.Join(skipped, ", "))
 	}
 	lines := []string{paint(r.w.Bold(verdict)) + ": " + strings.Join(parts, "; ")}
-	lines = append(lines, r.next...)
+	if r.machine {
+		lines = append(lines, "next: symphony init, in the folder of your project, or symphony doctor -w FILE")
+	}
 	if !r.w.Piped() {
 		lines = slices.Insert(lines, 0, "")
 	}
@@ -250,22 +195,4 @@ func (r *report) printSummary() {
 		}
 		fmt.Fprintln(r.w.Stdout, line)
 	}
-}
-
-// mostNext is how many projects the steps name.
-const mostNext = 5
-
-// nextSteps are the lines that say how to go on where there is no workflow: with the projects that
-// the account has, or by making one.
-func nextSteps(workflows []string) (lines []string) {
-	for i, path := range workflows {
-		if i == mostNext {
-			return append(lines, fmt.Sprintf("next: symphony projects lists %d more", len(workflows)-i))
-		}
-		lines = append(lines, "next: symphony doctor -w "+text.ShellQuote(path))
-	}
-	if len(lines) == 0 {
-		return []string{"next: symphony init, in the folder of your project, which writes a WORKFLOW.md"}
-	}
-	return lines
 }

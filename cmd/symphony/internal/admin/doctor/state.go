@@ -129,10 +129,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	}
 	which := " -w " + text.ShellQuote(e.p.Path)
 	now := e.p.Env.Now()
-	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running" + st.OfYourOwn()
-	if problem := st.Judge(now).Problem; strings.Contains(problem, "crontab -e") {
-		hint = problem
-	}
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
 		hint = "it is installed; see symphony schedule status" + which
 	}
@@ -146,10 +143,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	case st.Loop:
 		list = ok("symphony tick --loop is running")
 	case run == nil:
-		list = warn(
-			"neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself",
-			hint,
-		)
+		list = warn("no scheduled pass has run yet: runs start only when you run a pass yourself", hint)
 	case st.Alive:
 		list = ok("active, last pass %s ago (%s)", text.Age(now, run.StartedAt), run.Trigger)
 	default:
@@ -184,16 +178,4 @@ func checkScheduler(ctx context.Context, e *environment) []finding {
 	list := failWith(err)
 	list[0].Status = statusWarn
 	return list
-}
-
-// checkSharing names the other projects with the same project of the tracker.
-func checkSharing(_ context.Context, e *environment) []finding {
-	others := wiring.NewOthers(e.p, e.config.Policy.Project, nil).Sharing()
-	if len(others) == 0 {
-		return nil
-	}
-	return ok(
-		"%s has the same project of the tracker; an issue that one has claimed is not started by another",
-		strings.Join(others, ", "),
-	)
 }

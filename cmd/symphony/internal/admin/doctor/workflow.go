@@ -24,11 +24,8 @@ import (
 // checkWorkflow reports the findings of symphony check.
 func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	if e.machine {
-		hint := "symphony init writes one"
-		if len(e.others()) > 0 {
-			hint = "symphony doctor -w FILE checks a project; symphony init writes a WORKFLOW.md here"
-		}
-		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", hint)
+		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked",
+			"symphony init writes one; symphony projects lists those of this account")
 	}
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
@@ -81,9 +78,6 @@ func checkEnvFile(_ context.Context, e *environment) (list []finding) {
 			list = append(list, ok("%s sets %s", file.path, strings.Join(names, ", "))...)
 		}
 	}
-	for _, warning := range e.p.UselessVars() {
-		list = append(list, warn(warning, "")...)
-	}
 	if list == nil {
 		return ok("none; it would be %s for all projects, or %s", shared, path)
 	}
@@ -130,9 +124,6 @@ func missingKey(e *environment) []finding {
 			"missing: the token that you use comes from gh, which gives it to no scheduled pass",
 			put+", with what gh auth token prints",
 		)
-	}
-	if other := e.p.OtherKeyVar(); other != "" {
-		put = other + "; otherwise " + put
 	}
 	return fail("missing", put)
 }
@@ -215,17 +206,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		return failWith(answer.err)
 	}
 	found := answer.found
-	place := "the project " + found.Project.Name
-	if t.Team != "" && t.ProjectSlug == "" {
-		place = "the team " + found.Project.Name
-	}
-	if found.Project.Slug != found.Project.Name {
-		place += " (" + found.Project.Slug + ")"
-	}
-	if t.Team != "" && t.ProjectSlug != "" {
-		place += " and the team " + t.Team
-	}
-	list := ok("%s answers %s for %s", t.Endpoint, found.User, place)
+	list := ok("%s answers %s for %s", t.Endpoint, found.User, found.Project.Name)
 	switch {
 	case answer.unnamed:
 		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
@@ -249,7 +230,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	if until := answer.budget.LowUntil(); !until.IsZero() {
 		list = append(list, warn(
 			"less than a tenth of the key's requests is left until "+text.Rfc3339(until),
-			"until then nothing new is started; give symphony an account of its own, or run passes less often",
+			"give symphony an account of its own, or run passes less often",
 		)...)
 	}
 	for _, wrong := range wiring.WrongNames(e.config, answer.name, found) {
@@ -262,28 +243,6 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		list = append(list, warn(answer.mute.Message, answer.mute.Hint)...)
 	}
 	return list
-}
-
-// clockTolerance is how far a clock may be off without affecting comments and due times.
-const clockTolerance = time.Minute
-
-// checkClock compares this machine's clock with the tracker's.
-func checkClock(_ context.Context, e *environment) []finding {
-	budget := e.tracker().budget
-	if budget.ServerTime.IsZero() {
-		return nil // there is no answer, which checkTracker reports
-	}
-	off := budget.At.Sub(budget.ServerTime)
-	side := "ahead of"
-	if off < 0 {
-		side = "behind"
-	}
-	off = off.Abs()
-	if off < clockTolerance {
-		return ok("agrees with the tracker's")
-	}
-	return warn(fmt.Sprintf("%s %s the tracker's", text.Duration(off), side),
-		"set it (timedatectl set-ntp true): it decides which comments are new")
 }
 
 // checkMonitor asks the check that expects pings.

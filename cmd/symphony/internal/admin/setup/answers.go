@@ -166,10 +166,6 @@ func (s *starter) setActive(_ context.Context, text string) error {
 		if name == "" {
 			continue
 		}
-		if strings.Contains(name, ";") {
-			states := strings.ReplaceAll(text, ";", ",")
-			return exit.Usage("init: active states are separated by commas: --active-states '%s'", states)
-		}
 		state, err := s.state(name)
 		if err != nil {
 			return err
@@ -293,27 +289,6 @@ func (d dialog) foreign(ctx context.Context, dir string) string {
 	return host.GitHint(host.GitOutput(err))
 }
 
-// repositoryName is the name of a repository on a forge, such as acme/web.
-var repositoryName = text.Pattern(`^\w[\w.-]*/[\w.-]+$`)
-
-// refuseName refuses the name of a repository in the place of its address.
-func (s *starter) refuseName(address string) error {
-	if !repositoryName().MatchString(address) || exists(s.w.Absolute(address)) {
-		return nil
-	}
-	host := "github.com"
-	if s.kind.apiPath != "" {
-		host = "HOST"
-	}
-	also := ""
-	if s.kind.forge.Name != "" {
-		also = ", and --project " + address + " for its issues"
-	}
-	return exit.Usage(
-		"init: %q is neither the address of a repository nor a directory; if it is the name of a repository, "+
-			"give --repository https://%s/%[1]s%[3]s", address, host, also)
-}
-
 // setRepository sets the repository, and the branch at which work begins in a directory. A
 // repository that is refused leaves nothing behind: the operator may name another one.
 func (s *starter) setRepository(ctx context.Context, address string) error {
@@ -321,7 +296,6 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	info, err := os.Stat(s.w.Absolute(address))
 	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
 	base := ""
-	detached := ""
 	foreign := ""
 	if isDir {
 		address = s.w.Absolute(address) // hooks run elsewhere
@@ -329,7 +303,6 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		base = strings.TrimPrefix(head, "refs/heads/")
 		foreign = s.foreign(ctx, address)
 		if base == "" {
-			detached = s.git(ctx, address, "rev-parse", "--short", "HEAD")
 			base = s.usualBranch(ctx, address)
 		}
 	}
@@ -359,15 +332,11 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		return exit.Usage(
 			"init: %s has no branch at which agents could begin: run git switch -c main there first", address,
 		)
-	case s.refuseName(address) != nil:
-		return s.refuseName(address)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
-		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
-	}
-	if detached != "" {
-		const warning = "no branch is checked out in %s (HEAD is detached at %s): agents begin at %s; " +
-			"to begin at that commit, give it a branch with git branch NAME, and write the name into repository.base"
-		s.w.Note(slog.LevelWarn, fmt.Sprintf(warning, address, detached, base))
+		return exit.Usage(
+			"init: %q is neither a directory nor the address of a repository, such as https://HOST/acme/web",
+			address,
+		)
 	}
 	s.answers.Repository = address
 	own := filepath.Dir(s.p.Path)
@@ -381,9 +350,6 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		return nil
 	}
 	s.answers.Base = base
-	if detached == "" {
-		s.otherBase = s.unusualBase(ctx, address)
-	}
 	s.clone = address
 	top := paths.Real(address)
 	dir := paths.Real(own)
@@ -408,21 +374,6 @@ func (s *starter) usualBranch(ctx context.Context, dir string) string {
 		}
 	}
 	return first(branches)
-}
-
-// unusualBase returns the branch at which work begins if it is not the one that is expected:
-// feature/x, where the repository also has main.
-func (s *starter) unusualBase(ctx context.Context, dir string) string {
-	base := s.answers.Base
-	for _, usual := range []string{"main", "master"} {
-		if base == usual {
-			return ""
-		}
-		if s.git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+usual) != "" {
-			return base
-		}
-	}
-	return ""
 }
 
 // expand replaces a leading ~, as a shell does.

@@ -85,23 +85,11 @@ func (s *starter) findFolder(ctx context.Context) error {
 		switch {
 		case proc.LookPath("git", s.w.Environ) == "":
 			return exit.Usage("init: git is missing: it is not in PATH; install it first")
-		case s.git(ctx, dir, "rev-parse", "--is-bare-repository") == "true":
-			return exit.Usage(
-				"init: %s is a bare repository, which has no files to work on: run init in a clone of it, "+
-					"or in another folder with --repository %[1]s",
-				dir,
-			)
-		case s.git(ctx, dir, "rev-parse", "--is-inside-git-dir") == "true":
-			return exit.Usage(
-				"init: %s is in the folder in which git keeps a repository: run init in the repository itself, %s",
-				dir,
-				filepath.Dir(s.git(ctx, dir, "rev-parse", "--absolute-git-dir")),
-			)
 		case foreign != "":
 			return exit.Usage("init: %s", foreign)
 		case s.options.Repository == "":
 			return exit.Usage(
-				"init: %s is in no git repository: run git init and git commit first, or give --repository",
+				"init: %s is in no work tree of git: run git init and git commit first, or give --repository",
 				dir,
 			)
 		case s.git(ctx, dir, "rev-parse", "--verify", "HEAD") == "":
@@ -248,10 +236,6 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 				),
 			)
 		}
-	}
-	if base := s.otherBase; base != "" {
-		const line = "agents begin at %s, the branch that is checked out: repository.base names another one"
-		lines = append(lines, fmt.Sprintf(line, base))
 	}
 	if s.firstPath != "" {
 		const line = "%s asks an agent to write CONTRIBUTING.md; keep it, or replace its text by what you want done"

@@ -65,23 +65,8 @@ func (k keys) path(key string) string {
 	return k.p.EnvPath()
 }
 
-// where tells where the key is, and whether a variable has another one: commands prefer the
-// variable, and scheduled passes see only the file.
-func (k keys) where(word, key string) string {
-	place := "the " + word + " is in " + k.path(key)
-	for _, name := range k.names {
-		given := strings.TrimSpace(k.p.Env.Getenv(name))
-		if given != "" && given != key {
-			return fmt.Sprintf(
-				"%s; the variable %s of this shell has another one, which counts first, and which no scheduled pass sees: "+
-					"write the right one into the file, and unset the variable",
-				place,
-				name,
-			)
-		}
-	}
-	return place
-}
+// where tells where the key is.
+func (k keys) where(word, key string) string { return "the " + word + " is in " + k.path(key) }
 
 // findKey finds a key that the tracker accepts: from --key-file, as it is configured already, or
 // typed by the operator. A refused key may be typed again.

@@ -38,7 +38,7 @@ func (s *starter) checkLinear() error {
 			"init: --project and --team: give one of them, and write the other key into WORKFLOW.md afterwards",
 		)
 	}
-	err := s.missing(
+	return s.missing(
 		[2]string{"--project or --team", s.options.Project + s.options.Team},
 		[2]string{"--repository", s.options.Repository},
 		[2]string{
@@ -46,13 +46,6 @@ func (s *starter) checkLinear() error {
 			cmp.Or(s.options.KeyFile, s.keys.known()),
 		},
 	)
-	if err != nil && s.options.Tracker == "" {
-		return exit.Usage(
-			"%s for Linear; --tracker github and --tracker file need less",
-			exit.From(err).Message,
-		)
-	}
-	return err
 }
 
 // listed is how many projects are shown at once. The operator narrows a longer list down by a

@@ -127,14 +127,8 @@ func isElsewhere(k kind, remote string) bool {
 // elsewhere refuses a tracker of another kind than the host of the repository is. flags are what
 // names the place of the issues.
 func (s *starter) elsewhere(remote, flags string) error {
-	own := workflow.KnownForge(remote)
-	if own.Name == "" {
-		const message = "init: the repository %q is on %s, whose issues symphony does not read: give %s if the issues " +
-			"are on %s, or --tracker file for a folder with the issues"
-		return exit.Usage(message, remote, workflow.HostWithoutTracker(remote), flags, s.kind.forge.Title)
-	}
-	const message = "init: the repository %q is on %s: give --tracker %s, or %s if the issues are on %s"
-	return exit.Usage(message, remote, own.Title, own.Name, flags, s.kind.forge.Title)
+	const message = "init: the repository %q is not on %s: give %s if the issues are there, or another --tracker"
+	return exit.Usage(message, remote, s.kind.forge.Title, flags)
 }
 
 // setServer sets the address of the API, such as https://git.example.com/api/v1, also by the

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,10 +115,7 @@ type starter struct {
 	account   reconcile.TrackerAccount // the things that the key can see
 	project   reconcile.TrackerBoard   // the chosen project
 	answers   answers
-	clone     string // a directory with the repository or a clone of it; empty for none
-	// otherBase is the branch at which work begins, if the repository also has main or master,
-	// which its user may expect; else empty.
-	otherBase string
+	clone     string          // a directory with the repository or a clone of it; empty for none
 	written   *wiring.Project // with the workflow that will be written
 	folder    string          // the absolute path of the issues, for --tracker file
 	// of the issue that was written; empty if the folder already contained issues
@@ -158,10 +154,6 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 		return err
 	}
 	s.report(ctx)
-	if s.answers.Example == reviewExample && filepath.Base(s.p.Path) == "WORKFLOW.md" {
-		s.w.Note(slog.LevelWarn, "with this workflow agents only review what others have done: "+
-			"give it another name with -o REVIEW.md, and symphony init writes the WORKFLOW.md of the others")
-	}
 	return nil
 }
 
@@ -213,9 +205,6 @@ func (s *starter) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.refuseName(s.options.Repository); err != nil {
-		return err
-	}
 	if s.options.Team != "" && s.kind.name != linearKind.name {
 		return exit.Usage("init: --team works only with --tracker linear")
 	}
@@ -262,15 +251,7 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 	i := slices.Index(TrackerNames(), name)
 	names := TrackerNames()
 	if i < 0 {
-		meant := workflow.NearestKind(name, names)
-		if meant != "" {
-			meant = fmt.Sprintf(", did you mean %q?", meant)
-		}
-		message := fmt.Sprintf("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), meant)
-		if meant != "" {
-			return exit.Usage("%s", message)
-		}
-		return reconcile.NewError("usage", message, "init writes no WORKFLOW.md for others: "+workflow.OtherKind(name))
+		return exit.Usage("init: unknown tracker %q; there are %s; %s", name, strings.Join(names, ", "), workflow.OtherKind)
 	}
 	s.kind = kinds[i]
 	s.answers.Tracker = name
@@ -403,13 +384,6 @@ func (s *starter) report(ctx context.Context) {
 	if s.options.StateDirSet {
 		flags += " --state-dir " + text.ShellQuote(s.p.StateDir)
 	}
-	beyond := *w.Environment()
-	beyond.Dir = filepath.Dir(filepath.Dir(s.p.Path))
-	other := wiring.FindWorkflow(&beyond)
-	if other != "" && filepath.Dir(s.p.Path) != w.Home {
-		w.Note(slog.LevelWarn, other+" is another project: if both deliver to one repository, "+
-			"set repository.branch differently in one of them")
-	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
 	lines = slices.Insert(lines, 1, s.agentSummary()...)
@@ -424,9 +398,6 @@ func (s *starter) report(ctx context.Context) {
 		found := s.answers.Stacks[0]
 		const line = "found %s (%s): before an issue is handed over, symphony runs %s"
 		lines = slices.Insert(lines, 1, fmt.Sprintf(line, found.Name, found.Files[0], found.Verify))
-		if note := found.note(); note != "" {
-			lines = slices.Insert(lines, 2, note)
-		}
 		all.Verify = found.Verify
 	}
 	if w.JSON {

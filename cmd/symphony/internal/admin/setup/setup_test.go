@@ -332,7 +332,7 @@ func TestRefusedRepositoryLeavesNothing(t *testing.T) {
 		t.Error("a directory has no pull requests")
 	}
 	test.OK(t, s.setRepository(t.Context(), "https://github.com/acme/shop.git"))
-	test.Equal(t, "the base and the other base", s.answers.Base+s.otherBase, "")
+	test.Equal(t, "the base", s.answers.Base, "")
 }
 
 // A tag with the name of the branch makes git write the branch as heads/main in short.

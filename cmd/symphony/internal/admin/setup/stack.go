@@ -161,13 +161,5 @@ func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 	return row
 }
 
-// note is what the operator has to check about Verify; empty for nothing.
-func (s Stack) note() string {
-	if strings.Contains(s.Verify, unittest) {
-		return "the repository does not mention pytest, so unittest runs the tests: check that it finds them"
-	}
-	return ""
-}
-
 // Lines are the lines of a script.
 func (s Stack) Lines() []string { return strings.Split(s.Fetch, "\n") }

@@ -25,9 +25,8 @@ import (
 
 // Options are the flags of support.
 type Options struct {
-	File     string // empty for a name with the time in the working directory
-	Issue    string // empty for none
-	StateDir string // the value of --state-dir
+	File  string // empty for a name with the time in the working directory
+	Issue string // empty for none
 }
 
 // bundle is a bundle that is being made.
@@ -113,9 +112,8 @@ func (b *bundle) addProject(ctx context.Context) {
 	})
 	b.add("doctor.txt", "symphony doctor --all", func(w *term.Env) error {
 		return doctor.Examine(ctx, w, b.p, doctor.Options{
-			StateDir: b.options.StateDir,
-			Named:    b.p.SourceErr == nil,
-			Verbose:  true,
+			Named:   b.p.SourceErr == nil,
+			Verbose: true,
 		})
 	})
 	b.add("status.txt", "symphony ps --all", func(w *term.Env) error {

@@ -84,13 +84,6 @@ func Stored(ctx context.Context, p *wiring.Project, cfg *workflow.Config, db *st
 	return slices.DeleteFunc(rows, TeamRow.IsFree), nil
 }
 
-// OfOthers looks at the remote once, and returns what other machines have claimed.
-func OfOthers(ctx context.Context, p *wiring.Project) ([]TeamRow, error) {
-	rows, err := Rows(ctx, p)
-	isOther := func(r TeamRow) bool { return !r.Ours && !r.IsFree() }
-	return append([]TeamRow{}, text.Filter(rows, isOther)...), err
-}
-
 func sorted(listed []team.Listed, project string, now time.Time) []TeamRow {
 	rows := text.Map(listed, func(l team.Listed) TeamRow { return newRow(l, now) })
 	isOther := func(r TeamRow) int {
@@ -191,45 +184,20 @@ func (r TeamRow) Effect(now time.Time) []string {
 	name := r.Name()
 	switch {
 	case r.Status == Unreadable:
-		return []string{
-			"the remote has something else in the place of the claim " + r.Key + ": " + r.Message,
-			"its issue can be started by any machine again",
-		}
-	case r.IsFree() && r.Branch == "":
-		return []string{"nobody works on " + name + ", and any machine may take its claim at once"}
+		return []string{"the remote has something else in the place of the claim " + r.Key + ": " + r.Message}
 	case r.IsFree():
-		return []string{
-			"nobody works on " + name + ", and any machine may take its claim at once; " +
-				"it says that the work goes on from branch " + r.Branch,
-			"without the claim the next machine begins from the base, and can't deliver to that branch while it exists",
-		}
-	case r.Ours:
-		return []string{
-			"this machine has the claim of " + name + " itself: " + r.does(now),
-			"its next pass or its worker takes the claim again, unless another machine is faster; " +
-				"symphony stop " + text.ShellQuote(name) + " ends the run first",
-		}
+		return []string{"nobody works on " + name + ", and any machine may take its claim at once"}
 	}
 	lines := []string{r.Holder() + " has the claim of " + name + ": " + r.does(now)}
 	if r.Ended {
-		return append(lines, "the claim has ended: any machine may take it already")
+		return lines
 	}
-	if r.Branch != "" {
-		lines = append(lines, "what was delivered to branch "+r.Branch+" stays, and the next machine goes on from it")
-	}
-	if r.Status == string(team.Watching) {
-		return append(lines,
-			"the next machine that starts "+name+" takes it; until then nobody watches its pull request, unless "+
-				"that machine still lives and renews the claim")
-	}
+	half := time.Duration(r.TermMS) * time.Millisecond / 2
 	return append(lines,
-		"a machine that lives takes the claim again within "+text.Duration(r.term()/2)+", unless another one starts "+
-			name+" first",
+		"if it lives, it takes the claim again within "+text.Duration(half)+", unless another machine starts "+name+" first",
 		"if another one does, its run there ends, and commits that were not pushed stay in its workspace",
 	)
 }
-
-func (r TeamRow) term() time.Duration { return time.Duration(r.TermMS) * time.Millisecond }
 
 // does says what the holder does, and when it said so last.
 func (r TeamRow) does(now time.Time) string {

@@ -46,7 +46,7 @@ func ReadAttempts(ctx context.Context, p *wiring.Project, ref string) (a Attempt
 		return a, err
 	}
 	if !known {
-		return a, wiring.NoRun(ctx, f.Project, f.DB, ref, "it has had no run")
+		return a, wiring.UnknownIssue(ctx, f.DB, ref, "it has had no run")
 	}
 	runs, err := f.DB.Runs.Since(ctx, id, time.Time{})
 	if err != nil {

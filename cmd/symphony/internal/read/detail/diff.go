@@ -66,7 +66,7 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 		return run, err
 	}
 	if !known {
-		return run, wiring.NoRun(ctx, p, db, ref, "it has no workspace")
+		return run, wiring.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
 	runs, err := db.Runs.Since(ctx, id, time.Time{})
 	if err != nil {

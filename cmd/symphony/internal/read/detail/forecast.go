@@ -2,13 +2,11 @@ package detail
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/team"
 )
 
 // forecast tells how the next pass would act on an issue, as far as is known now. The zero
@@ -17,13 +15,10 @@ type forecast struct {
 	action reconcile.ActionKind // dispatch, hold, release or none
 	// reason is the code and message the sentence why it would not start: the planner skips it,
 	// or no pass sees it at all.
-	reason      string
-	message     string
-	next        string           // what a person has to do first; empty if nothing
-	stuck       bool             // the planner skips it until a person has done that
-	limit       *reconcile.Limit // of the first usual agent's account, where it stops every issue
-	limited     string           // how that agent is named, such as claude
-	accountFull bool             // all slots of the account are taken
+	reason  string
+	message string
+	next    string // what a person has to do first; empty if nothing
+	stuck   bool   // the planner skips it until a person has done that
 }
 
 // forecast asks the planner about an issue that waits or is not claimed, at the time at which
@@ -43,9 +38,6 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.limit = s.Accounts[0].Limit
-	f.limited = policy.AgentName(s.Accounts[0].Agent)
-	f.accountFull = s.Slots != nil && s.Slots.Free <= 0
 	plan := reconcile.Compute(s)
 	isBlocked := func(skip reconcile.Skip) bool { return skip.Reason == reconcile.SkipBlockedBy }
 	if r.claim == nil && slices.ContainsFunc(plan.Skips, isBlocked) {
@@ -75,6 +67,11 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 			f.reason = "release_" + a.Reason
 			f.message = a.Message
 		}
+	}
+	// of other machines and projects only passes know
+	byOthers := []string{reconcile.SkipElsewhere, reconcile.SkipClaimRefused}
+	if r.claim == nil && r.skipped && slices.Contains(byOthers, r.skip.Reason) {
+		f = forecast{reason: r.skip.Reason, message: r.skip.Message}
 	}
 	return f, nil
 }
@@ -116,11 +113,7 @@ func (r *issueReader) unseen(policy reconcile.Policy) forecast {
 		return forecast{reason: "terminal", message: "its state is " + state, next: never}
 	case !policy.Active(state) && r.issue.StateMeant == "":
 		next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
-		message := "its state is " + state
-		if r.issue.Unnamed != "" {
-			message += ": " + r.issue.Unnamed
-		}
-		return forecast{reason: "not_active", message: message, next: next}
+		return forecast{reason: "not_active", message: "its state is " + state, next: next}
 	}
 	return forecast{}
 }
@@ -159,29 +152,10 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	if reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
 		s.Today = r.Today
 	}
-	s.Tracker.Low = r.Low.After(s.Now)
 	s.Accounts = accounts.Look(ctx, s.Now)
 	s.Slots, err = accounts.TakeSlots(ctx, 1, true)
 	if err != nil {
 		return s, err
-	}
-	// the next pass says which can't be read
-	others := wiring.NewOthers(r.Project, policy.Project, func(string) {})
-	s.Claimed.Elsewhere, err = others.Claimed(ctx)
-	if err != nil {
-		return s, err
-	}
-	machine, err := wiring.NewTeamOfPass(r.Project, r.Config, r.DB)
-	if err != nil {
-		return s, err
-	}
-	if machine != nil {
-		known, err := machine.Known(ctx)
-		if err != nil {
-			return s, err
-		}
-		maps.Copy(s.Claimed.Elsewhere, team.Sentences(known.Others))
-		s.Refused = known.Refused
 	}
 	for _, run := range r.Recorded.Runs {
 		alive := wiring.Alive(r.Project.StateDir, run.ID)

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -39,8 +38,7 @@ type Issue struct {
 	// Timeline lists the events since the oldest of these runs, the newest first.
 	Timeline []Moment `json:"timeline"`
 	ThreadID *string  `json:"thread_id"`
-	// Agent names the agent of the newest run, and in place of which it works; null if the
-	// project has no other.
+	// Agent names the agent of the newest run; null if the project has no other.
 	Agent *string `json:"agent"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure `json:"hook_failures"`
@@ -238,7 +236,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	}
 	r.addRuns(&v)
 	if !o.Brief {
-		v.Issue.File = r.FileOf(ctx, r.id)
+		v.Issue.File = text.OrNull(r.inFolder(ctx)[r.id].File())
 		if err := r.addWork(ctx, &v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err
 		}
@@ -370,7 +368,7 @@ func (r *issueReader) addRuns(v *Issue) {
 			v.Totals.Add(run, v.GeneratedAt)
 		}
 	}
-	v.Agent = text.OrNull(r.Takeover(r.runs))
+	v.Agent = text.OrNull(r.LastAgent(r.runs))
 	if v.Released != nil {
 		v.Links = reconcile.MergeLinks(v.Links, v.Released.Links)
 	}
@@ -535,11 +533,6 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		return nil
 	}
 	if err != nil {
-		fault := exit.From(err)
-		isPlain := fault.Code == codeIssueNotFound && !strings.Contains(fault.Hint, "pull request")
-		if isPlain && r.DB != nil && !text.IsNumber(r.identifier) {
-			return wiring.NotInTracker(ctx, r.DB, r.identifier)
-		}
 		return err
 	}
 	if !isKnown && r.DB != nil {

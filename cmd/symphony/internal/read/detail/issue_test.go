@@ -121,8 +121,7 @@ func TestNextAfterDone(t *testing.T) {
 	r.explainRelease(&v, forecast{reason: "not_active"})
 	test.Equal(t, "in review", v.Next.Message, "it waits for your review: take the result, or send it back")
 	r.explainRelease(&v, forecast{reason: "terminal"})
-	const want = "nothing to do: within ten minutes a pass moves its workspace to the trash"
-	test.Equal(t, "done", v.Next.Message, want)
+	test.Equal(t, "done", v.Next.Message, "nothing to do")
 }
 
 // An issue without a run goes on by itself if something runs passes, whatever it waits for,
@@ -150,14 +149,6 @@ func TestGoesOn(t *testing.T) {
 			Why:      Why{Code: reconcile.SkipPaused},
 		}.GoesOn(), false)
 	}
-}
-
-// The limit that keeps an issue waiting is named after the agent that has reached it.
-func TestWhoseLimit(t *testing.T) {
-	r := &issueReader{Facts: view.Facts{Now: now}}
-	f := forecast{limit: &reconcile.Limit{Until: now.Add(time.Hour)}, limited: "claude"}
-	next := r.startOnce(reconcile.SkipRateLimited, f)
-	test.Equal(t, "the next step", next.Message, "a pass starts it once the limit of claude has ended")
 }
 
 // A claim that waits for an agent may have another reason than what others have pushed.

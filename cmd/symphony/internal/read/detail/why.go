@@ -45,8 +45,8 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Since = text.OrNull(c.HeldAt)
 		v.Why = Why{string(v.Status), heldText(*c)}
 		v.Next = Next{Message: c.HoldEnds()}
-		if r.IsGone(ctx, c.IssueID) {
-			v.Why.Message = view.GoneText + "; " + v.Why.Message
+		if issues := r.inFolder(ctx); issues != nil && issues[r.id].ID == "" {
+			v.Why.Message = goneText + "; " + v.Why.Message
 			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, "") +
 				"; if nobody needs the issue any more, symphony retry " + r.identifier + " lets a pass forget it"
 		}
@@ -54,7 +54,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		r.explainRelease(v, f)
 		if r.lacksFile(*v) {
 			last := text.OrEmpty(r.released().To)
-			v.Why.Message += "; " + view.GoneText
+			v.Why.Message += "; " + goneText
 			v.Next.Message = wiring.RestoreFile(ctx, r.Project, r.Config, r.identifier, last) +
 				"; if nobody needs the issue any more, a pass forgets it, and symphony prune " + r.identifier +
 				" removes its workspace"
@@ -101,17 +101,21 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 	}
 }
 
-// movedBack is view.MovedBack as the end of a sentence.
+// movedBack says that an issue was handed over, and is in a state again in which agents work; empty if
+// it is in another state, or its state is not known. A person may want another run; but git takes back
+// the file of an issue without a word, by a checkout or a stash.
 func (r *issueReader) movedBack() string {
 	release := r.released()
-	if r.claim != nil || r.source != SourceTracker || r.issue == nil || release == nil {
+	isBack := r.Config != nil && r.claim == nil && r.source == SourceTracker && release != nil &&
+		release.HandedOver() && release.To != nil && r.Config.Policy.Active(r.issue.State)
+	if !isBack {
 		return ""
 	}
-	back := view.MovedBack(r.Config, *release, r.issue.State, r.Now)
-	if back == "" {
-		return ""
+	back := fmt.Sprintf("; it was handed over %s ago in the state %s", text.Age(r.Now, release.At), *release.To)
+	if r.Config.Tracker.Folder != "" {
+		back += ": if nobody wants another run, git has taken its file back: write status: " + *release.To + " into it"
 	}
-	return "; " + back
+	return back
 }
 
 // explainRun explains the status of a claim with a run.
@@ -146,7 +150,9 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Next = Next{Message: "once " + run.Host + " has confirmed the end, a pass decides what happens next; " +
 			"if the host is gone for good: symphony retry --host-is-gone " + r.identifier}
 	case run.Lost(r.Now) > 0:
-		r.explainLostLink(v, run)
+		v.Why = Why{"link_lost", "nothing was heard of " + run.Host + " for " + text.Duration(run.Lost(r.Now)) +
+			"; its agent may go on there"}
+		v.Next = Next{Message: "the run goes on once " + run.Host + " answers; if it stays silent, the issue is held"}
 	case run.StopReason != "":
 		v.Why = Why{"stopping", "its run is stopping (" + run.StopReason + ")"}
 	case run.Kind == reconcile.DeliveryRun:
@@ -163,31 +169,9 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	}
 }
 
-// explainLostLink says since when nothing was heard of the host of a run, and the consequence
-// if that lasts.
-func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
-	silence := text.Duration(run.Lost(r.Now))
-	v.Why = Why{
-		"link_lost",
-		"nothing was heard of " + run.Host + " for " + silence + "; its agent may go on there",
-	}
-	v.Next = Next{Message: "the run goes on once " + run.Host + " answers"}
-	if r.Config == nil {
-		return
-	}
-	after := r.Config.Policy.LostAfter
-	v.Next.Message += fmt.Sprintf("; after %s of silence the host ends it, and after %s the issue is held",
-		text.Duration(after), text.Duration(2*after))
-}
-
 // activityOf is a run's present activity, such as "turn 2, the agent works".
 func activityOf(run reconcile.Run) string {
-	doing := map[reconcile.Phase]string{
-		reconcile.LaunchingAgent:      "starting the agent",
-		reconcile.InitializingSession: "starting the agent",
-		reconcile.StreamingTurn:       "the agent works",
-	}[run.Phase]
-	doing = cmp.Or(run.Activity, doing, strings.ReplaceAll(string(run.Phase), "_", " "))
+	doing := cmp.Or(run.Activity, words.Phase(run.Phase))
 	if run.Turns > 0 {
 		return fmt.Sprintf("turn %d, %s", run.Turns, doing)
 	}
@@ -215,16 +199,29 @@ func (r *issueReader) isReleased(f forecast) bool {
 	return f.next != "" || slices.Contains(outside, f.reason)
 }
 
+// goneText says that an issue's file is no longer in its folder.
+const goneText = "its file is gone from the folder"
+
+// inFolder returns the issue as its folder has it now, by its id. It is nil for other trackers, and
+// for a folder that can't be read.
+func (r *issueReader) inFolder(ctx context.Context) map[string]reconcile.Issue {
+	if r.Config == nil || r.Config.Tracker.Folder == "" {
+		return nil
+	}
+	tracker, err := wiring.NewTracker(r.Project, r.Config, wiring.TrackerOptions{})
+	if err != nil {
+		return nil
+	}
+	found, err := tracker.ByIDs(ctx, []string{r.id})
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
 // lacksFile reports whether the file of an issue was deleted from the folder of the issues.
 func (r *issueReader) lacksFile(v Issue) bool {
 	return r.Config != nil && v.TrackerErr != nil && wiring.IsDeleted(r.Config, v.TrackerErr)
-}
-
-// hasNothingNew reports whether an issue was handed over again with the commit that was delivered
-// before it was handed over the last time.
-func (r *issueReader) hasNothingNew(v Issue) bool {
-	isAgain := len(r.releases) > 1 && r.releases[0].HandedOver() && r.releases[1].HandedOver()
-	return isAgain && v.Delivered != nil && v.Delivered.At.Before(r.releases[1].At)
 }
 
 // codeIssueNotFound is the code of an issue that the tracker does not have.
@@ -250,15 +247,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state
-		if r.issue != nil && r.issue.Unnamed != "" {
-			v.Why.Message += ": " + r.issue.Unnamed
-		}
-	}
-	if r.hasNothingNew(*v) {
-		v.Why.Message += "; no new commits since it was sent back"
 	}
 	v.Next.Message = "nothing to do"
-	if release.InReview {
+	if release.InReview && f.reason != "terminal" {
 		v.Next.Message = "it waits for your review: take the result, or send it back"
 	}
 	if v.WaitsFor != nil {
@@ -269,8 +260,6 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	switch {
 	case isGone && v.TrackerErr.Hint != "":
 		v.Next.Message = v.TrackerErr.Hint
-	case f.reason == "terminal" && release.InReview: // no pass has seen it since it was moved
-		v.Next.Message = "nothing to do: within ten minutes a pass moves its workspace to the trash"
 	case f.reason == "not_active" && r.Config != nil:
 		active := strings.Join(r.Config.Policy.ActiveStates, " or ")
 		v.Next.Message += "; if it is moved to " + active + ", a pass starts it again"
@@ -281,18 +270,11 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 }
 
 func heldText(c reconcile.Claim) string {
-	message := "an operator holds it"
-	if c.HoldReason != reconcile.HoldOperator {
-		message = cmp.Or(c.HoldMessage, c.HoldReason)
-	}
-	known := c.HoldReason == reconcile.HoldMaxFailures || // its message contains the error
-		c.HoldReason == reconcile.HoldOperator &&
-			(c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
-	if c.ErrorMessage != "" && strings.Contains(message, c.ErrorMessage) { // such as how verify ended
-		known = true
-	}
-	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
-		message += ", last error " + *last
+	message := cmp.Or(c.HoldMessage, c.HoldReason)
+	stops := []string{reconcile.StopOperator, reconcile.StopAll}
+	isSaid := slices.Contains(stops, c.ErrorCode) || strings.Contains(message, c.ErrorMessage) // such as how verify ended
+	if c.ErrorMessage != "" && !isSaid {
+		message += ", last error " + *view.ErrorText(c.ErrorCode, c.ErrorMessage)
 	}
 	if d := c.Delivery; d.Due {
 		message += "; its work is not delivered"
@@ -360,36 +342,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if wait.Fails || !known {
 		message += last
 	}
-	switch {
-	case c.Kind != reconcile.Continuation:
-	case r.onlyDelivered():
-		message = "the commits in its workspace are delivered, and no agent has worked on it since its run was ended"
-	default:
-		message += r.notHandedOver()
+	if c.Kind == reconcile.Continuation && r.Config != nil && r.Config.Handoff.State != "" {
+		message += ": its agent has not called hand_over"
 	}
 	return Why{string(c.Kind), message}
-}
-
-// onlyDelivered reports whether the newest run only delivered what an agent's run had left that did not
-// succeed, such as one that was stopped.
-func (r *issueReader) onlyDelivered() bool {
-	if len(r.runs) == 0 || r.runs[0].Kind != reconcile.DeliveryRun {
-		return false
-	}
-	ofAgent := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
-	return ofAgent.Outcome != reconcile.Succeeded
-}
-
-// notHandedOver is the end of a sentence about an issue that is still active after a run that
-// succeeded; empty if agents move their issues themselves.
-func (r *issueReader) notHandedOver() string {
-	if r.Config == nil || r.Config.Handoff.State == "" {
-		return ""
-	}
-	if r.Config.Prompt != nil && !r.Config.Prompt.NamesHandOver {
-		return ": its agent has not called hand_over, which the prompt does not name"
-	}
-	return ": its agent has not called hand_over"
 }
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
@@ -434,27 +390,18 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case r.Conflict != nil:
 		return Next{Message: r.Conflict.Hint}
 	case stop.Code == obstacle.Blocked && r.source != SourceTracker:
-		return r.startOnce(reconcile.SkipBlocked, f)
+		return r.startOnce(reconcile.SkipBlocked)
 	case stop.Code == obstacle.PassFailed && !r.due().After(r.Now):
 		hint := cmp.Or(stop.Args.Hint, "symphony doctor looks for the cause")
 		return r.atPass(hint + "; the next pass tries again")
 	case f.action == reconcile.ActDispatch && r.claim != nil && r.claim.Issue.Unreadable != "":
-		return r.startOnce(reconcile.SkipMalformed, f)
+		return r.startOnce(reconcile.SkipMalformed)
 	case f.action == reconcile.ActDispatch:
-		message := pass + " starts it"
-		if r.claim != nil && r.claim.Attempt > 0 {
-			message += " again"
-		}
-		return r.atPass(message)
+		return r.atPass(pass + " starts it")
 	case f.action == reconcile.ActDeliver:
-		what := " delivers its commits, without an agent; "
-		if r.claim != nil && r.claim.Kind == reconcile.DeliveryFailed {
-			what = " tries again, without an agent; "
-		}
-		return r.atPass(pass + what + "symphony retry " + r.identifier + " tries now")
+		return r.atPass(pass + " delivers it, without an agent; symphony retry " + r.identifier + " tries now")
 	case r.Recorded.Paused && r.undelivered():
-		now := "symphony retry " + r.identifier + " does it now"
-		return Next{Message: "a pass delivers its commits after symphony resume; " + now}
+		return r.startOnce(reconcile.SkipPaused)
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.action == reconcile.ActRelease:
@@ -462,21 +409,18 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case f.next != "":
 		return Next{Message: f.next}
 	}
-	return r.startOnce(cmp.Or(f.reason, why.Code), f)
+	return r.startOnce(cmp.Or(f.reason, why.Code))
 }
 
 // startOnce says when a pass starts an issue that is skipped for a reason.
-func (r *issueReader) startOnce(reason string, f forecast) Next {
+func (r *issueReader) startOnce(reason string) Next {
 	if condition, known := words.Once[reason]; known {
 		return Next{Message: "a pass starts it " + condition}
 	}
 	run := "symphony run " + r.identifier + " starts it now"
 	switch reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		if f.accountFull {
-			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
-		}
-		return Next{Message: "a pass starts it once a slot is free and its turn has come; " + run}
+		return Next{Message: "a pass starts it once a slot is free and its turn has come"}
 	case reconcile.SkipSentBack:
 		return Next{Message: run}
 	case reconcile.SkipMalformed:
@@ -500,20 +444,11 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		}
 		return next
 	case reconcile.SkipRateLimited:
-		switch {
-		case f.limit != nil:
-			return Next{
-				Message: "a pass starts it once the limit of " + f.limited + " has ended",
-				At:      new(latest(f.limit.Until.UTC(), r.due())),
-			}
-		case r.Low.After(r.Now):
-			return Next{
-				Message: "a pass starts it once the tracker's allowance has filled up",
-				At:      new(latest(r.Low, r.due())),
-			}
+		next := Next{Message: "a pass starts it once the limit has ended"}
+		if r.Block != nil && r.Block.Until != nil {
+			next.At = new(latest(*r.Block.Until, r.due()))
 		}
-		// it was low at the last pass
-		return Next{Message: "a pass starts it once the allowance has filled up"}
+		return next
 	}
 	return r.atPass("the next pass looks at it")
 }

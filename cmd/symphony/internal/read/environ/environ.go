@@ -45,8 +45,12 @@ func (e *Env) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Absolute resolves a path that the operator gave against the working directory.
+// Absolute resolves a path that the operator gave against the working directory. The shell leaves
+// the ~ of --state-dir=~/state as it is.
 func (e *Env) Absolute(path string) string {
+	if below, isLeft := strings.CutPrefix(path, "~/"); isLeft && e.Home != "" {
+		return filepath.Join(e.Home, below)
+	}
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}

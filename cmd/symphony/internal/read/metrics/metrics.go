@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // ContentType is the media type of Text.
@@ -54,22 +53,6 @@ var families = []family{
 		gauge,
 		"Whether nothing starts because of a fault of the machine, the tracker or the account.",
 	},
-	{
-		"symphony_handed_over_issues",
-		gauge,
-		"Issues handed over in the last 7 days, by attempt: first or later.",
-	},
-	{
-		"symphony_pull_requests",
-		gauge,
-		"Watched pull requests of these issues, by state: open, merged or closed.",
-	},
-	{
-		"symphony_first_push_pull_requests",
-		gauge,
-		"Those of them whose first commit has had its checks, by result: green or red.",
-	},
-	{"symphony_pull_request_rounds", gauge, "How often these pull requests have brought their issues back."},
 	{"symphony_host_runs", gauge, "The agents that work on each host."},
 	{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked."},
 	{"symphony_input_tokens_total", counter, "Input tokens of all runs, cached ones included."},
@@ -160,9 +143,6 @@ func samplesOf(v view.Overview, version string) samples {
 	if v.Health != nil {
 		s.addHealth(*v.Health)
 	}
-	if v.Handovers != nil {
-		s.addHandovers(*v.Handovers)
-	}
 	return s
 }
 
@@ -212,18 +192,6 @@ func (s samples) addUse(v view.Overview) {
 	if v.Budget != nil {
 		s.set("symphony_budget_used_ratio", v.Budget.Used/v.Budget.Most)
 	}
-}
-
-// addHandovers adds how well the last handovers went.
-func (s samples) addHandovers(h state.Handovers) {
-	s.add("symphony_handed_over_issues", "attempt", "first", float64(h.First))
-	s.add("symphony_handed_over_issues", "attempt", "later", float64(h.Issues-h.First))
-	s.add("symphony_pull_requests", "state", "open", float64(h.PullRequests-h.Merged-h.Closed))
-	s.add("symphony_pull_requests", "state", reconcile.PullMerged, float64(h.Merged))
-	s.add("symphony_pull_requests", "state", reconcile.PullClosed, float64(h.Closed))
-	s.add("symphony_first_push_pull_requests", "result", "green", float64(h.Green))
-	s.add("symphony_first_push_pull_requests", "result", "red", float64(h.Checked-h.Green))
-	s.set("symphony_pull_request_rounds", float64(h.Rounds))
 }
 
 // addHealth adds the rhythm of the schedule and the limits of the account.

@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // Prometheus reads the metrics, and its linter finds nothing to complain about.
@@ -33,16 +32,6 @@ func TestText(t *testing.T) {
 			Errors:     []reconcile.Error{{Code: "network"}},
 		},
 		Requests: []view.RequestRow{{}},
-		Handovers: &state.Handovers{
-			Issues:       9,
-			First:        5,
-			PullRequests: 7,
-			Merged:       2,
-			Closed:       1,
-			Checked:      6,
-			Green:        4,
-			Rounds:       3,
-		},
 		Totals: view.Totals{
 			Tokens:  view.Tokens{Input: 1 << 40, Cached: 3, Output: 2, Reasoning: 1},
 			Seconds: 0.5,
@@ -118,14 +107,6 @@ func TestText(t *testing.T) {
 		"symphony_slots account":                                4,
 		"symphony_slots_used project":                           1,
 		"symphony_slots state":                                  -1,
-		"symphony_handed_over_issues first":                     5,
-		"symphony_handed_over_issues later":                     4,
-		"symphony_pull_requests open":                           4,
-		"symphony_pull_requests merged":                         2,
-		"symphony_pull_requests closed":                         1,
-		"symphony_first_push_pull_requests green":               4,
-		"symphony_first_push_pull_requests red":                 2,
-		"symphony_pull_request_rounds":                          3,
 	} {
 		name, of, _ := strings.Cut(name, " ")
 		test.Equal(t, name+" "+of, value(read[name], shop.Project.Name, of), want)

@@ -26,7 +26,7 @@ const (
 	Host        = "host"                 // one of the machines gets no runs
 	Instead     = "instead"              // another agent works in place of one that can't
 	Budget      = reconcile.SkipBudget
-	RateLimited = reconcile.SkipRateLimited // of the tracker, in a pass also of an account
+	RateLimited = reconcile.SkipRateLimited // in a pass, of an account
 	Paused      = reconcile.SkipPaused
 )
 
@@ -229,12 +229,11 @@ func NewBudget(message string, until time.Time) Obstacle {
 	}
 }
 
-// NewRateLimited is the obstacle of an allowance of the tracker that is nearly used up until
-// then.
-func NewRateLimited(until time.Time) Obstacle {
+// NewRateLimited is the obstacle of an allowance of an account that is used up until then.
+func NewRateLimited(message string, until time.Time) Obstacle {
 	return Obstacle{
 		Code:  RateLimited,
-		Args:  Args{Message: reconcile.TrackerLowText},
+		Args:  Args{Message: message},
 		Level: Note,
 		Stops: true,
 		Until: text.OrNull(until),
@@ -263,9 +262,7 @@ func OfPass(o reconcile.Obstacle, said bool) Obstacle {
 	case reconcile.SkipBudget:
 		return NewBudget(o.Message, o.Until)
 	case reconcile.SkipRateLimited:
-		out := NewRateLimited(o.Until)
-		out.Args.Message = o.Message
-		return out
+		return NewRateLimited(o.Message, o.Until)
 	case reconcile.SkipBlocked:
 		out := NewBlocked(wiring.BlockedRow{Message: o.Message, NextTry: o.Until})
 		out.Args.TestedBy = o.Tester

@@ -71,9 +71,9 @@ func TestSentences(t *testing.T) {
 		},
 		{NewBudget("5 USD used up", noon.Add(time.Hour)), Note, "nothing new starts: 5 USD used up (ends in 1h)"},
 		{
-			NewRateLimited(noon.Add(time.Hour)),
+			NewRateLimited("the limit of x is used up", noon.Add(time.Hour)),
 			Note,
-			"nothing new starts: less than a tenth of the tracker's allowance is left (ends in 1h)",
+			"nothing new starts: the limit of x is used up (ends in 1h)",
 		},
 		{NewPaused(), Warning, "the project is paused: nothing new starts until symphony resume"},
 	} {

@@ -1,8 +1,6 @@
 package view
 
 import (
-	"slices"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -62,23 +60,8 @@ func (f *Facts) agentName(r reconcile.Run) string {
 	return f.agents.AgentName(r.Agent)
 }
 
-// Takeover says which agent worked on an issue last, and in place of which; empty if the project
-// has no other. runs are the issue's, the newest first.
-func (f *Facts) Takeover(runs []reconcile.Run) string {
-	runs = text.Filter(runs, func(r reconcile.Run) bool { return r.Agent.Kind != "" })
-	if len(runs) == 0 {
-		return ""
-	}
-	last := runs[0]
-	at := slices.IndexFunc(runs, func(r reconcile.Run) bool { return r.Agent != last.Agent })
-	if at < 0 {
-		return f.agentName(last)
-	}
-	before := runs[at]
-	line := f.agents.AgentName(last.Agent)
-	if reconcile.AccountFault(before.ErrorCode) {
-		return line + " in place of " + f.agents.AgentName(before.Agent) + ": " +
-			text.OrEmpty(ErrorText(before.ErrorCode, before.ErrorText))
-	}
-	return line + ", after " + f.agents.AgentName(before.Agent)
+// LastAgent names the agent that worked on an issue last; empty if the project has no other. runs are
+// the issue's, the newest first.
+func (f *Facts) LastAgent(runs []reconcile.Run) string {
+	return f.agentName(text.First(runs, func(r reconcile.Run) bool { return r.Agent.Kind != "" }))
 }

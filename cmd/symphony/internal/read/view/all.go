@@ -9,7 +9,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Named is a project with a name that is unique in a list: the name of its folder, with a
@@ -110,70 +109,28 @@ func unreadable(p Named, err error) Overview {
 }
 
 // Judge joins the verdicts of several projects: the worst level, and the reasons with the names of
-// their projects, such as "web, api: no schedule" and "3 held (web 2, api 1)".
+// their projects, such as "web, api: no schedule is active".
 func Judge(all []Overview) Verdict {
 	if len(all) == 1 && all[0].Error == nil {
 		return all[0].Verdict()
 	}
-	levels := []Level{LevelOK, LevelNeedsPerson, LevelNotTicking}
-	out := Verdict{Level: LevelOK}
-	var reasons, brief, short namedReasons
-	var sums sums
-	for _, v := range all {
-		own := v.Verdict()
-		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
-			out.Level = own.Level
+	var out Verdict
+	var reasons, brief namedReasons
+	for _, level := range []Level{LevelNotTicking, LevelNeedsPerson, LevelOK} { // the worst first
+		for _, v := range all {
+			own := v.Verdict()
+			if own.Level != level {
+				continue
+			}
+			out.Level = cmp.Or(out.Level, level)
+			reasons.add(v.Project.Name, own.Reasons)
+			brief.add(v.Project.Name, own.Brief)
 		}
-		sums.add(v.Project.Name, own.counts)
-		reasons.add(v.Project.Name, own.sentences(own.Reasons))
-		brief.add(v.Project.Name, own.sentences(own.Brief))
-		short.add(v.Project.Name, own.short)
 	}
-	out.Reasons = append(reasons.lines(), sums.lines()...)
-	if len(short.reasons) < len(brief.reasons) {
-		brief = short
-	}
-	out.Brief = append(brief.lines(), sums.lines()...)
+	out.Level = cmp.Or(out.Level, LevelOK)
+	out.Reasons = reasons.lines()
+	out.Brief = brief.lines()
 	return out
-}
-
-// sentences are the reasons that are no numbers.
-func (v Verdict) sentences(reasons []string) []string {
-	return text.Filter(reasons, func(reason string) bool { return !slices.Contains(v.numbers, reason) })
-}
-
-// sums are the counts of several projects.
-type sums struct {
-	total []count             // in the order in which a verdict has them
-	names map[Status][]string // such as "web 2"
-}
-
-// add adds the counts of a project.
-func (s *sums) add(name string, counts []count) {
-	if s.names == nil {
-		s.names = map[Status][]string{}
-	}
-	for _, c := range counts {
-		s.names[c.of] = append(s.names[c.of], fmt.Sprintf("%s %d", name, c.n))
-		known := slices.IndexFunc(s.total, func(t count) bool { return t.of == c.of })
-		if known < 0 {
-			s.total = append(s.total, c)
-			continue
-		}
-		s.total[known].n += c.n
-	}
-}
-
-// lines are the sums, the most important first, with the projects that have them.
-func (s *sums) lines() (list []string) {
-	order := slices.Concat([]Status{ofRequests, ofUnreadable}, StuckStatuses)
-	slices.SortFunc(s.total, func(a, b count) int {
-		return cmp.Compare(slices.Index(order, a.of), slices.Index(order, b.of))
-	})
-	for _, c := range s.total {
-		list = append(list, fmt.Sprintf("%s (%s)", c, firstOf(s.names[c.of])))
-	}
-	return list
 }
 
 // namedReasons are reasons with the names of the projects that have them.

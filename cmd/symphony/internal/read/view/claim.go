@@ -67,7 +67,6 @@ type HeldRow struct {
 	Message string    `json:"message"`
 	HeldAt  time.Time `json:"held_at"`
 
-	ErrorCode   string `json:"-"` // of the last run
 	Undelivered bool   `json:"-"` // its commits are not pushed yet
 	text        string // Message, with the failure near its beginning
 	brief       string // the same without the advice how to end the hold
@@ -80,7 +79,6 @@ func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {
 		Reason:      c.HoldReason,
 		Message:     c.HoldText(),
 		HeldAt:      c.HeldAt,
-		ErrorCode:   c.ErrorCode,
 		Undelivered: c.Delivery.Due,
 	}
 	shown := *c

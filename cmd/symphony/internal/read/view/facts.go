@@ -36,7 +36,6 @@ type Facts struct {
 	Block     *wiring.BlockedRow  // stops every issue
 	Conflict  *reconcile.Error    // with another project; passes refuse this one
 	LastPass  *wiring.LastPassRow // nil before the first
-	Low       time.Time           // until then the tracker's allowance counts as low
 	Budget    *BudgetRow
 	Disk      *DiskRow             // nil if enough space is free
 	Today     []reconcile.ModelUse // read with the budget
@@ -87,10 +86,6 @@ func (f *Facts) Read(ctx context.Context) error {
 		return err
 	}
 	f.comments, err = f.DB.Store.Comments(ctx, nil)
-	if err != nil {
-		return err
-	}
-	f.Low, err = wiring.LowUntil(ctx, f.Project, f.DB)
 	if err != nil {
 		return err
 	}
@@ -198,11 +193,7 @@ func (f *Facts) project() Overview {
 		scheduledAt:  f.rhythm.Last.StartedAt,
 	}
 	if f.Config != nil {
-		v.slots = f.Config.Policy.MaxConcurrent
 		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
-	}
-	if f.Low.After(f.Now) {
-		v.LowUntil = &f.Low
 	}
 	return v
 }
@@ -227,21 +218,6 @@ func (f *Facts) readDisk(ctx context.Context) *DiskRow {
 		return nil
 	}
 	return &DiskRow{Root: root, Free: free, Least: least, Message: reconcile.DiskLowText(root, free, least)}
-}
-
-// noSlot says that all slots of the project are taken, if agents that wait for a person's answer
-// are the cause; otherwise empty. While all are taken, passes look for no candidates, so that
-// their words about the queue are older.
-func (f *Facts) noSlot() string {
-	if f.Config == nil {
-		return ""
-	}
-	most := wiring.Policy(f.Config).MaxConcurrent
-	use := f.Recorded.SlotUse()
-	if use.Asking == 0 || !use.SlotsFull(most) {
-		return ""
-	}
-	return use.SlotsText(most, "")
 }
 
 func (f *Facts) wants(issueID string) bool {

@@ -38,7 +38,6 @@ func Join(all []Overview) Joined {
 			j.NextPass = v.NextPass
 		}
 		j.ProjectBlock = cmp.Or(j.ProjectBlock, v.ProjectBlock)
-		j.LowUntil = cmp.Or(j.LowUntil, v.LowUntil)
 		j.Disk = cmp.Or(j.Disk, v.Disk)
 		if j.RateLimits == nil {
 			j.RateLimits = v.RateLimits

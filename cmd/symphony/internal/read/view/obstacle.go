@@ -48,7 +48,6 @@ func Obstacles(v Overview, configErr error) []obstacle.Obstacle {
 	add(v.Budget != nil && v.Budget.Reached, func() obstacle.Obstacle {
 		return obstacle.NewBudget(*v.Budget.Message, v.Budget.Until)
 	})
-	add(v.LowUntil != nil, func() obstacle.Obstacle { return obstacle.NewRateLimited(*v.LowUntil) })
 	add(v.Paused, obstacle.NewPaused)
 	levels := []obstacle.Level{obstacle.Error, obstacle.Warning, obstacle.Note}
 	slices.SortStableFunc(list, func(a, b obstacle.Obstacle) int {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/obstacle"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -20,7 +19,6 @@ func TestObstacles(t *testing.T) {
 		Paused:       true,
 		ProjectBlock: &wiring.BlockedRow{Reason: "linear_api_status", Status: 503},
 		Disk:         &DiskRow{Message: "/ws is full"},
-		LowUntil:     new(time.Now()),
 		Budget:       &BudgetRow{Reached: true, Message: new("used up")},
 		Hosts:        []HostRow{{Name: "near", State: HostLost}, {Name: "far", State: HostReady}},
 		LastPass: &wiring.LastPassRow{
@@ -31,7 +29,7 @@ func TestObstacles(t *testing.T) {
 		return strings.Join(text.Map(list, func(o obstacle.Obstacle) string { return o.Code }), " ")
 	}
 	test.Equal(t, "the list", codes(Obstacles(v, errors.New("bad"))),
-		"no_schedule workflow_invalid disk_low pass_failed paused blocked host budget rate_limited")
+		"no_schedule workflow_invalid disk_low pass_failed paused blocked host budget")
 	v.Error = &reconcile.Error{Code: "state_corrupt"}
 	test.Equal(t, "of an unreadable project", codes(Obstacles(v, nil)), "unreadable")
 	test.Equal(t, "of a demo", codes(Obstacles(Overview{Demo: true}, nil)), "")

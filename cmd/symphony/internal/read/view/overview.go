@@ -6,7 +6,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
@@ -48,9 +47,6 @@ type Overview struct {
 	Schedule bool `json:"schedule_active"`
 	// Hosts are the machines on which agents work instead of this machine.
 	Hosts []HostRow `json:"hosts"`
-	// LowUntil is set while too little of the tracker's allowance is left to look for new
-	// work.
-	LowUntil *time.Time `json:"tracker_low_until"`
 	// NextPass is when the schedule's next pass is expected; null where its passes show no
 	// rhythm yet.
 	NextPass *NextPass  `json:"next_pass"`
@@ -65,18 +61,14 @@ type Overview struct {
 	Skipped []SkippedRow `json:"skipped,omitzero"`
 	Ended   []RunRow     `json:"ended,omitzero"`
 
-	// Team are the claims of other machines that share the project, which Options.Team reads from the
-	// database, as this machine saw them last, and ps --team from the remote; left out otherwise.
+	// Team are the claims of other machines that share the project, as this machine saw them last;
+	// Options.Team reads them, and they are left out otherwise.
 	Team []claims.TeamRow `json:"team,omitzero"`
 
 	// Health and Results are read with the ended runs, Health also on its own, otherwise nil
 	// and left out.
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
-
-	// Handovers counts the handovers of the last HandoverDays. Only the metrics need it, so it
-	// is read with Options.Health alone; nil if there is no database.
-	Handovers *state.Handovers `json:"-"`
 
 	// Demo is set for the project of a demo, which needs no schedule.
 	Demo bool `json:"-"`
@@ -94,9 +86,6 @@ type Overview struct {
 	skips  []reconcile.Skip
 	// stop is why no issue starts at present, as a clause; empty if no reason is known.
 	stop string
-	// noSlot is why no slot is free, if agents that wait for a person are the cause.
-	noSlot string
-	slots  int // of the project
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave
 	// them.
 	Issues []string `json:"-"`
@@ -105,19 +94,6 @@ type Overview struct {
 // LastScheduled is when the last pass of a schedule began; nil if there was none. Passes of
 // workers and operators may have run since.
 func (v Overview) LastScheduled() *time.Time { return text.OrNull(v.scheduledAt) }
-
-// SlotsAsking says in a few words that agents which wait for a person's answer keep the issues
-// of the queue from starting, such as "4 of 4 slots wait for your answer"; otherwise empty.
-func (v Overview) SlotsAsking() string {
-	if v.Counts.Queued == 0 || v.noSlot == "" {
-		return ""
-	}
-	waits := "wait"
-	if v.Counts.NeedsAnswer == 1 {
-		waits = "waits"
-	}
-	return fmt.Sprintf("%d of %d slots %s for your answer", v.Counts.NeedsAnswer, v.slots, waits)
-}
 
 // SkippedRow is a candidate that the last pass that fetched candidates did not start.
 type SkippedRow struct {

@@ -14,15 +14,11 @@ import (
 
 // Options say how much of an overview to read.
 type Options struct {
-	All    bool // also skipped candidates, ended runs, the health and the results
-	List   bool // with All, of that only skipped candidates
-	Alerts bool // nothing but the schedule, the block and the requests
-	Health bool // the health, also without All
-	Team   bool // the claims of other machines
-	// Folder also reads the files of a folder's issues that wait for a review: one may have moved
-	// since the last pass. Readers that stay keep it, and read them every ten seconds. nil does not
-	// read them.
-	Folder *FolderCache
+	All    bool              // also skipped candidates, ended runs, the health and the results
+	List   bool              // with All, without the health and the results
+	Alerts bool              // nothing but the schedule, the block and the requests
+	Health bool              // the health, also without All
+	Team   bool              // the claims of other machines
 	Ended  int               // how many ended runs; 0: the usual number
 	Search state.Search      // which ended runs
 	Issues []string          // identifiers or ids to confine the rows to; empty for all
@@ -64,7 +60,6 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	v.Kept = kept
 	v.Requests = f.requestRows()
 	v.Issues = o.Issues
-	v.noSlot = f.noSlot()
 	v.claims = text.Filter(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	v.Totals = f.totals()
 	v.nameRequests()
@@ -75,7 +70,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	if err := v.addWatched(ctx, &f); err != nil {
 		return v, err
 	}
-	if err := v.addReviews(ctx, &f, o.Folder); err != nil {
+	if err := v.addReviews(ctx, &f); err != nil {
 		return v, err
 	}
 	if o.Team && f.Config != nil {
@@ -149,9 +144,6 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 	return nil
 }
 
-// HandoverDays is how many days Overview.Handovers cover.
-const HandoverDays = 7
-
 // addHistory adds the last passes and runs, their usage and results, and the parts that
 // Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
@@ -160,19 +152,11 @@ func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
 	if err != nil {
 		return err
 	}
-	history := o.All && !o.List
-	if history || o.Health {
+	if o.All && !o.List || o.Health {
 		v.Health, err = f.health(ctx)
 		if err != nil {
 			return err
 		}
-	}
-	if o.Health {
-		handovers, err := f.DB.Views.Handovers(ctx, f.Now.AddDate(0, 0, -HandoverDays), f.Now)
-		if err != nil {
-			return err
-		}
-		v.Handovers = &handovers
 	}
 	if err := v.addTotals(ctx, f); err != nil {
 		return err
@@ -183,11 +167,11 @@ func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
 	if err := v.addPullRequests(ctx, f); err != nil {
 		return err
 	}
-	if !history {
+	if !o.All {
 		return nil
 	}
 	v.Ended, err = f.ended(ctx, o)
-	if err != nil {
+	if err != nil || o.List {
 		return err
 	}
 	v.Results, err = f.results(ctx)
@@ -224,9 +208,6 @@ func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 			continue
 		}
 		s.Place = v.places[s.IssueID]
-		if s.Reason == reconcile.SkipNoSlot {
-			s.Message = cmp.Or(v.noSlot, s.Message)
-		}
 		row := SkippedRow{f.Name, s}
 		rows = append(rows, row)
 		switch {
@@ -279,25 +260,6 @@ func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 		row.found = r.Found
 		return row
 	}), nil
-}
-
-// WithEnded adds the ended runs that a search finds to an overview that was read with
-// Options.List.
-func (v Overview) WithEnded(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
-	f := Facts{Project: p}
-	if err := f.Open(ctx); err != nil {
-		return v, err
-	}
-	defer f.DB.Close()
-	f.Name = v.Project.Name
-	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
-	var err error
-	v.Ended, err = f.ended(ctx, o)
-	if err != nil {
-		return v, err
-	}
-	v.Rows = slices.Concat(v.Rows, v.complete(v.endedRows()))
-	return v, nil
 }
 
 // placesOf numbers the issues that still wait for a slot in the order of the stored queue, by

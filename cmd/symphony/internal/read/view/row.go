@@ -334,7 +334,6 @@ func (v Overview) skippedRow(r SkippedRow) Row {
 // addQueue adds its place in the queue to the row of an issue without a slot. While nothing
 // starts, that is the reason, and no queue.
 func (v Overview) addQueue(row *Row, place int) {
-	row.Text = cmp.Or(v.noSlot, row.Text)
 	switch {
 	case v.stop != "":
 		row.Text = v.stop
@@ -389,12 +388,29 @@ func (r RunRow) Why() string {
 	return text.OrEmpty(r.Error)
 }
 
+// NotDelivered is what a run is called whose commits did not arrive.
+const NotDelivered = "not delivered"
+
+// Errors are the errors of a run, of its after_run hook and of its delivery.
+func (r RunRow) Errors() (list []string) {
+	if r.Error != nil {
+		list = append(list, *r.Error)
+	}
+	if r.AfterRunError != nil {
+		list = append(list, "hook failed: "+*r.AfterRunError)
+	}
+	if d := r.Delivery; d != nil && d.Code != "" {
+		list = append(list, NotDelivered+": "+d.Code+": "+d.Message)
+	}
+	return list
+}
+
 // Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
 	outcome = string(text.OrEmpty(r.Outcome))
 	reason = r.Why()
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
-		outcome = "not delivered"
+		outcome = NotDelivered
 		reason = d.Code + ": " + d.Message
 	}
 	if v := r.Verification(); v != nil && reason == "" {

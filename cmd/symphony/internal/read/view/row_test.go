@@ -246,8 +246,8 @@ func TestSelection(t *testing.T) {
 	})
 	all[len(all)-1].SetObstacles(nil)
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
-	want := "old-1: the project can't be read: state_corrupt: damaged; " +
-		"2 requests to answer (web 1, api 1); 3 held (web 2, api 1)"
+	want := "web, api: 1 request to answer; web: 2 held; api: 1 held; " +
+		"old-1: the project can't be read: state_corrupt: damaged"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }
 

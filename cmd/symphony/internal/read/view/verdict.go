@@ -22,37 +22,6 @@ type Verdict struct {
 	// Brief are the reasons for a page that shows the messages of blocks, errors and budgets
 	// elsewhere.
 	Brief []string `json:"-"`
-	// short are the obstacles without what differs between projects, such as when the last pass
-	// was.
-	short []string
-
-	// counts are the reasons that are numbers, and numbers the texts of these.
-	counts  []count
-	numbers []string
-}
-
-// count is how many of something need a person: of issues with a status, of requests, or of
-// unreadable records.
-type count struct {
-	of Status
-	n  int
-}
-
-// What is counted beside the issues of a status.
-const (
-	ofRequests   Status = "request"
-	ofUnreadable Status = "unreadable record"
-)
-
-// String is such as "2 requests to answer" or "1 held".
-func (c count) String() string {
-	if c.of == ofRequests {
-		return text.Plural(c.n, string(ofRequests)) + " to answer"
-	}
-	if c.of == ofUnreadable {
-		return text.Plural(c.n, string(ofUnreadable))
-	}
-	return c.of.Counted(c.n)
 }
 
 // Level is the severity of a verdict.
@@ -95,7 +64,7 @@ func NewJudgement(all []Overview) Judgement {
 
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
 func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
-	v, err := Read(ctx, p, Options{Folder: new(FolderCache)})
+	v, err := Read(ctx, p, Options{})
 	if wiring.BeforeFirstPass(err) && p.SourceErr == nil {
 		f := Facts{Project: p, Now: p.Env.Now().UTC()}
 		if err := f.readAlerts(ctx); err != nil {
@@ -125,7 +94,9 @@ func (v Overview) Verdict() Verdict {
 	if v.Error != nil {
 		return out
 	}
-	out.addCount(count{ofRequests, len(v.Requests)}, "")
+	if n := len(v.Requests); n > 0 {
+		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer")
+	}
 	counts := map[Status]int{}
 	var unreadable []string
 	for _, r := range v.Rows {
@@ -134,9 +105,13 @@ func (v Overview) Verdict() Verdict {
 			unreadable = append(unreadable, r.Identifier)
 		}
 	}
-	out.addCount(count{ofUnreadable, len(unreadable)}, ": "+firstOf(unreadable))
+	if n := len(unreadable); n > 0 {
+		out.add(LevelNeedsPerson, text.Plural(n, "unreadable record")+": "+firstOf(unreadable))
+	}
 	for _, s := range StuckStatuses {
-		out.addCount(count{s, counts[s]}, "")
+		if counts[s] > 0 {
+			out.add(LevelNeedsPerson, s.Counted(counts[s]))
+		}
 	}
 	for _, o := range v.Obstacles {
 		if !isWorst(o) {
@@ -159,35 +134,18 @@ func (v *Verdict) addObstacle(o obstacle.Obstacle, now time.Time) {
 		level = LevelOK
 	}
 	w := o.Words(now)
-	brief := w.Brief
-	if level == LevelNotTicking { // no page shows it elsewhere
-		brief = w.Text
-	}
-	v.add(level, brief, w.Text)
-	if !slices.Contains(v.short, w.Brief) {
-		v.short = append(v.short, w.Brief)
-	}
+	v.add(level, w.Text)
+	v.Brief[len(v.Brief)-1] = w.Brief
+	v.Brief = slices.Compact(v.Brief)
 }
 
 // add adds a reason. The first level that is not ok stays, unless nothing runs passes.
-func (v *Verdict) add(level Level, brief, reason string) {
+func (v *Verdict) add(level Level, reason string) {
 	if level == LevelNotTicking || v.Level == LevelOK {
 		v.Level = level
 	}
 	v.Reasons = append(v.Reasons, reason)
-	if !slices.Contains(v.Brief, brief) {
-		v.Brief = append(v.Brief, brief)
-	}
-}
-
-// addCount adds a reason that is a number, unless that is 0.
-func (v *Verdict) addCount(c count, more string) {
-	if c.n == 0 {
-		return
-	}
-	v.add(LevelNeedsPerson, c.String(), c.String()+more)
-	v.counts = append(v.counts, c)
-	v.numbers = append(v.numbers, c.String(), c.String()+more)
+	v.Brief = append(v.Brief, reason)
 }
 
 // firstOf lists the first names, such as "WEB-1, WEB-2, WEB-3 and 4 more".

@@ -27,76 +27,69 @@ func RunErrors() []RunError {
 var runErrors = []RunError{
 	{
 		"codex_not_found",
-		"`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
-			"or set `codex.command` to its path; a file of your own has to be executable",
+		"`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to " +
+			"find it, or set `codex.command` to its path",
 	},
 	{
 		"codex_incompatible",
-		"install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, " +
-			"which is under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or " +
-			"switch it off; then `symphony resume`",
+		"install codex 0.159 or later with `npm install -g @openai/codex`, or correct the quoted " +
+			"value, or answer what `codex.command` asks; then `symphony resume`",
 	},
 	{
 		"agent_not_found",
-		"install the agent as docs/agents.md says; a login shell (`bash -lc`) has to find it, or set " +
-			"`agent.command` to its path",
+		"install the agent as docs/agents.md says; a login shell (`bash -lc`) has to find it, or " +
+			"set `agent.command` to its path",
 	},
 	{
 		"agent_incompatible",
-		"install the release of the agent that docs/agents.md names, or correct the quoted value, such as " +
+		"install the release that docs/agents.md names, or correct the quoted value, such as " +
 			"`agent.model`; then `symphony resume`",
 	},
 	{
 		"agent_auth",
-		"log the agent in, as the account that symphony runs as: `codex login`, with the same `codex.home`, or " +
-			"as docs/agents.md says of other agents; then `symphony resume`",
+		"log the agent in, as the account that symphony runs as: `codex login`, with the same " +
+			"`codex.home`, or as docs/agents.md says of other agents; then `symphony resume`",
 	},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{
 		"network",
-		"check the network, and the provider in codex's config.toml; work continues when the model can be " +
-			"reached. If the error stays although codex works, `symphony retry --fresh ISSUE` starts a new " +
-			"conversation",
+		"check the network, and the provider in codex's config.toml. If codex works and the " +
+			"error stays, `symphony retry --fresh ISSUE` starts a new conversation",
 	},
 	{
 		"sandbox_unavailable",
-		"for an agent other than codex, do what the message says and `symphony doctor` repeats: install bubblewrap " +
-			"0.8 or newer, for instance. For codex, which tries its sandbox before the first turn: permit " +
-			"unprivileged user namespaces (`sysctl user.max_user_namespaces=15000`; on some systems " +
-			"`kernel.unprivileged_userns_clone=1` or `kernel.apparmor_restrict_unprivileged_userns=0`), or " +
-			"let the container create namespaces (`--security-opt seccomp=unconfined --security-opt " +
-			"apparmor=unconfined`). Only in a dedicated container or machine: `codex.turn_sandbox_policy: " +
-			"{type: externalSandbox}` (codex confines nothing) or `{type: dangerFullAccess}` (no sandbox at " +
-			"all)",
+		"do what `symphony doctor` says: install bubblewrap 0.8 or newer, and permit " +
+			"unprivileged user namespaces (`sysctl user.max_user_namespaces=15000`). Only in a " +
+			"dedicated container or machine: `codex.turn_sandbox_policy: {type: externalSandbox}` " +
+			"(codex confines nothing)",
 	},
 	{
 		"sandbox_failed",
-		"look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a " +
-			"missing path in `agent.writable_roots`: codex can sandbox commands elsewhere, but not in this " +
-			"workspace",
+		"look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, " +
+			"and for a missing path in `agent.writable_roots`",
 	},
 	{
 		"agent_command_unsafe",
-		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`, or the path of " +
-			"another agent into `agent.command`: a launcher such as npx would start files that an agent can " +
-			"write. If no agent can change them, set `codex.trust_launcher: true`",
+		"write the full path of codex itself into `codex.command`, or of another agent into `agent.command`: a " +
+			"launcher such as npx would start files that an agent can write. If no agent can change them, set " +
+			"`codex.trust_launcher: true`",
 	},
 	{
 		"login_shell_failed",
-		"install bash if it is missing, and try the login shell of the account: `time bash -lc true`; " +
-			"`bash -xlc true` prints each command of its profile. Work continues once it ends within 30 s",
+		"try the login shell of the account: `time bash -lc true` has to end within 30 s; `bash " +
+			"-xlc true` prints each command of its profile",
 	},
 	{
 		"response_timeout",
-		"start the command yourself in a terminal: it has to start the agent itself (`codex app-server`), and may " +
-			"wait for an answer there; if the agent is only slow, raise `codex.read_timeout_ms`",
+		"start the command yourself in a terminal: it may wait for an answer there; if the agent " +
+			"is only slow, raise `codex.read_timeout_ms`",
 	},
 	{"turn_timeout, stalled", "`symphony logs ISSUE` shows what the agent did; " +
 		"raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
 	{
 		"port_exit",
-		"`symphony logs ISSUE --stderr` shows what the agent wrote about its end, and `symphony logs ISSUE` what it " +
-			"wrote to its stdout; if it does so at once, `symphony doctor` finds that, too",
+		"`symphony logs ISSUE --stderr` and `symphony logs ISSUE` show what the agent wrote " +
+			"about its end; `symphony doctor` tries it",
 	},
 	{
 		"response_error, turn_failed, turn_cancelled",
@@ -107,33 +100,34 @@ var runErrors = []RunError{
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
 	{
 		"hook_timeout",
-		"raise `hooks.timeout_ms`, or make the hook faster: `symphony logs ISSUE --hooks` shows how far it came",
+		"raise `hooks.timeout_ms`, or make the hook faster: `symphony logs ISSUE --hooks` shows " +
+			"how far it came",
 	},
 	{
 		"hook_failed",
-		"`symphony logs ISSUE --hooks` shows the output of the hook; hooks run in the workspace by `sh`, not bash",
+		"`symphony logs ISSUE --hooks` shows the output of the hook; hooks run by `sh`, not bash",
 	},
 	{
 		"repository_unavailable",
-		"find the fault of git, `repository.url` or `repository.base` with `symphony doctor`; then " +
-			"`symphony resume` starts runs again immediately",
+		"find the fault of git, `repository.url` or `repository.base` with `symphony doctor`; " +
+			"then `symphony resume`",
 	},
 	{
 		"git_identity_missing",
 		"run `git config --global user.name \"Your Name\"` and `git config --global user.email " +
-			"you@example.com`, or set `repository.git_name` and `repository.git_email`; then `symphony " +
-			"resume`",
+			"you@example.com`, or set `repository.git_name` and `repository.git_email`; then " +
+			"`symphony resume`",
 	},
 	{
 		"git_killed",
-		"find out what kills git, for instance the kernel when memory is short; the run is tried again",
+		"find out what kills git, such as the kernel when memory is short; the run is tried " +
+			"again",
 	},
 	{
 		"git_limit",
-		"look at the agent's commits with `git log --oneline` in the workspace, without their files: one " +
-			"of them, or the index, lists millions of files, or they add more than 16 GiB of content of Git " +
-			"LFS, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; nothing of " +
-			"it was removed",
+		"look at the agent's commits with `git log --oneline` in the workspace: they list " +
+			"millions of files, or add more than 16 GiB. `symphony retry ISSUE` lets the agent " +
+			"correct it",
 	},
 	{
 		"claims_unavailable",
@@ -141,26 +135,23 @@ var runErrors = []RunError{
 	},
 	{
 		"claims_refused",
-		"let the account that symphony pushes as push what the message names, or keep the claims on a branch that nothing " +
-			"else uses with `repository.claims: {branch: symphony-claims}`; then `symphony resume`",
+		"let the account that symphony pushes as push what the message names, or set " +
+			"`repository.claims: {branch: symphony-claims}`; then `symphony resume`",
 	},
 	{
 		"claims_not_atomic",
 		"set `receive.advertiseAtomic` in the remote, or leave out `repository.claims`; then `symphony resume`",
 	},
-	{
-		"claim_lost",
-		"nothing to do: another machine has the issue now, and continues what was pushed; this machine keeps " +
-			"its commits",
-	},
+	{"claim_lost", "nothing to do: another machine has the issue now, and continues what was pushed"},
 	{
 		"delivery_failed",
-		"correct the fault that git, the remote or the forge reports; unless the issue is held, passes " +
-			"deliver again without an agent, and `symphony retry ISSUE` delivers now",
+		"correct the fault that the message names; passes deliver again without an agent, and " +
+			"`symphony retry ISSUE` delivers now",
 	},
 	{
 		"file_read",
-		"make the folder of the issues and its files readable for the account that symphony runs as; passes try again",
+		"make the folder of the issues and its files readable for the account that symphony runs " +
+			"as; passes try again",
 	},
 	{
 		"file_write",
@@ -168,13 +159,13 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_incomplete",
-		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the " +
-			"files that the message names; then `symphony retry ISSUE`",
+		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would " +
+			"lack the files that the message names; then `symphony retry ISSUE`",
 	},
 	{
 		"repository_changed",
-		"the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +
-			"there, or push the commits, and what they build on, to the new one yourself",
+		"change `repository.url` back to deliver there, or push the commits to the new " +
+			"repository yourself",
 	},
 	{
 		"workspace_broken",
@@ -182,73 +173,73 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"if another symphony works on this project: `symphony stop ISSUE --after-run`, and `repository.claims: true` on each " +
-			"machine; if a person made or moved the branch: rename it, or merge it in the workspace " +
-			"(`symphony takeover ISSUE`, `git fetch`); then `symphony retry ISSUE`",
+		"if another symphony works on this project: `symphony stop ISSUE --after-run`, and " +
+			"`repository.claims: true` on each machine; if a person moved the branch: rename it, or " +
+			"merge it in the workspace (`symphony takeover ISSUE`); then `symphony retry ISSUE`",
 	},
 	{
 		"verify_unusable",
-		"correct `verify.command`, or install what it needs where the agent works; passes try again " +
-			"without an agent, and `symphony retry ISSUE` tries now",
+		"correct `verify.command`, or install what it needs where the agent works; `symphony " +
+			"retry ISSUE` tries now",
 	},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
 	{
 		"others_pushed",
-		"nothing to do: others have pushed to the branch, and the agent of the next run merges that " +
-			"before it hands over",
+		"nothing to do: the agent of the next run merges what others have pushed to the branch",
 	},
 	{
 		"workspace_gone",
-		"if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash); then " +
-			"`symphony retry ISSUE`, with `--fresh` to give up its commits and begin anew",
+		"put it back (`symphony restore ISSUE`, if it is in the trash), then `symphony retry " +
+			"ISSUE`; with `--fresh` its commits are given up",
 	},
 	{
 		"invalid_branch",
-		"correct `repository.branch`: its result for this issue is not a branch name, or is the base, or " +
-			"the remote has branches below it, or an issue of another project is delivered to it",
+		"correct `repository.branch`: its result for this issue is no branch name, is the base, " +
+			"or is in use",
 	},
 	{
 		"branch_in_the_way",
-		"rename the branch that the message names, or begin `repository.branch` with something else; then " +
-			"`symphony resume`",
+		"rename the branch that the message names, or begin `repository.branch` with something " +
+			"else; then `symphony resume`",
 	},
 	{
 		"branch_checked_out",
-		"switch to another branch in the directory that the message names; it is tried again, and " +
-			"`symphony retry ISSUE` delivers at once what is committed",
+		"switch to another branch in the directory that the message names; `symphony retry " +
+			"ISSUE` delivers at once",
 	},
 	{"template_render_error", "correct the prompt; `symphony show --prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{
 		"host_unreachable, engine_missing",
-		"find the fault with `symphony machines` and `ssh HOST true`, or with the commands of the " +
-			"engine; meanwhile issues start on other hosts, and on this one again once it answers",
+		"find the fault with `symphony machines` and `ssh HOST true`, or with the commands of " +
+			"the engine; the host is used again once it answers",
 	},
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony resume`"},
 	{
 		"host_lost",
-		"find out whether the host is alive; once it answers, the run is ended there and its issue goes " +
-			"on. If the host is gone for good: `symphony retry --host-is-gone ISSUE`",
+		"once the host answers, the issue goes on. If it is gone for good: `symphony retry " +
+			"--host-is-gone ISSUE`",
 	},
 	{
 		"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn",
-		"nothing to do: the run is ended on its host, " +
-			"and tried again; `symphony logs ISSUE --worker` shows what happened",
+		"nothing to do: the run is tried again; `symphony logs ISSUE --worker` shows what " +
+			"happened",
 	},
 	{
 		"workspace_taken",
-		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its " +
-			"identifier to another issue. No failure is counted",
+		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has " +
+			"given its identifier to another one",
 	},
 	{"invalid_workspace_cwd", "move away the file or directory in the place of the workspace"},
 	{
 		"workspace_untrusted",
-		"remove what the message names, or make it readable: git could run it in hooks, outside the sandbox; then " +
+		"remove what the message names, or make it readable: git could run it in hooks; then " +
 			"`symphony retry ISSUE`",
 	},
 	{
 		"workspace_failed",
-		"see whether the account that symphony runs as may write where the message says, and whether the disk has room",
+		"see whether the account that symphony runs as may write where the message says, and " +
+			"whether the disk has room",
 	},
 	{
 		"workspace_root_unusable",
@@ -268,13 +259,13 @@ var runErrors = []RunError{
 		"and for the OOM killer in the kernel's log"},
 	{
 		"terminated",
-		"nothing to do: the worker received SIGTERM from a stop of `symphony.slice`, a shutdown, " +
-			"or the last logout of a user who does not linger",
+		"nothing to do: the worker was ended by SIGTERM, as at a shutdown or a logout without " +
+			"lingering",
 	},
 	{"rebooted", "nothing to do: the machine was restarted"},
 	{
 		"tracker_unavailable",
-		"nothing to do: the tracker did not answer for 15 minutes between two turns; the run is tried again",
+		"nothing to do: the tracker did not answer for 15 minutes; the run is tried again",
 	},
 	{"run_failed", "`symphony logs ISSUE --worker` shows what happened"},
 }

@@ -52,7 +52,7 @@ type Wait struct {
 // Waits are the kinds of waiting claims.
 var Waits = map[reconcile.RetryKind]Wait{
 	reconcile.Continuation: {
-		"its last run succeeded, and the issue is still active",
+		"its last run has ended, and the issue is still active",
 		"continues: the issue is still active",
 		false,
 	},

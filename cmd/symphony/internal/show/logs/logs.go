@@ -128,13 +128,8 @@ type printer struct {
 	// with Tail.
 	held   []func()
 	holds  bool
-	texts  int      // lines of the present log, if it is not the events
 	asked  []string // the ids of the requests that were printed
 	newest bool     // the run is the newest of the issue
-	// printed counts the events that were printed, and earlier is the time of the last one that is
-	// too old for the options; zero if there is none.
-	printed int
-	earlier time.Time
 	// status is the last line on the terminal. It names what runs now, and the next output
 	// replaces it.
 	status string
@@ -153,7 +148,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) error {
 		return nil
 	}
 	if !pr.o.Follow || pr.o.Run != "" {
-		return wiring.NoRun(ctx, pr.p, pr.db, ref, "it has had no run")
+		return wiring.UnknownIssue(ctx, pr.db, ref, "it has had no run")
 	}
 	issue, err := wiring.FetchIssue(ctx, pr.p, ref)
 	if err != nil {
@@ -174,16 +169,8 @@ func (pr *printer) runs(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, err
 	}
 	if len(runs) == 0 && !pr.o.Follow && !pr.o.Since.IsZero() {
-		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(runs) > 0 {
-			const message = "%s had no run since then: its newest began %s"
-			began := runs[0].StartedAt.Local().Format(time.DateTime)
-			pr.w.Note(slog.LevelInfo, fmt.Sprintf(message, pr.identifier, began))
-			return nil, nil
-		}
+		pr.w.Note(slog.LevelInfo, pr.identifier+" had no run since then")
+		return nil, nil
 	}
 	if len(runs) == 0 && !pr.o.Follow {
 		return nil, reconcile.NewError(
@@ -205,18 +192,15 @@ func (pr *printer) namedRun(ctx context.Context) ([]reconcile.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	message := pr.identifier + " has no run " + pr.o.Run
-	hint := "a run is named by the first characters of its id: %s lists the latest; without --run it is the newest"
-	switch len(runs) {
-	case 0:
-	case 1:
+	if len(runs) == 1 {
 		return runs, nil
-	default:
+	}
+	message := pr.identifier + " has no run " + pr.o.Run
+	if len(runs) > 1 {
 		message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
-		hint = "%s lists the latest"
 	}
 	return nil, reconcile.NewError("not_found", message, "").
-		WithHint(hint, reconcile.CommandFor("show", pr.identifier))
+		WithHint("%s lists the latest", reconcile.CommandFor("show", pr.identifier))
 }
 
 // selectedRuns returns the runs that options other than Run select, the oldest first.
@@ -266,9 +250,6 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil {
 		return err
 	}
-	if pr.o.File != "" && pr.texts == 0 && !pr.o.Follow {
-		pr.noteEmpty()
-	}
 	if pr.o.Raw || pr.o.File != "" {
 		return nil
 	}
@@ -317,7 +298,6 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	switch {
 	case pr.o.File != "":
 		f.Path = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File)
-		pr.texts = 0
 		show = pr.printText
 	case pr.o.Raw:
 		show = pr.printRaw
@@ -355,12 +335,6 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 			return nil
 		}
 	}
-}
-
-// noteEmpty says that a log other than the events has no line, and where to look instead.
-func (pr *printer) noteEmpty() {
-	const note = "symphony: %s is empty; symphony logs %s shows what the agent did, and wrote to its stdout\n"
-	fmt.Fprintf(pr.w.Stderr, note, pr.o.File, text.ShellQuote(text.Visible(pr.identifier)))
 }
 
 // hold calls print now, or after the log was read if its line is then still among the last
@@ -403,19 +377,13 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// printRunning prints the commands that run now, however long, or that the end of the run ended. If
-// an agent at work has written nothing since the time that the options name, it says so.
+// printRunning prints the commands that run now, however long, or that the end of the run ended.
 func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 	for _, l := range log.Running(pr.w.Now(), ended) {
 		if !ended || !l.At.Before(pr.o.Since) {
 			pr.print(l, render.Log{})
 		}
 	}
-	if ended || pr.printed > 0 || pr.earlier.IsZero() {
-		return
-	}
-	const message = "%s is at work, and has written nothing since then: its last line is of %s"
-	pr.w.Note(slog.LevelInfo, fmt.Sprintf(message, pr.identifier, pr.earlier.Local().Format(time.DateTime)))
 }
 
 // showRunning shows the running commands in the last line of a terminal.
@@ -438,7 +406,6 @@ func (pr *printer) printStatus(line string) {
 
 // print prints a line above the status line.
 func (pr *printer) print(l eventlog.Line, o render.Log) {
-	pr.printed++
 	pr.printStatus("")
 	o.Print(pr.w, l)
 }
@@ -497,7 +464,6 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 
 // printText prints a line of a log other than the events.
 func (pr *printer) printText(line []byte) {
-	pr.texts++
 	visible := text.Visible(string(line))
 	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }
@@ -521,9 +487,6 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
 	old := l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since)
 	minor := l.Minor && !pr.o.Whole
-	if ok && old && !minor {
-		pr.earlier = l.At
-	}
 	if !ok || minor || running || old {
 		return
 	}

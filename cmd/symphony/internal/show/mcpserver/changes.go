@@ -91,8 +91,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		return out, reconcile.NewError(
 			"not_found",
 			"there is no git repository at "+one.WorkspacePath,
-			"list_agents shows whether the agent works there; "+
-				"a worktree without work is removed when its agent ends",
+			"a worktree without work is removed when its agent ends: list_agents",
 		)
 	}
 	if found.Git.Commit != nil {
@@ -112,7 +111,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 	}
 	out.DiffBytes = diff.all
 	kept := firstRunes(diff.kept.Bytes(), diff.skip+diff.kept.Len() < diff.all)
-	kept = withinTokens(kept, resultTokens-calls.TokensOf(out))
+	kept = fitting(kept, resultBytes-calls.SizeOf(out))
 	out.Diff = validText(kept)
 	end := diff.skip + len(kept)
 	if end < diff.all && len(kept) > 0 {
@@ -140,13 +139,13 @@ func firstRunes(b []byte, more bool) []byte {
 	return b
 }
 
-// withinTokens returns the beginning of bytes that takes at most so many tokens, and at least
-// one character.
-func withinTokens(b []byte, tokens int) []byte {
-	if calls.TokensOf(validText(b)) <= tokens {
+// fitting returns the beginning of bytes that takes at most so many bytes as JSON, and at least one
+// character.
+func fitting(b []byte, most int) []byte {
+	if calls.SizeOf(validText(b)) <= most {
 		return b
 	}
-	tooLong := sort.Search(len(b), func(n int) bool { return calls.TokensOf(validText(b[:n])) > tokens })
+	tooLong := sort.Search(len(b), func(n int) bool { return calls.SizeOf(validText(b[:n])) > most })
 	_, first := utf8.DecodeRune(b)
 	return firstRunes(b[:max(first, tooLong-1)], true)
 }
@@ -203,7 +202,7 @@ func (c changeTools) destination() (port.Repository, error) {
 		return port.Repository{}, reconcile.NewError(
 			"not_permitted",
 			p.Path+" permits no deliveries",
-			"ask your user to set repository.url and repository.deliver there, or to start symphony mcp with --deliver",
+			"ask your user to set repository.deliver there, or to start symphony mcp with --deliver",
 		)
 	}
 	return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil

@@ -83,11 +83,9 @@ type conversationTools struct {
 
 func (c conversationTools) addTo(t *calls.Tools) {
 	calls.Add(t, calls.Tool{
-		Name:   "new_conversation",
-		Effect: calls.Adds,
-		Description: "Open a conversation with an agent: with other settings than spawn_agent's prompt has, " +
-			"or to continue one of an ended agent. " +
-			"Each is a process.",
+		Name:        "new_conversation",
+		Effect:      calls.Adds,
+		Description: "Open a conversation with an agent: with settings of its own, or to continue one of an ended agent.",
 	}, func(ctx context.Context, in calls.NestedOptional[conversationParams]) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
 	})
@@ -230,7 +228,7 @@ func (c conversationTools) get(ctx context.Context, agentID, id string) (reconci
 		return known, reconcile.NewError(
 			"not_found",
 			fmt.Sprintf("conversation %s is one of agent %s", id, known.Agent),
-			"name that agent; if it has ended, new_conversation with this conversationId continues it here",
+			"name that agent, or continue it here with new_conversation",
 		)
 	}
 	return known, agents.Failure(known)
@@ -435,7 +433,7 @@ func inputs(items []item) ([]agent.Input, error) {
 		return nil, reconcile.NewError(
 			agents.CodeInvalid,
 			fmt.Sprintf("the input has %d characters, and the agent takes %d", length, maxPrompt),
-			"write the text to a file in the directory of the agent, and name the file in the prompt",
+			"write the text to a file in its directory, and name the file in the prompt",
 		)
 	}
 	return list, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -37,7 +36,6 @@ type elicitor struct {
 
 	mu   sync.Mutex
 	over map[string]bool // by key of a request; no host is asked again
-	late []string        // about answers that came too late
 }
 
 func newElicitor(a *agents.Agents, log *slog.Logger, byPerson bool) *elicitor {
@@ -123,29 +121,13 @@ func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) {
 		agent, number := reconcile.RequestRef(id)
 		r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)
 		if err != nil {
-			e.tooLate(id, "the request can't be found: "+err.Error())
+			e.log.WarnContext(ctx, "the host answers what is not asked", "request", id, "error", err)
 			continue
 		}
 		if answer, ok := response.(*mcp.ElicitResult); ok {
 			e.decide(ctx, r, answer, took)
 		}
 	}
-}
-
-// tooLate keeps for the next result that an answer of the host changed nothing, and why.
-func (e *elicitor) tooLate(id, why string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.late = append(e.late, "the answer to "+id+" came too late: "+why)
-}
-
-// takeLate returns the messages that tooLate kept.
-func (e *elicitor) takeLate() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	late := e.late
-	e.late = nil
-	return late
 }
 
 // key names a request for ever.
@@ -171,7 +153,7 @@ func (e *elicitor) decide(
 	log := e.log.With("request", r.ID())
 	d, err := e.decisionIn(r, answer, took)
 	if err == nil {
-		err = e.store(ctx, r, d)
+		_, err = e.agents.Decide(ctx, r.ID(), d)
 	}
 	if err != nil {
 		log.WarnContext(ctx, "not decided by the host", "error", err, "decide it with", howToDecide(r, e.byPerson))
@@ -202,20 +184,4 @@ func (e *elicitor) decisionIn(
 		return requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}, nil
 	}
 	return requests.Decision{}, fmt.Errorf("the host answers %s", answer.Action)
-}
-
-// store stores a decision, and tells the host if it came too late.
-func (e *elicitor) store(ctx context.Context, r reconcile.Request, d requests.Decision) error {
-	decided, err := e.agents.Decide(ctx, r.ID(), d)
-	if err != nil {
-		known := exit.From(err)
-		if known.Code == "request_ended" {
-			e.tooLate(r.ID(), known.Message)
-		}
-		return err
-	}
-	if decided.Fate == reconcile.RequestRunEnded { // it is stored, but no run will read it
-		e.tooLate(r.ID(), "its agent has ended")
-	}
-	return nil
 }

@@ -88,7 +88,7 @@ func newConciseEvent(r *eventlog.Reader, e agent.Event, stored []byte) (event ag
 		No:      e.No,
 		At:      e.At,
 		Name:    string(line.Kind),
-		Message: line.Mark() + " " + cutText(short.Text, maxText, maxText, seeFull),
+		Message: line.Mark() + " " + cutText(short.Text, maxText, seeFull),
 	}
 	if line.Ending != "" {
 		event.Message += " (" + line.Ending + ")"
@@ -102,39 +102,22 @@ func newConciseEvent(r *eventlog.Reader, e agent.Event, stored []byte) (event ag
 	return event, true
 }
 
-// size is how much of a result something takes.
-type size struct{ bytes, tokens int }
-
-func (s size) add(other size) size { return size{s.bytes + other.bytes, s.tokens + other.tokens} }
-
-func (s size) less(other size) size { return size{s.bytes - other.bytes, s.tokens - other.tokens} }
-
-// fits reports whether a result of this size is within mostRead, and within what hosts take.
-func (s size) fits() bool { return s.bytes <= mostRead && s.tokens <= resultTokens }
-
-// size returns how much of a result an event takes.
-func (e agentEvent) size() size {
-	line := text.JSON(e)
-	return size{bytes: len(line), tokens: calls.Tokens(string(line)) + 1}
-}
-
 // limit replaces the agent's own message by the beginning of its text if no result could contain
 // it.
 func (e *agentEvent) limit() {
 	payload, ok := e.Event.(json.RawMessage)
-	if !ok || e.size().tokens <= resultTokens {
+	if !ok || calls.SizeOf(e) <= mostRead {
 		return
 	}
-	e.Event = cutText(string(payload), maxRead, resultTokens/2, "see read_events with the detail concise")
+	e.Event = cutText(string(payload), mostRead/2, "see read_events with the detail concise")
 }
 
 // addEventTool registers the tool that reads events.
 func addEventTool(t *calls.Tools, all *agents.Agents) {
 	calls.Add(t, calls.Tool{
-		Name:   "read_events",
-		Effect: calls.Reads,
-		Description: "Read what an agent has done, event by event, to follow a turn or to find out why it failed. " +
-			"wait_agent waits, and has the last message.",
+		Name:        "read_events",
+		Effect:      calls.Reads,
+		Description: "Read what an agent has done, event by event, to follow a turn or to find out why it failed.",
 	}, func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		return readEvents(ctx, all, in)
 	})
@@ -164,7 +147,7 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 	if err != nil {
 		return out, err
 	}
-	var used size
+	used := 0 // bytes
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
 	// take adds an event to the result, and reports whether another event may follow.
 	take := func(e agent.Event, line []byte) bool {
@@ -178,15 +161,15 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 			event = concise
 		}
 		event.limit()
-		with := used.add(event.size())
-		if in.Last == 0 && len(out.Events) > 0 && !with.fits() {
+		with := used + calls.SizeOf(event)
+		if in.Last == 0 && len(out.Events) > 0 && with > mostRead {
 			out.More = true
 			return false
 		}
 		out.Events = append(out.Events, event)
 		used = with
-		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || !used.fits()) {
-			used = used.less(out.Events[0].size())
+		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || used > mostRead) {
+			used -= calls.SizeOf(out.Events[0])
 			out.Events = slices.Delete(out.Events, 0, 1)
 		}
 		return true

@@ -49,23 +49,20 @@ type issueTools struct {
 
 func (i issueTools) addTo(t *calls.Tools) {
 	calls.Add(t, calls.Tool{
-		Name:   "list_issues",
-		Effect: calls.Reads,
-		Description: "List the issues of the project: what needs a person, runs, waits or is held, and why. " +
-			"Use it for an overview. Do not use it for one issue: show_issue has more.",
+		Name:        "list_issues",
+		Effect:      calls.Reads,
+		Description: "List the issues of the project: what needs a person, runs, waits or is held, and why.",
 	}, i.list)
 	calls.Add(t, calls.Tool{
-		Name:   "show_issue",
-		Effect: calls.Reads,
-		Description: "Show one issue: why it runs or does not, what happens next, its runs and its workspace. " +
-			"Use it before you retry or hold one. Do not use it to look for issues: list_issues does.",
+		Name:        "show_issue",
+		Effect:      calls.Reads,
+		Description: "Show one issue: why it runs or does not, what happens next, its runs and its workspace.",
 	}, i.show)
 	calls.Add(t, calls.Tool{
 		Name:   "run_issue",
 		Effect: calls.Works,
 		Description: "Start an agent on an issue now, even if it waits for a slot or a retry, " +
-			"and return immediately. Use it if the issue is urgent; show_issue shows its progress. " +
-			"Do not use it for a held issue: retry_issue does that.",
+			"and return immediately. retry_issue does that for a held one.",
 	}, i.start)
 	for _, o := range operate.Orders {
 		if o.Tool != "" {
@@ -102,7 +99,6 @@ func (i issueTools) list(ctx context.Context, in listIssuesIn) (view.Overview, e
 		All:    in.All,
 		Ended:  wiring.PastRuns,
 		Issues: in.Issues,
-		Folder: new(view.FolderCache),
 	})
 	if err != nil && exit.From(err).Code == "no_state" {
 		return view.ReadUnstarted(ctx, p)
@@ -112,7 +108,7 @@ func (i issueTools) list(ctx context.Context, in listIssuesIn) (view.Overview, e
 
 func (i issueTools) show(ctx context.Context, in showIssueIn) (detail.Issue, error) {
 	v, err := detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
-	if err == nil && calls.TokensOf(v) > resultTokens {
+	if err == nil && calls.SizeOf(v) > resultBytes {
 		limitIssue(&v)
 	}
 	return v, err
@@ -120,7 +116,7 @@ func (i issueTools) show(ctx context.Context, in showIssueIn) (detail.Issue, err
 
 // limitIssue cuts the long texts of an issue, which together would not fit into an answer.
 func limitIssue(v *detail.Issue) {
-	const most = 2 << 10 // bytes, and tokens
+	const most = 2 << 10 // bytes
 	all := []*string{v.Issue.Description, v.LastMessage}
 	if v.Tracked.Description != v.Issue.Description { // it is the same record
 		all = append(all, v.Tracked.Description)
@@ -135,7 +131,7 @@ func limitIssue(v *detail.Issue) {
 	}
 	for _, long := range all {
 		if long != nil {
-			*long = cutText(*long, most, most, "your user sees all on the page, or by symphony show")
+			*long = cutText(*long, most, "your user sees all on the page, or by symphony show")
 		}
 	}
 }

@@ -225,13 +225,13 @@ func (p permissions) never(dir paths.Place) (string, error) {
 		}
 		for _, below := range dir.Below(place) {
 			if below != "." && strings.HasPrefix(below, ".") {
-				return "it is in a hidden directory of the home directory, where programs keep what they obey", nil
+				return "it is in a hidden directory of the home directory", nil
 			}
 		}
 	}
 	for _, program := range filepath.SplitList(p.env.Getenv("PATH")) {
 		if filepath.IsAbs(program) && p.isIn(dir, []string{program}) {
-			return program + " is in PATH, and programs are started from there", nil
+			return program + " is in PATH", nil
 		}
 	}
 	obeyed, err := wiring.ObeyedPlaces(p.env)
@@ -240,8 +240,7 @@ func (p permissions) never(dir paths.Place) (string, error) {
 	}
 	for _, place := range obeyed {
 		if dir.Inside(place) {
-			return "a hidden link in the home directory leads to " + place.Path +
-				", where programs keep what they obey", nil
+			return "a hidden link in the home directory leads to " + place.Path, nil
 		}
 	}
 	return "", nil

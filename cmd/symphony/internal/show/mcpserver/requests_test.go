@@ -412,12 +412,6 @@ func answerLate(t *testing.T, timeout time.Duration) bool {
 	if !asked.Load() {
 		return false
 	}
-	test.Contains(
-		t,
-		"what the host gets to know",
-		fmt.Sprint(out.Late),
-		"too late: one.1 has ended, expired: it was not decided by",
-	)
 	if out.State != "running" || len(h.requests()) > 0 {
 		t.Errorf("%+v", out)
 	}
@@ -434,28 +428,6 @@ func TestUnaskedApproval(t *testing.T) {
 		InputResponses: mcp.InputResponseMap{"one.1": &mcp.ElicitResult{Action: "accept"}},
 	}})
 	test.Equal(t, "open requests", len(test.Must(m.state.Requests(t.Context()))), 1)
-}
-
-// An answer that comes after the death of the agent's worker changes nothing, and the host is
-// told.
-func TestHostAnswersDeadAgent(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	m.asks(agent.Request{
-		Kind:      agent.RequestQuestion,
-		Summary:   "Why?",
-		Questions: []agent.Question{{ID: "a", Text: "Why?"}},
-	}, time.Hour)
-	h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		m.alive.Close()
-		return accepts(map[string]any{"answer1": "because"})(ctx, r)
-	})
-	test.Contains(
-		t,
-		"what the host gets to know",
-		fmt.Sprint(h.wait(0.5).Late),
-		"the answer to one.1 came too late: its agent has ended",
-	)
 }
 
 // Forms must not ask for secrets. The answer of the tool is encrypted, and is in no log.

@@ -86,12 +86,6 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 		return nil, nil
 	case "untrusted", "on-request", "never":
 		return json.Marshal(word)
-	case "on-failure":
-		return nil, reconcile.NewError(
-			agents.CodeInvalid,
-			"agents no longer have the approvalPolicy on-failure",
-			"use on-request",
-		)
 	}
 	return nil, reconcile.NewError(
 		agents.CodeInvalid,

@@ -32,25 +32,25 @@ func TestPartsOfADiff(t *testing.T) {
 	for len(read) < len(whole) {
 		rest := whole[len(read):]
 		kept := firstRunes(rest[:min(len(rest), 50_001)], len(rest) > 50_001)
-		kept = withinTokens(kept, resultTokens)
-		if tokens := calls.TokensOf(validText(kept)); tokens > resultTokens || len(kept) == 0 {
-			t.Fatalf("%d bytes with %d tokens", len(kept), tokens)
+		kept = fitting(kept, resultBytes)
+		if size := calls.SizeOf(validText(kept)); size > resultBytes || len(kept) == 0 {
+			t.Fatalf("%d bytes, as JSON %d", len(kept), size)
 		}
 		test.Equal(t, "what is no text", strings.Count(validText(kept), "\uFFFD"), 0)
 		read = append(read, kept...)
 	}
 	test.Equal(t, "all parts", string(read), string(whole))
-	test.Equal(t, "without room", len(withinTokens([]byte("äö"), 0)), 2)
+	test.Equal(t, "without room", len(fitting([]byte("äö"), 0)), 2)
 }
 
 // An event that no result could contain is cut.
 func TestEventFits(t *testing.T) {
 	t.Parallel()
-	payload := json.RawMessage(`"` + strings.Repeat("é", calls.MaxTokens) + `"`)
+	payload := json.RawMessage(`"` + strings.Repeat("é", calls.MaxBytes) + `"`)
 	e := agentEvent{Event: payload}
 	e.limit()
-	if tokens := e.size().tokens; tokens > resultTokens {
-		t.Errorf("%d tokens", tokens)
+	if size := calls.SizeOf(e); size > mostRead {
+		t.Errorf("%d bytes", size)
 	}
 	checkCut(t, e.Event.(string), len(payload))
 }
@@ -62,8 +62,8 @@ func TestDiffsFit(t *testing.T) {
 	requests := []requestState{{RequestID: "one.1"}, {RequestID: "one.2", CutBytes: 7}}
 	out := waitAgentOut{Agents: []agentState{{Requests: requests}}}
 	out.addDiffs([][]reconcile.RequestChange{{{Diff: diff}}, {{Diff: diff}}})
-	if tokens := calls.TokensOf(out); tokens > calls.MaxTokens || tokens < calls.MaxTokens/2 {
-		t.Errorf("%d tokens", tokens)
+	if size := calls.SizeOf(out); size > calls.MaxBytes || size < calls.MaxBytes/2 {
+		t.Errorf("%d bytes", size)
 	}
 	cut := requests[0].CutBytes + requests[1].CutBytes - 7
 	kept := len(requests[0].Diffs[0]) + len(requests[1].Diffs[0])
@@ -81,8 +81,8 @@ func TestIssueFits(t *testing.T) {
 	}
 	v.Requests[0].Detail.Changes = []reconcile.RequestChange{{Diff: long}}
 	limitIssue(&v)
-	if tokens := calls.TokensOf(v); tokens > calls.MaxTokens {
-		t.Errorf("%d tokens", tokens)
+	if size := calls.SizeOf(v); size > calls.MaxBytes {
+		t.Errorf("%d bytes", size)
 	}
 	checkCut(t, *v.Issue.Description, len(long))
 	checkCut(t, v.Requests[0].Detail.Changes[0].Diff, len(long))

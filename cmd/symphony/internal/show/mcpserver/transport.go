@@ -18,12 +18,11 @@ import (
 // send notifications with methods of our own.
 type transport struct {
 	mcp.IOTransport
-	log  *slog.Logger
 	conn mcp.Connection // nil until the server runs
 }
 
 func newTransport(in io.ReadCloser, out io.WriteCloser, log *slog.Logger) *transport {
-	return &transport{log: log, IOTransport: mcp.IOTransport{
+	return &transport{IOTransport: mcp.IOTransport{
 		Reader:        newFrames(in, out, log),
 		Writer:        out,
 		MaxLineLength: -1,
@@ -36,8 +35,8 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.conn = newAnswering(conn, t.log)
-	return t.conn, nil
+	t.conn = conn
+	return conn, nil
 }
 
 // notify sends a notification. It must not be called before the first message of the host.
@@ -92,8 +91,8 @@ func (f *frames) Read(p []byte) (int, error) {
 
 // check reports whether a line is a message. It answers any other line.
 func (f *frames) check(line []byte) bool {
-	if fault := notJSON(line); fault != "" {
-		f.refuse(line, jsonrpc.CodeParseError, fault)
+	if !json.Valid(line) {
+		f.refuse(line, jsonrpc.CodeParseError, "is not JSON: send each message in a line of its own")
 		return false
 	}
 	if _, err := jsonrpc.DecodeMessage(line); err != nil {
@@ -101,23 +100,6 @@ func (f *frames) check(line []byte) bool {
 		return false
 	}
 	return true
-}
-
-// notJSON says why a line is not JSON, such as "is not JSON from byte 1 on"; empty if it is.
-func notJSON(line []byte) string {
-	const oneLine = ": send each message complete, in a line of its own"
-	var value json.RawMessage
-	err := json.Unmarshal(line, &value)
-	if err == nil {
-		return ""
-	}
-	if errors.Is(json.NewDecoder(bytes.NewReader(line)).Decode(&value), io.ErrUnexpectedEOF) {
-		return "is not JSON, because it ends in the middle" + oneLine
-	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("is not JSON from byte %d on", syntax.Offset) + oneLine
-	}
-	return "is not JSON" + oneLine
 }
 
 // refuse answers a line that is no message. fault says why, such as "is not JSON".

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,10 +18,9 @@ const (
 	stateRunning = "running" // the states of a wait
 	stateDone    = "done"
 
-	defaultWait  = 25 * time.Second
-	maxWait      = 50 * time.Second      // hosts cancel a call after a minute
-	waitStep     = 50 * time.Millisecond // between two looks at the agents
-	progressStep = 3 * time.Second
+	defaultWait = 25 * time.Second
+	maxWait     = 50 * time.Second      // hosts cancel a call after a minute
+	waitStep    = 50 * time.Millisecond // between two looks at the agents
 )
 
 type waitAgentIn struct {
@@ -38,8 +36,6 @@ type waitAgentOut struct {
 	State  string       `json:"state" jsonschema:"done (also if no turn runs), or running: the time is up, call again"`
 	Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
 	Agents []agentState `json:"agents"`
-
-	Late []string `json:"late,omitempty" jsonschema:"answers of the host that came too late and changed nothing"`
 }
 
 // addWaitTool registers the tool that waits for agents.
@@ -65,33 +61,10 @@ func waitAgent(
 		return nil, waitAgentOut{}, err
 	}
 	e.takeAnswers(ctx, req)
-	news, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+	news, err := w.wait(ctx)
 	news.out.limit()
 	news.out.addDiffs(news.changes)
-	news.out.Late = e.takeLate()
 	return w.asker.inputRequired(news.toAsk), news.out, err
-}
-
-// progressTo returns a function that tells the host how long a call took so far, if the host
-// wants to know.
-func progressTo(
-	ctx context.Context,
-	req *mcp.CallToolRequest,
-	limit time.Duration,
-) func(elapsed time.Duration, message string) {
-	return func(elapsed time.Duration, message string) {
-		token := req.Params.GetProgressToken()
-		if token == nil {
-			return
-		}
-		// A host that does not take it still gets the result.
-		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			ProgressToken: token,
-			Progress:      elapsed.Seconds(),
-			Total:         limit.Seconds(),
-			Message:       message,
-		})
-	}
 }
 
 // waiting is a call of wait_agent.
@@ -145,9 +118,8 @@ type news struct {
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
-func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (news, error) {
+func (w *waiting) wait(ctx context.Context) (news, error) {
 	began := time.Now()
-	told := time.Time{}
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
@@ -173,10 +145,6 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 			return found, ctx.Err()
 		case <-step.C:
 		}
-		if time.Since(told) >= progressStep {
-			told = time.Now()
-			progress(time.Since(began), found.out.summary())
-		}
 	}
 }
 
@@ -195,49 +163,28 @@ func (o waitAgentOut) limit() {
 		whole[i] = *message
 		*message = ""
 	}
-	const least = leastMessage / 2 // tokens of each message
-	bytes := maxRead
-	shared := resultTokens - calls.TokensOf(o) - len(messages)*(least+noteTokens)
+	shared := resultBytes - calls.SizeOf(o) - len(messages)*(leastMessage+noteBytes)
 	for i, message := range messages {
-		*message = cutText(
-			whole[i],
-			min(maxMessage, max(bytes, leastMessage)),
-			least+max(shared, 0),
-			seeFull,
-		)
-		bytes -= len(*message)
-		shared -= max(0, calls.TokensOf(*message)-least-noteTokens)
+		*message = cutText(whole[i], min(maxMessage, leastMessage+max(shared, 0)), seeFull)
+		shared -= max(0, calls.SizeOf(*message)-leastMessage-noteBytes)
 	}
 }
 
 // addDiffs adds the diffs of each request, as much of them as an answer can have.
 func (o waitAgentOut) addDiffs(of [][]reconcile.RequestChange) {
-	left := resultTokens - calls.TokensOf(o)
+	left := resultBytes - calls.SizeOf(o)
 	for _, a := range o.Agents {
 		for i := range a.Requests {
 			r := &a.Requests[i]
 			for _, c := range of[0] {
-				kept := calls.Within(c.Diff, len(c.Diff), max(0, left-noteTokens))
-				left -= calls.TokensOf(kept)
+				kept := calls.Within(c.Diff, max(0, left-noteBytes))
+				left -= calls.SizeOf(kept)
 				r.Diffs = append(r.Diffs, kept)
 				r.CutBytes += len(c.Diff) - len(kept)
 			}
 			of = of[1:]
 		}
 	}
-}
-
-// summary describes the states of the agents in a line.
-func (o waitAgentOut) summary() string {
-	var parts []string
-	for _, a := range o.Agents {
-		part := a.AgentID + ": " + a.State
-		if a.Activity != "" && a.State == stateActive {
-			part += ", " + a.Activity
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, "; ")
 }
 
 // look reads the agents. The state is done if there is something to say.

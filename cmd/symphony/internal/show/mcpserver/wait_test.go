@@ -96,7 +96,7 @@ func TestMessagesFit(t *testing.T) {
 			checkCut(t, turn.LastMessage, 1<<20)
 		}
 	}
-	if tokens := calls.TokensOf(out); size < maxRead/2 || tokens > calls.MaxTokens {
-		t.Errorf("the messages have %d bytes, the answer %d tokens", size, tokens)
+	if answer := calls.SizeOf(out); size < resultBytes/2 || answer > calls.MaxBytes {
+		t.Errorf("the messages have %d bytes, the answer %d", size, answer)
 	}
 }

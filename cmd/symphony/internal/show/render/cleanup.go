@@ -103,12 +103,6 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		t.Add(name, schedule, running, waiting, help, held, last, r.StateDir)
 	}
 	w.PrintTable("PROJECTS", t)
-	for _, r := range rows {
-		if len(r.SharedWith) > 0 {
-			line := r.WorkflowPath + " has the same project of the tracker as " + strings.Join(r.SharedWith, ", ")
-			fmt.Fprintln(w.Stderr, text.Visible(line))
-		}
-	}
 }
 
 // Moved prints where a project is now.

@@ -95,16 +95,3 @@ func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts
 	}
 	return nil
 }
-
-// DiffNames prints the name of each file that has changed, once.
-func DiffNames(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
-	var stat patch.Reader
-	if _, err := detail.WriteDiff(ctx, p, ref, attempts, &stat); err != nil {
-		return err
-	}
-	names := text.Map(stat.Files, func(f patch.File) string { return f.Path })
-	for _, name := range text.Unique(names) {
-		fmt.Fprintln(w.Stdout, text.Visible(name))
-	}
-	return nil
-}

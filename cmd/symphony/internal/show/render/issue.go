@@ -59,29 +59,6 @@ func PrintReview(w *term.Env, r detail.Review) {
 	}
 }
 
-// statusWords are the words for statuses and, before them, for codes of the reason that are
-// more exact.
-var statusWords = map[string]struct{ word, colour string }{
-	"ended":                             {"run ended", term.ColourWaits},
-	"worker_lost":                       {"worker lost", term.ColourStuck},
-	"stopping":                          {"stopping", term.ColourWaits},
-	string(reconcile.Delivering):        {"delivering", term.ColourRuns},
-	string(reconcile.StatusNeedsAnswer): {"needs an answer", term.ColourWaits},
-	string(reconcile.StatusNeedsHelp):   {"needs help", term.ColourStuck},
-	string(reconcile.StatusHeld):        {"held", term.ColourStuck},
-	string(view.StatusStuck):            {"stuck", term.ColourStuck},
-	string(reconcile.StatusUndelivered): {"not delivered", term.ColourStuck},
-	string(reconcile.StatusRunning):     {"running", term.ColourRuns},
-	string(reconcile.StatusQueued):      {"queued", term.ColourWaits},
-	string(reconcile.StatusBlocked):     {"blocked", term.ColourWaits},
-	string(reconcile.StatusWaiting):     {"waiting", term.ColourWaits},
-	string(detail.StatusReady):          {"ready", term.ColourRuns},
-	string(reconcile.StatusSkipped):     {"skipped", term.ColourWaits},
-	string(reconcile.StatusHandedOver):  {"handed over", term.ColourRuns},
-	string(detail.StatusReleased):       {"released", term.ColourWaits},
-	string(detail.StatusUnknown):        {"unknown", ""},
-}
-
 // titleLines is how many lines of a terminal a title may take.
 const titleLines = 2
 
@@ -126,18 +103,11 @@ func printHead(w *term.Env, v detail.Issue) {
 // statusLine is the status of an issue and the reason for it, behind a name, in lines of the
 // terminal's width.
 func statusLine(w *term.Env, v detail.Issue, name string) string {
-	s, exact := statusWords[v.Why.Code]
-	if !exact {
-		s = statusWords[string(v.Status)]
-	}
-	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt > 0 {
-		s.word = "waiting for another run"
-	}
-	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
+	status := strings.TrimSuffix(v.Status.Label()+" "+sinceText(w, v), " ")
 	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
 	rest, whole := strings.CutPrefix(lines[0], name+status)
 	if whole { // a status that is broken stays plain
-		lines[0] = name + w.Bold(w.Paint(s.colour, status)) + rest
+		lines[0] = name + w.Bold(w.Paint(statusColours[v.Status], status)) + rest
 	}
 	return strings.Join(lines, "\n"+columnGap)
 }
@@ -581,7 +551,7 @@ func printRuns(w *term.Env, v detail.Issue) {
 		took := term.LastedText(w, end.Sub(r.StartedAt))
 		turns := fmt.Sprint(r.Turns)
 		tokens := countText(w, r.Tokens.Total)
-		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, errorsOfRun(r))
+		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, strings.Join(r.Errors(), "; "))
 		if r.Outcome == nil {
 			outcome = string(reconcile.StatusRunning)
 		}
@@ -599,7 +569,7 @@ func printRuns(w *term.Env, v detail.Issue) {
 			if n == 0 {
 				continue
 			}
-			message := text.Visible(errorsOfRun(v.Runs[n-1]))
+			message := text.Visible(strings.Join(v.Runs[n-1].Errors(), "; "))
 			if !strings.Contains(text.Visible(v.Why.Message), message) {
 				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
 			}
@@ -650,7 +620,7 @@ func Attempts(w *term.Env, a detail.AttemptList) {
 			term.AgoText(w, a.GeneratedAt, r.StartedAt),
 			fmt.Sprint(r.Turns),
 			r.RunID,
-			errorsOfRun(r.RunRow),
+			strings.Join(r.Errors(), "; "),
 		)
 	}
 	w.PrintTable("ATTEMPTS", t)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -118,9 +117,6 @@ func newPage(w *term.Env, s selected) page {
 		printObstacles(&out, v, s.projects)
 	}
 	out.Stdout = &foot
-	for _, v := range s.confined {
-		printHints(&out, v)
-	}
 	for _, v := range s.all {
 		printWatched(&out, v, s.projects)
 	}
@@ -130,9 +126,6 @@ func newPage(w *term.Env, s selected) page {
 			more += " --project all"
 		}
 		fmt.Fprintln(&foot, hang(w, "", reviews+more))
-	}
-	if amiss := view.AmissText(s.all); amiss != "" {
-		fmt.Fprintln(&foot, hang(w, "", amiss))
 	}
 	p := page{
 		head:    linesOf(head.String()),
@@ -290,26 +283,6 @@ func requestsOf(v view.Overview, projects bool) []view.RequestRow {
 		}
 	}
 	return rows
-}
-
-// printHints prints the next step for each issue of the command line whose last run failed.
-func printHints(w *term.Env, v view.Overview) {
-	if len(v.Issues) == 0 {
-		return
-	}
-	hint := func(identifier, code string) {
-		next := words.Hint(code, identifier)
-		if next != "" {
-			printField(w, "hint", identifier+": "+next)
-		}
-	}
-	for _, r := range v.Retrying {
-		code, _ := r.Claim.Fault()
-		hint(r.Identifier, code)
-	}
-	for _, r := range v.Held {
-		hint(r.Identifier, r.ErrorCode)
-	}
 }
 
 // hang wraps a text on a terminal, behind its label.

@@ -106,7 +106,7 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 			term.LastedText(w, e.EndedAt.Sub(e.StartedAt)),
 			fmt.Sprint(e.Turns),
 			fmt.Sprint(e.Tokens.Total),
-			errorsOfRun(e),
+			strings.Join(e.Errors(), "; "),
 		}
 	}
 	return "", nil

@@ -37,31 +37,6 @@ func printField(w *term.Env, name, value string) {
 	fmt.Fprintln(w.Stdout, term.Hang(label, value, w.Width))
 }
 
-// errorsOfRun joins the errors of a run, of its after_run hook and of its delivery.
-func errorsOfRun(r view.RunRow) string {
-	var parts []string
-	if r.Error != nil {
-		parts = append(parts, *r.Error)
-	}
-	if r.AfterRunError != nil {
-		parts = append(parts, "hook failed: "+*r.AfterRunError)
-	}
-	if r.Delivery != nil && r.Delivery.Code != "" {
-		parts = append(parts, undelivered(*r.Delivery, outcomeOf(r)))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// undelivered explains why the commits did not arrive. It begins with "not delivered" unless
-// the outcome says that already.
-func undelivered(d reconcile.DeliveryResult, outcome string) string {
-	reason := d.Code + ": " + d.Message
-	if outcome == notDelivered {
-		return reason
-	}
-	return notDelivered + ": " + reason
-}
-
 // outcomeOf is the outcome of a run, or its phase while there is no outcome. A run whose
 // commits did not arrive is not called a success.
 func outcomeOf(r view.RunRow) string {
@@ -76,7 +51,7 @@ func outcomeOf(r view.RunRow) string {
 
 func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
 	if outcome == reconcile.Succeeded && d.Code != "" {
-		return notDelivered
+		return view.NotDelivered
 	}
 	return string(outcome)
 }
@@ -92,8 +67,6 @@ func outcomeColour(r view.RunRow) string {
 	}
 	return term.ColourStuck
 }
-
-const notDelivered = "not delivered"
 
 // RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that
 // failed is shown with the end of its output.
@@ -151,8 +124,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += ": " + *e
 	}
 	d := run.Delivery
-	if outcome == notDelivered {
-		line += ": " + undelivered(d, outcome)
+	if outcome == view.NotDelivered {
+		line += ": " + d.Code + ": " + d.Message
 	}
 	if run.AfterRunError != "" {
 		line += "; hook failed: " + run.AfterRunError
@@ -161,9 +134,9 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += "; " + v.String()
 	}
 	switch {
-	case outcome == notDelivered: // the reason is above
+	case outcome == view.NotDelivered: // the reason is above
 	case d.Code != "":
-		line += "; " + undelivered(d, outcome)
+		line += "; " + view.NotDelivered + ": " + d.Code + ": " + d.Message
 	case d.OthersPushed && run.Kind != reconcile.DeliveryRun:
 		line += "; others have pushed to its branch meanwhile, and its agent merges that next"
 	case d.Commit != "":

@@ -232,7 +232,7 @@ func TestHookAndDeliveryFailed(t *testing.T) {
 	hook := "exit code 1"
 	delivery := reconcile.DeliveryResult{Code: "delivery_failed", Message: "push rejected"}
 	row := view.RunRow{Outcome: &outcome, AfterRunError: &hook, Delivery: &delivery}
-	test.Equal(t, "row", errorsOfRun(row), "hook failed: exit code 1; delivery_failed: push rejected")
+	test.Equal(t, "row", strings.Join(row.Errors(), "; "), "hook failed: exit code 1; not delivered: delivery_failed: push rejected")
 	run := reconcile.Run{
 		Identifier:    "TASK-1",
 		Outcome:       outcome,

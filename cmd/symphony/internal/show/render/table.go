@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -90,6 +91,8 @@ var statusColours = map[view.Status]string{
 	reconcile.StatusSkipped:     term.ColourWaits,
 	reconcile.StatusHandedOver:  term.ColourWaits,
 	view.StatusEnded:            term.ColourOver,
+	detail.StatusReady:          term.ColourRuns,
+	detail.StatusReleased:       term.ColourWaits,
 }
 
 // pullWordsOf returns what people call the pull requests of these rows.

@@ -70,7 +70,8 @@ API-11  waiting  api                        due          no slot is free`)
 	)
 }
 
-// TestManyProjects checks that the first line of many projects counts what needs a person, and that their names are the last column to go.
+// TestManyProjects checks that the first line of many projects says what needs a person, and that
+// their names are the last column to go.
 func TestManyProjects(t *testing.T) {
 	var all []view.Overview
 	for _, name := range []string{"api", "shop", "docs", "billing", "search", "mail", "web"} {
@@ -89,8 +90,9 @@ func TestManyProjects(t *testing.T) {
 	}
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 60}
 	test.Equal(t, "the head", strings.Split(summary(w, all), "\n"), []string{
-		"NOT TICKING  api, shop, web: paused; docs: no pass has run", "             yet; 4 requests to answer (api 2, web 2);",
-		"             nothing running",
+		"NOT TICKING  docs: no pass has run yet; api, web: 2 requests",
+		"             to answer; api, shop, web: paused; nothing",
+		"             running",
 	})
 	row := view.Row{
 		Project:    "web-shop",

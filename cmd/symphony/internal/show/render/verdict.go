@@ -41,9 +41,6 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	if reviews := view.ReviewsText(all); reviews != "" {
 		watched = append(watched, reviews)
 	}
-	if amiss := view.AmissText(all); amiss != "" {
-		watched = append(watched, amiss)
-	}
 	for _, v := range all {
 		line := watchedText(w, v, len(all) > 1)
 		if line != "" {
@@ -88,15 +85,6 @@ func activityText(all []view.Overview) string {
 	}
 	if goingOn := n.GoingOn(); goingOn != "" {
 		parts = append(parts, goingOn)
-	}
-	for _, v := range all {
-		cause := v.SlotsAsking()
-		if cause != "" && len(all) > 1 {
-			cause = v.Project.Name + ": " + cause
-		}
-		if cause != "" {
-			parts = append(parts, cause)
-		}
 	}
 	line := strings.Join(parts, ", ")
 	if idle && candidates > 0 && all[0].Skipped == nil {

@@ -27,7 +27,7 @@ func TestDeadScheduleIsRed(t *testing.T) {
 		Width:   120,
 		Palette: term.Palette{Colour: true},
 	}
-	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; no scheduled " +
-		"pass has run yet; nothing running"
+	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; " +
+		"nothing running"
 	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
 }

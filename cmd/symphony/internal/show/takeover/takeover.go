@@ -35,14 +35,11 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	if !w.OnTerminal() {
 		return reconcile.NewError(
 			"not_a_terminal",
-			"takeover opens the agent's own interface and needs a terminal",
-			"run it in a terminal, not in a pipe or a script",
+			"takeover needs a terminal",
+			"run it in a terminal",
 		)
 	}
 	if err := p.Nested(); err != nil {
-		return err
-	}
-	if err := refuseKind(p); err != nil {
 		return err
 	}
 	claim, err := holdIssue(ctx, w, p, o)
@@ -85,28 +82,6 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	return render.Apply(ctx, w, p, operate.Retry{Issue: identifier})
 }
 
-// refuseKind refuses agents whose own terminal can't be opened. If the workflow can't be read,
-// that is said later: the issue is held first.
-func refuseKind(p *wiring.Project) error {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil //nolint:nilerr // see above
-	}
-	var refused error
-	for _, choice := range cfg.AllAgents() {
-		kind, err := wiring.AgentOf(choice.Kind)
-		if err != nil {
-			return err
-		}
-		err = refuseWithoutTerminal(kind)
-		if err == nil {
-			return nil // it depends on who worked on the issue
-		}
-		refused = err
-	}
-	return refused
-}
-
 // refuseAgentOf refuses an issue whose agent has no terminal of its own, before its run is
 // stopped. If the workflow can't be read, that is said later.
 func refuseAgentOf(p *wiring.Project, c reconcile.Claim) error {
@@ -129,7 +104,7 @@ func refuseWithoutTerminal(kind agent.Kind) error {
 	return reconcile.NewError(
 		workflow.CodeUnsupportedKey,
 		"takeover does not work with agent.kind: "+kind.Name+": "+kind.NoTerminal,
-		"symphony stop holds the issue, and symphony show prints its workspace: start the agent there yourself",
+		"symphony show prints its workspace: start the agent there yourself",
 	)
 }
 
@@ -157,10 +132,8 @@ func holdIssue(
 	if err != nil {
 		return c, err
 	}
-	if claimed {
-		if err := refuseAgentOf(p, c); err != nil {
-			return c, err
-		}
+	if err := refuseAgentOf(p, c); err != nil {
+		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !o.Stop {
 		const running = "%s is running (run %s) and has to be stopped first"

@@ -12,7 +12,7 @@ import (
 )
 
 // NoDisplay is the message of OpenPage without a display.
-const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
+const NoDisplay = "there is no display; set BROWSER to use a browser for terminals"
 
 // OpenPage shows a page in the operator's web browser, which may be one for terminals. It waits
 // for the program that opens the page, and returns false where there is no display.

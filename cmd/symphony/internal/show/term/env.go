@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -35,15 +33,14 @@ type Env struct {
 	Width        int          // of the terminal in columns; 0 if stdout is not a terminal
 	JSON         bool         // the command prints JSON, errors too
 	JSONLines    bool         // JSON objects are printed one per line
-	JSONFields   []string     // the members of the document to print; none for all
 	OutputFailed bool         // an answer could not be printed, which was reported
 	Verbose      bool         // the command prints details that only some operators want
 	Journal      bool         // stderr goes to systemd's journal
 	StdoutIsFile bool         // stdout goes to a regular file, which agents may be able to read
 	StderrIsFile bool         // the same for stderr
 	Log          *slog.Logger // replaces the lines on stderr; nil without a log
-	// Printed, unless nil, is called with every document before a query selects from it, and
-	// its JSON. Tests compare it with the schemas.
+	// Printed, unless nil, is called with every document and its JSON. Tests compare it with the
+	// schemas.
 	Printed func(document any, data []byte)
 	// InputEnded is set once AskLine meets the end of the input.
 	InputEnded bool
@@ -58,7 +55,7 @@ func NewEnv() (*Env, error) {
 		return nil, reconcile.NewError(
 			"environment_invalid",
 			"the working directory: "+err.Error(),
-			"it may have been removed: cd to a directory that exists",
+			"cd to a directory that exists",
 		).WithCause(err)
 	}
 	w := &Env{
@@ -89,42 +86,18 @@ func NewEnv() (*Env, error) {
 }
 
 // checkDirectories refuses a HOME or TMPDIR that is no absolute path, such as HOME='~/svc', where
-// the shell left the ~ as it is. Programs would make a folder of that name wherever they run. The
-// directories of XDG need no check: symphony and git ignore relative ones. A path of symphony's own
-// variables may be relative, but not begin with ~.
+// the shell left the ~ as it is. Programs would make a folder of that name wherever they run.
 func checkDirectories(w *Env) error {
 	for _, name := range []string{"HOME", "TMPDIR"} {
-		value := w.Getenv(name)
-		if name == "HOME" && value == "" && slices.Contains(w.Environ, "HOME=") {
-			return reconcile.NewError(
-				"environment_invalid",
-				"HOME is set, but empty: git and agents would not find their settings",
-				"unset it, or write it out: HOME="+text.ShellQuote(cmp.Or(w.AccountHome, "/home/you")),
-			)
-		}
-		if value == "" || filepath.IsAbs(value) {
+		value, isSet := w.Lookup(name)
+		if !isSet || filepath.IsAbs(value) || name == "TMPDIR" && value == "" {
 			continue
-		}
-		meant, isLeft := BelowHome(value, w.AccountHome)
-		if !isLeft {
-			meant = filepath.Join(w.Dir, value)
 		}
 		return reconcile.NewError(
 			"environment_invalid",
 			fmt.Sprintf("%s is %q, which is no absolute path", name, value),
-			fmt.Sprintf("write it out: %s=%s", name, text.ShellQuote(meant)),
+			"unset it, or set it to an absolute path",
 		)
-	}
-	for _, name := range []string{"SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW"} {
-		value := w.Getenv(name)
-		meant, isLeft := BelowHome(value, w.Home)
-		if isLeft {
-			return reconcile.NewError(
-				"environment_invalid",
-				fmt.Sprintf("%s is %q: only a shell reads ~ as the home directory, and none did", name, value),
-				fmt.Sprintf("write it out: %s=%s", name, text.ShellQuote(meant)),
-			)
-		}
 	}
 	return nil
 }
@@ -137,15 +110,11 @@ func (w *Env) RequireHome() error {
 	if w.Home == "" || fault == "" {
 		return nil
 	}
-	what := "HOME is " + w.Home
-	if w.Getenv("HOME") == "" {
-		what = "HOME is not set, and the home of this account is " + w.Home
-	}
-	hint := "set it to the home of this account: HOME=" + text.ShellQuote(w.AccountHome)
-	if w.AccountHome == "" || homeFault(w.AccountHome) != "" {
-		hint = "create it, or set HOME to a directory of this account"
-	}
-	return reconcile.NewError("environment_invalid", what+", which "+fault, hint)
+	return reconcile.NewError(
+		"environment_invalid",
+		"the home is "+w.Home+", which "+fault,
+		"set HOME to the home of this account",
+	)
 }
 
 // homeFault says why a directory can't be the home of this account; empty if it can. In containers
@@ -169,16 +138,6 @@ func homeFault(home string) string {
 		return "belongs to another account"
 	}
 	return ""
-}
-
-// BelowHome replaces the ~ at the beginning of a path, which a shell would have replaced, but not
-// in --state-dir=~/state. left is false for a path without it. A folder called ~ is ./~.
-func BelowHome(path, home string) (meant string, left bool) {
-	rest, found := strings.CutPrefix(path, "~")
-	if !found || rest != "" && rest[0] != '/' {
-		return "", false
-	}
-	return filepath.Join(cmp.Or(home, "/home/you"), rest), true
 }
 
 // accountHome returns the home directory of this account, whatever $HOME is; empty if it is not
@@ -218,7 +177,7 @@ func (w *Env) CheckOutput() {
 	if o, ok := w.Stdout.(*output); ok && o.err != nil && !w.OutputFailed {
 		w.outputFailed(
 			o.err,
-			"free space where stdout goes, and try again if the command only shows something",
+			"free space where stdout goes, and try again",
 		)
 	}
 }
@@ -238,7 +197,6 @@ func (w *Env) ForCommand() *Env {
 	own := *w
 	own.JSON = false
 	own.JSONLines = false
-	own.JSONFields = nil
 	own.OutputFailed = false
 	own.Verbose = false
 	own.InputEnded = false

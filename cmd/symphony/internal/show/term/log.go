@@ -134,7 +134,7 @@ func (w *Env) Exit(err error) int {
 	known := exit.From(err)
 	w.PrintError(known)
 	if w.JSON {
-		w.printJSONError(known)
+		w.PrintJSON(ErrorJSON{*known})
 	}
 	return exit.Code(known)
 }

@@ -154,24 +154,3 @@ func TestWrap(t *testing.T) {
 		test.Equal(t, fmt.Sprintf("%q in %d", c.text, c.width), Hang(c.label, c.text, c.width), c.want)
 	}
 }
-
-// A terminal without UTF-8 gets text of the same width; the first locale that is set counts.
-func TestASCII(t *testing.T) {
-	test.Equal(t, "the text", ASCII("日本 ü… plain"), "???? ?~ plain")
-	for _, c := range []struct {
-		environ []string
-		want    bool
-	}{
-		{
-			nil,
-			true,
-		}, {
-			[]string{"LANG=C"},
-			false,
-		}, {[]string{"LANG=C", "LC_ALL=de_DE.utf8"}, true}, {[]string{"LANG=en_US.UTF-8", "LC_CTYPE=POSIX"}, false},
-	} {
-		w := &Env{}
-		w.Environ = c.environ
-		test.Equal(t, fmt.Sprint(c.environ), w.ShowsUTF8(), c.want)
-	}
-}

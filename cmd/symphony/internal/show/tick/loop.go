@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -29,14 +28,8 @@ import (
 )
 
 const (
-	// how often a loop checks its files where nothing reports their changes
-	wakeStep = 100 * time.Millisecond
-	// how often it checks them otherwise, because not every file system reports a change
-	lookStep = 15 * time.Second
-	reapStep = time.Minute
-	// how many checks follow a change at wakeStep: a worker's lock is released a moment after
-	// it ends
-	wakeSteps = 5
+	lookStep  = 500 * time.Millisecond // how often a loop looks at its files and its workers
+	reapStep  = time.Minute
 	stopSlack = 5 * time.Second // how much longer than its own bound the end of a worker may take
 	// how much shorter or longer than its interval a wait may be, so that loops do not ask at
 	// once
@@ -52,8 +45,6 @@ type looper struct {
 	log     *slog.Logger
 	jobs    []*job
 	systemd systemd
-	program *program
-	telling sync.Mutex // held while a status is stored and sent
 }
 
 // job is a project of a loop.
@@ -77,11 +68,6 @@ type job struct {
 	// when it changes.
 	requestStamp string
 	refused      string // the last error for which the job could not start
-	files        *watch
-	// the channels received are closed after a pass with the files as they are now
-	reload   chan chan struct{}
-	reloaded chan struct{}
-	status   string // for systemd: the result of the last pass; guarded by telling
 	// on the monotonic clock: until when the pass or the wait must be over
 	deadline atomic.Int64
 }
@@ -98,7 +84,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Option
 		// An operator's command holds the lock for a moment, and looks at a single issue only.
 		o.LockTimeout = wiring.CommandPatience
 	}
-	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newProgram()}
+	l := &looper{w: w, options: o, systemd: newSystemd(w)}
 	l.log = o.logger(w)
 	l.addJobs(ctx, projects)
 	for _, j := range l.jobs {
@@ -127,7 +113,6 @@ func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Option
 		defer end()
 	}
 	defer context.AfterFunc(ctx, func() { l.systemd.tell("STOPPING=1") })()
-	go l.reloadOn(ctx, l.hangups())
 	go l.systemd.keepAlive(ctx, l.inTime)
 	l.systemd.tell("READY=1")
 	var running sync.WaitGroup
@@ -160,8 +145,6 @@ func (l *looper) addJobs(ctx context.Context, projects []*wiring.Project) {
 			options:  l.options,
 			interval: 30 * time.Second,
 			woken:    map[string]bool{},
-			reload:   make(chan chan struct{}),
-			files:    newWatch(),
 		}
 		if len(projects) > 1 {
 			j.w = l.w.Named(j.name, out)
@@ -216,42 +199,12 @@ func (j *job) start(ctx context.Context) error {
 	return nil
 }
 
-// dropLostLock gives up the lock of a state directory that was deleted or replaced, because
-// another loop can hold the lock of the new directory. The next pass then creates the
-// directory again, as any pass does.
-func (j *job) dropLostLock() {
-	if j.lock == nil || stillNamed(j.lock) {
-		return
-	}
-	_ = lock.Release(j.lock)
-	j.lock = nil
-	j.w.Note(
-		slog.LevelWarn,
-		"the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew",
-	)
-}
-
-// stillNamed reports whether the locked file is still the file at its path. If that can't be
-// told, it counts as the same.
-func stillNamed(file *os.File) bool {
-	held, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	now, err := os.Stat(file.Name())
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return os.SameFile(held, now)
-}
-
 // refuse prints why a job can't start, unless that was the last thing it printed.
 func (j *job) refuse(err error) {
 	if j.refused == err.Error() {
 		return
 	}
 	j.refused = err.Error()
-	j.setStatus("not started: " + j.refused)
 	j.w.Exit(err)
 }
 
@@ -259,14 +212,8 @@ func (j *job) refuse(err error) {
 func (j *job) run(ctx context.Context) int {
 	var r pass.Result
 	for first := true; ; first = false {
-		j.dropLostLock()
-		// a project among several that could not start, or whose state directory is lost
-		if j.lock == nil {
+		if j.lock == nil { // a project among several that could not start
 			err := j.start(ctx)
-			if j.alone() && exit.Code(err) == exit.Lock {
-				j.leave(r)
-				return j.w.Exit(err)
-			}
 			if err != nil && ctx.Err() == nil {
 				j.refuse(err)
 			}
@@ -279,17 +226,12 @@ func (j *job) run(ctx context.Context) int {
 				return code
 			}
 		}
-		if j.reloaded != nil {
-			close(j.reloaded)
-			j.reloaded = nil
-		}
 		if ctx.Err() != nil || !j.wait(ctx, r) {
 			j.leave(r)
 			return exit.OK
 		}
 		j.sourceStamp = j.stampOfSources()
 		j.p = wiring.NewProject(j.w.Environment(), j.p.Path, j.p.StateDir)
-		j.noteReplaced()
 	}
 }
 
@@ -307,54 +249,14 @@ func (j *job) pass(ctx context.Context) (pass.Result, int) {
 		}
 	}
 	if err != nil {
-		j.setStatus(exit.From(err).Message)
 		return r, j.w.Exit(quietError(ctx, j.w, j.p, j.options, err))
 	}
 	report(ctx, j.w, j.p, j.options, r)
 	if r.Config != nil {
 		j.interval = r.Config.Polling.Interval
 	}
-	j.setStatus(statusLine(r))
 	code, _ := errors.AsType[exit.Only](r.ExitCode())
 	return r, int(code)
-}
-
-// statusLine describes a pass in a line.
-func statusLine(r pass.Result) string {
-	if r.Holder != nil {
-		return "another pass is running"
-	}
-	line := r.Sum()
-	if len(r.Errors) > 0 {
-		line += "; " + r.Errors[0].Message
-	}
-	return line
-}
-
-// setStatus tells systemd the result of the last pass, if it changed. Other jobs wait, so that
-// the last line that systemd gets is never an older one.
-func (j *job) setStatus(status string) {
-	j.telling.Lock()
-	defer j.telling.Unlock()
-	if j.status == status {
-		return
-	}
-	j.status = status
-	j.systemd.tell("STATUS=" + text.Visible(text.OneLine(j.allStatus())))
-}
-
-// allStatus describes the last passes of all jobs. The caller holds telling.
-func (l *looper) allStatus() string {
-	if l.alone() {
-		return l.jobs[0].status
-	}
-	var lines []string
-	for _, each := range l.jobs {
-		if each.status != "" {
-			lines = append(lines, each.name+": "+each.status)
-		}
-	}
-	return strings.Join(lines, "; ")
 }
 
 // endedWorker returns the id of a run whose worker ended, unless a pass was started for that.
@@ -369,8 +271,8 @@ func (j *job) endedWorker(running []reconcile.Run) (id string, found bool) {
 }
 
 // wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker
-// ends, an agent asks for something, a file of the configuration changes or SIGHUP comes
-// before. It returns false if a signal ends the loop.
+// ends, an agent asks for something or a file of the configuration changes before. It returns false
+// if a signal ends the loop.
 func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	if r.Holder != nil {
 		clear(j.woken) // this pass did not look at the runs for which it was started
@@ -384,8 +286,7 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
 	})
-	reported := j.files.set(j.watched(running)) // the system reports their changes
-	for soon := 0; j.w.Now().Before(end); {
+	for j.w.Now().Before(end) {
 		// Checked before the first sleep: a worker may have ended during the pass.
 		if ended, found := j.endedWorker(running); found {
 			j.woken[ended] = true
@@ -395,29 +296,13 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 			return true
 		}
 		now := j.stampOfSources()
-		if now != j.sourceStamp {
-			if now == seen { // an editor finished writing it
-				return true
-			}
-			soon = max(soon, 1)
+		if now != j.sourceStamp && now == seen { // an editor finished writing it
+			return true
 		}
 		seen = now
-		step := wakeStep
-		if reported && soon == 0 {
-			step = lookStep
+		if !wiring.Sleep(ctx, min(lookStep, end.Sub(j.w.Now()))) {
+			return false
 		}
-		timer := time.NewTimer(min(step, end.Sub(j.w.Now())))
-		select {
-		case <-timer.C:
-			soon = max(soon-1, 0)
-		case <-j.files.changes():
-			soon = wakeSteps
-		case j.reloaded = <-j.reload:
-			end = time.Time{}
-		case <-ctx.Done():
-			end = time.Time{}
-		}
-		timer.Stop()
 	}
 	return ctx.Err() == nil
 }
@@ -440,15 +325,6 @@ func pauseFor(interval time.Duration, random float64, now, due time.Time) time.D
 		pause = min(pause, max(0, due.Sub(now)))
 	}
 	return pause
-}
-
-// watched are the files whose changes end a wait.
-func (j *job) watched(running []reconcile.Run) []string {
-	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), wiring.RequestFile(j.p.StateDir)}
-	for _, run := range running {
-		list = append(list, wiring.AliveFile(j.p.StateDir, run.ID))
-	}
-	return list
 }
 
 // stampOfSources identifies the versions of the files that a pass reads. While there is no
@@ -478,10 +354,9 @@ func (j *job) leave(r pass.Result) {
 	))
 }
 
-// close gives back the lock and the files of the job. The end of the process would do so, too.
+// close gives back the lock and the database of the job. The end of the process would do so, too.
 func (j *job) close() {
 	j.database.Close()
-	j.files.close()
 	if j.lock != nil {
 		_ = lock.Release(j.lock)
 	}

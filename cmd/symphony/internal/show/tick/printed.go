@@ -1,7 +1,6 @@
 package tick
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -18,18 +16,9 @@ import (
 type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
-	// by code, and by message unless they are faults of a tracker or the machine
-	faults map[string]fault
-	// unrecorded is the last report of --quiet, if it could not be recorded in the database;
-	// nil if it was.
-	unrecorded *quietReport
-}
-
-// fault is an error that consecutive passes have reported.
-type fault struct {
-	code   string
-	since  time.Time
-	passes int
+	// faults are the codes of the last pass's errors, by code and, unless they are faults of a
+	// tracker or the machine, by message.
+	faults map[string]string
 }
 
 // newErrors returns the errors of a pass that are not printed yet, and prints which earlier
@@ -43,36 +32,30 @@ func (p *printed) newErrors(
 		return errs
 	}
 	var list []*reconcile.Error
-	now := map[string]fault{}
+	now := map[string]string{}
 	for _, e := range errs {
 		key := e.Code
 		class := reconcile.ClassOf(e)
 		if class != reconcile.ClassTracker && class != reconcile.ClassMachine {
 			key += ": " + e.Message
 		}
-		f, known := p.faults[key]
-		if !known {
-			f = fault{code: e.Code, since: w.Now()}
+		if p.faults[key] == "" {
 			list = append(list, e)
 		}
-		f.passes++
-		now[key] = f
+		now[key] = e.Code
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.faults)) {
 		if _, lasts := now[key]; lasts {
 			continue
 		}
-		f := p.faults[key]
-		if o != nil && o.Reason == f.code { // this pass did not try
-			now[key] = f
+		code := p.faults[key]
+		if o != nil && o.Reason == code { // this pass did not try
+			now[key] = code
 			continue
 		}
-		isSame := func(other fault) bool { return other.code == f.code }
-		if slices.ContainsFunc(slices.Collect(maps.Values(now)), isSame) {
-			continue
+		if !slices.Contains(slices.Collect(maps.Values(now)), code) {
+			w.Note(slog.LevelInfo, "over: "+code)
 		}
-		lasted := text.Duration(w.Now().Sub(f.since))
-		w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, lasted, f.passes))
 	}
 	p.faults = now
 	return list

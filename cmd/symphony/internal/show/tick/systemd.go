@@ -2,20 +2,15 @@ package tick
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // systemd tells systemd how the service is, which runs the loop (sd_notify(3)). Elsewhere its
@@ -40,14 +35,14 @@ func newSystemd(w *term.Env) systemd {
 	return s
 }
 
-// tell sends lines such as READY=1. If that fails systemd acts as if nothing was sent, and its
+// tell sends a line such as READY=1. If that fails systemd acts as if nothing was sent, and its
 // log reports it.
-func (s systemd) tell(lines ...string) {
+func (s systemd) tell(line string) {
 	if s.socket == "" {
 		return
 	}
-	if err := s.send(strings.Join(lines, "\n")); err != nil {
-		s.warn("could not notify systemd of " + lines[0] + ": " + err.Error())
+	if err := s.send(line); err != nil {
+		s.warn("could not notify systemd of " + line + ": " + err.Error())
 	}
 }
 
@@ -72,55 +67,4 @@ func (s systemd) keepAlive(ctx context.Context, inTime func() bool) {
 			s.tell("WATCHDOG=1")
 		}
 	}
-}
-
-// hangups receives each SIGHUP, but nothing in a terminal: there SIGHUP ends the loop, as it
-// does any program.
-func (l *looper) hangups() <-chan os.Signal {
-	hangup := make(chan os.Signal, 1)
-	if !l.w.FromTerminal() && !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(hangup, syscall.SIGHUP)
-	}
-	return hangup
-}
-
-// reloadOn starts a pass of each project at a signal.
-func (l *looper) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
-	for {
-		select {
-		case <-hangup:
-			l.reloadAll(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// reloadAll returns when, for each project, a pass ended that read its files after the call.
-func (l *looper) reloadAll(ctx context.Context) {
-	l.systemd.tell("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", proc.Monotonic().Microseconds()))
-	if !l.options.Quiet {
-		l.w.Note(
-			slog.LevelInfo,
-			"SIGHUP: a pass of each project reads its workflow and environment files again",
-		)
-	}
-	var all []chan struct{}
-	for _, j := range l.jobs {
-		done := make(chan struct{})
-		select {
-		case j.reload <- done: // between two passes
-			all = append(all, done)
-		case <-ctx.Done():
-			return
-		}
-	}
-	for _, done := range all {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return
-		}
-	}
-	l.systemd.tell("READY=1")
 }

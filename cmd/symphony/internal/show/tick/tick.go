@@ -187,7 +187,7 @@ func report(ctx context.Context, w *term.Env, p *wiring.Project, o Options, r pa
 	switch {
 	case o.Quiet:
 		if r.Holder == nil {
-			reportQuiet(ctx, w, p, o, r.Errors)
+			reportQuiet(ctx, w, p, o, r)
 		}
 	case o.JSON:
 		w.PrintJSON(r.JSON())
@@ -217,37 +217,38 @@ const (
 
 // reportQuiet prints errors if the last pass had others by their codes, repeats them every hour
 // while they stay the same, and prints a line when they are over. Cron mails every line that it
-// gets. The database records the printed errors; while it can't be written, a loop remembers
-// them.
-func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options, errs []*reconcile.Error) {
-	codes := text.Map(errs, func(e *reconcile.Error) string { return e.Code })
+// gets. The database records the printed errors; a loop remembers them itself, and repeats none.
+func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options, r pass.Result) {
+	if o.printed != nil {
+		for _, e := range o.printed.newErrors(w, r.Errors, r.Obstacle) {
+			w.PrintError(e)
+		}
+		return
+	}
+	codes := text.Map(r.Errors, func(e *reconcile.Error) string { return e.Code })
 	slices.Sort(codes)
 	now := quietReport{At: w.Now(), Codes: slices.Compact(codes)}
-	db := o.Kept.Opened()
-	if db == nil {
-		opened, err := state.Open(ctx, p.StateDir)
-		if err == nil { // otherwise the pass has already said why there is none
-			db = opened
-			defer db.Close()
-		}
+	var last quietReport
+	db, err := state.Open(ctx, p.StateDir)
+	if err == nil { // otherwise the pass has already said why there is none
+		defer db.Close()
+		stored, _, _ := db.Meta(ctx, quietReportKey)
+		_ = json.Unmarshal([]byte(stored), &last) // an unreadable report counts as none
 	}
-	last := lastReport(ctx, db, o.printed)
 	if !now.isDue(last) {
 		return
 	}
-	for _, e := range errs {
+	for _, e := range r.Errors {
 		w.PrintError(e)
 	}
-	if len(errs) == 0 {
+	if len(r.Errors) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	isRecorded := now.record(ctx, w, db)
-	if o.printed == nil {
+	if db == nil {
 		return
 	}
-	o.printed.unrecorded = nil
-	if !isRecorded {
-		o.printed.unrecorded = &now
+	if err := db.SetMeta(ctx, quietReportKey, string(text.JSON(now))); err != nil {
+		w.PrintError(exit.From(err))
 	}
 }
 
@@ -259,46 +260,13 @@ func (r quietReport) isDue(last quietReport) bool {
 	return len(r.Codes) > 0 && r.At.Sub(last.At).Abs() >= quietRepeatAfter
 }
 
-// record stores a printed report, and reports whether that succeeded. db may be nil.
-func (r quietReport) record(ctx context.Context, w *term.Env, db *state.DB) bool {
-	if db == nil {
-		return false
-	}
-	if err := db.SetMeta(ctx, quietReportKey, string(text.JSON(r))); err != nil {
-		w.PrintError(exit.From(err))
-		return false
-	}
-	return true
-}
-
-// lastReport returns the report that was printed last: the report that the loop could not
-// store, or else the stored one; empty if there is neither.
-func lastReport(ctx context.Context, db *state.DB, loop *printed) quietReport {
-	if loop != nil && loop.unrecorded != nil {
-		return *loop.unrecorded
-	}
-	if db == nil {
-		return quietReport{}
-	}
-	return recordedReport(ctx, db)
-}
-
-// recordedReport returns the report of the last pass with --quiet from the database. An
-// unreadable report counts as none.
-func recordedReport(ctx context.Context, db *state.DB) quietReport {
-	var last quietReport
-	stored, _, _ := db.Meta(ctx, quietReportKey)
-	_ = json.Unmarshal([]byte(stored), &last)
-	return last
-}
-
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it
 // is new and returns the bare exit code. A loop gets that also for an error that it printed
 // before.
 func quietError(ctx context.Context, w *term.Env, p *wiring.Project, o Options, err error) error {
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {
-		reportQuiet(ctx, w, p, o, []*reconcile.Error{known})
+		reportQuiet(ctx, w, p, o, pass.Result{Report: reconcile.Report{Errors: []*reconcile.Error{known}}})
 		return exit.Only(exit.Code(known))
 	}
 	if len(o.printed.newErrors(w, []*reconcile.Error{known}, nil)) > 0 {

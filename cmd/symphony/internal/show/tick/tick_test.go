@@ -3,7 +3,6 @@ package tick
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -87,43 +86,20 @@ func TestPassNotRecorded(t *testing.T) {
 	test.Equal(t, "its id", (pass.Result{}).JSON().Pass.ID, nil)
 }
 
-// A quiet loop prints an error once, then hourly, and that it is over, also while the database
-// that would record that is refused.
+// A quiet loop prints an error once, and that it is over, also while the database is refused.
 func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
 	ctx := t.Context()
-	now := time.Now()
 	var out strings.Builder
-	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stderr: &out}
+	w := &term.Env{Env: environ.Env{Now: time.Now}, Stderr: &out}
 	p := &wiring.Project{StateDir: filepath.Join(t.TempDir(), "state")}
-	db := test.Must(state.Create(ctx, p.StateDir, now))
-	schema := db.Schema()
-	test.OK(t, db.Close())
-	setSchema := func(version int) {
-		pool := test.Must(sql.Open("sqlite", filepath.Join(p.StateDir, "state.db")))
-		test.Must(pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version)))
-		test.OK(t, pool.Close())
-	}
+	test.OK(t, test.Must(state.Create(ctx, p.StateDir, time.Now())).Close())
 	loop := Options{Quiet: true, printed: new(printed)}
-	refused := func() (printed int) {
-		out.Reset()
-		_ = quietError(ctx, w, p, loop, test.Err(state.Open(ctx, p.StateDir)))
-		return strings.Count(out.String(), "state_newer: ")
+	for range 3 {
+		_ = quietError(ctx, w, p, loop, reconcile.NewError("state_newer", "newer", ""))
 	}
-	setSchema(schema + 1)
-	test.Equal(
-		t,
-		"errors of the first pass and of two later ones",
-		[]int{refused(), refused(), refused()},
-		[]int{1, 0, 0},
-	)
-	now = now.Add(time.Hour)
-	test.Equal(t, "errors after an hour", []int{refused(), refused()}, []int{1, 0})
-	setSchema(schema)
-	for _, want := range []string{"symphony: over: state_newer\n", ""} {
-		out.Reset()
-		report(ctx, w, p, loop, pass.Result{})
-		test.Equal(t, "the output of a pass without an error", out.String(), want)
-	}
+	report(ctx, w, p, loop, pass.Result{})
+	report(ctx, w, p, loop, pass.Result{})
+	test.Equal(t, "the output", out.String(), "symphony: state_newer: newer\nsymphony: over: state_newer\n")
 }
 
 // A signal during the start of a loop ends it without an error, as one between two passes
@@ -186,65 +162,12 @@ func TestLoopTellsSystemd(t *testing.T) {
 	close(asked)
 	alive.Wait()
 
-	l := &looper{w: w, systemd: s, options: Options{Quiet: true}}
-	one := &job{looper: l, name: "one", reload: make(chan chan struct{})}
-	l.jobs = []*job{one, {looper: l, name: "two", reload: one.reload}}
-	one.setStatus("1 running\n0 held")
-	l.jobs[1].setStatus("locked")
-	go func() {
-		first := <-one.reload
-		second := <-one.reload
-		close(second)
-		close(first)
-	}()
-	l.reloadAll(t.Context())
-	for _, want := range []string{
-		"STATUS=one: 1 running 0 held",
-		"STATUS=one: 1 running 0 held; two: locked",
-		"RELOADING=1\nMONOTONIC_USEC=",
-		"READY=1",
-	} {
-		if got := received(); !strings.HasPrefix(got, want) {
-			t.Errorf("systemd gets %q, want %q", got, want)
-		}
-	}
-
+	l := &looper{w: w, systemd: s}
+	one := &job{looper: l}
+	l.jobs = []*job{one, {looper: l}}
 	for deadline, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
 		one.setDeadline(time.Hour)
 		l.jobs[1].setDeadline(deadline)
 		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.inTime(), want)
-	}
-}
-
-// The jobs of a loop run at once. The last line that systemd gets has the results of all.
-func TestLastStatusHasEachJob(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "notify")
-	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{
-		Name: path,
-		Net:  "unixgram",
-	}))
-	defer listener.Close()
-	w := &term.Env{Env: environ.Env{Caller: []string{"NOTIFY_SOCKET=" + path}}, Stderr: &bytes.Buffer{}}
-	l := &looper{w: w, systemd: newSystemd(w)}
-	one := &job{looper: l, name: "one"}
-	two := &job{looper: l, name: "two"}
-	l.jobs = []*job{one, two}
-	for pass := range 500 {
-		status := fmt.Sprint("pass ", pass)
-		var both sync.WaitGroup
-		both.Go(func() { one.setStatus(status) })
-		both.Go(func() { two.setStatus(status) })
-		both.Wait()
-		last := ""
-		for range l.jobs {
-			buffer := make([]byte, 1000)
-			_ = listener.SetReadDeadline(time.Now().Add(test.Patience()))
-			n := test.Must(listener.Read(buffer))
-			last = string(buffer[:n])
-		}
-		want := fmt.Sprintf("STATUS=one: %s; two: %s", status, status)
-		if last != want {
-			t.Fatalf("systemd gets %q last, want %q", last, want)
-		}
 	}
 }

@@ -35,9 +35,6 @@ func (m model) View() tea.View {
 		lines[i] = term.CutCells(lines[i], m.width)
 	}
 	out.Content = strings.Join(lines, "\n")
-	if !m.env.ShowsUTF8() {
-		out.Content = term.ASCII(out.Content)
-	}
 	return out
 }
 

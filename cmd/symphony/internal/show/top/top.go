@@ -81,7 +81,6 @@ type runner struct {
 	program    Program
 	interrupts chan os.Signal
 	wait       sync.WaitGroup // for commands in the background
-	folder     view.FolderCache
 }
 
 // searchedRuns is how many recorded runs a filter finds at most.
@@ -90,7 +89,7 @@ const searchedRuns = 200
 // read reads the overviews of p, or of all projects if that is nil.
 func (r *runner) read(p *wiring.Project) func(filter string) tea.Cmd {
 	return func(filter string) tea.Cmd {
-		o := view.Options{All: true, Folder: &r.folder}
+		o := view.Options{All: true}
 		o.Search.Words = strings.Fields(filter)
 		if filter != "" {
 			o.Ended = searchedRuns

@@ -178,23 +178,19 @@ func (a *access) isCalled(host string) bool {
 // permit refuses a request without the token that it needs. It also refuses a wrong token where
 // none is needed: who sends one counts on being known.
 func (a *access) permit(r *http.Request, n need) error {
-	given := r.Header.Get("Authorization")
-	scheme, _, _ := strings.Cut(given, " ")
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	isWrong := strings.EqualFold(scheme, "Bearer") && !a.mayAct(r)
 	switch {
 	case n == needNothing:
 		return nil
 	case isWrong:
-		return a.wrongHeader(given)
+		return notTheToken()
 	case n == needReading && !a.public:
 		return nil
 	case n == needDetails && a.own:
 		return nil
 	case a.mayAct(r):
 		return nil
-	}
-	if given != "" {
-		return a.wrongHeader(given)
 	}
 	return reconcile.NewError(
 		"unauthorized",
@@ -203,41 +199,12 @@ func (a *access) permit(r *http.Request, n need) error {
 	)
 }
 
-// wrongHeader is the error for a header Authorization that is not accepted. Other tools send
-// the token alone, or as "token TOKEN".
-func (a *access) wrongHeader(given string) error {
-	const hint = "send Authorization: Bearer TOKEN"
-	scheme, token, hasScheme := strings.Cut(given, " ")
-	switch {
-	case strings.EqualFold(scheme, "Bearer"):
-		return a.notTheToken(token)
-	case hasScheme:
-		message := fmt.Sprintf("the header Authorization must begin with Bearer, not with %q", text.Within(scheme, 10))
-		return reconcile.NewError("unauthorized", message, hint)
-	default:
-		const message = "the header Authorization lacks the word Bearer before the token"
-		return reconcile.NewError("unauthorized", message, hint)
-	}
-}
-
-// notTheToken is the error for a token that is not accepted. It may be the one of the printed
-// link, or all of that link.
-func (a *access) notTheToken(given string) error {
-	_, ofLink, isLink := strings.Cut(given, "token=")
-	if !isLink {
-		ofLink = strings.TrimSpace(given)
-	}
-	if a.isCode(ofLink) {
-		return reconcile.NewError(
-			"unauthorized",
-			"this is the token of the link, which lets a single browser in",
-			"use the other token, which symphony has printed below the link",
-		)
-	}
+// notTheToken is the error for a token that is not accepted.
+func notTheToken() error {
 	return reconcile.NewError(
 		"unauthorized",
-		"this is not the token of the server",
-		"each start of the server prints a new one, unless it has a --token-file",
+		"this is not the token of the server, which each start prints, or which is in its --token-file",
+		"send Authorization: Bearer TOKEN",
 	)
 }
 

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -40,7 +37,6 @@ func (s actions) routes() []route {
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
-		{"POST", "/api/v1/retry", needActing, s.command(retryHeld)},
 		{"POST", severalPath, needActing, s.command(s.several)},
 	}
 	for _, o := range operate.Orders {
@@ -112,8 +108,6 @@ func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, e
 		return commandOrder{command: operate.Change{Verb: verb}}, nil
 	}
 }
-
-func retryHeld(*http.Request, parameters) (order, error) { return heldOrder{}, nil }
 
 // orderFor returns the function that reads a request for an order about an issue, or about a request
 // of its agent.
@@ -292,52 +286,24 @@ type targetRef struct {
 	Name    string `json:"name"`
 }
 
-// UnmarshalJSON reads a target, and says what a target is if the value is none.
-func (t *targetRef) UnmarshalJSON(data []byte) error {
-	type plain targetRef // without this method
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode((*plain)(t))
-	if err == nil {
-		return nil
-	}
-	name, isUnknown := unknownField(err)
-	if isUnknown {
-		return unknownName("field of a target", name, []string{"name", "project"})
-	}
-	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
-	if isType && wrong.Field == "" {
-		return badRequest(`a target must be an object with the name of an issue or a request: {"name":"ABC-7"}`)
-	}
-	return err
-}
-
-// readParameters reads the body: JSON, a form of a program with the same names (text and
-// choice may be repeated), or a form of a page, where answer-N and text-N belong to the
-// question with the index N.
+// readParameters reads the body: the JSON of a program, or the form of a page, which names the
+// page to return to, and where answer-N and text-N belong to the question with the index N.
 func readParameters(r *http.Request) (p parameters, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/json":
-		if err := p.readJSON(r.URL.Path, r.Body); err != nil {
+		if err := p.readJSON(r.Body); err != nil {
 			return p, err
 		}
 	case kind == "application/x-www-form-urlencoded":
 		if err := r.ParseForm(); err != nil {
 			return p, badBody(err)
 		}
-		for name := range r.PostForm {
-			if strings.HasPrefix(strings.TrimSpace(name), "{") {
-				return p, badRequest("the body is JSON, but Content-Type says a form: " +
-					"send the header Content-Type: application/json (with curl -H)")
-			}
+		if !r.PostForm.Has("back") {
+			return p, badRequest("the body must be JSON, with the header Content-Type: application/json")
 		}
-		if r.PostForm.Has("back") {
-			p.Back = backTo(r)
-		}
-		if err := p.readForm(r.URL.Path, r.PostForm); err != nil {
-			return p, err
-		}
+		p.Back = backTo(r)
+		p.readForm(r.PostForm)
 	case kind != "" || r.ContentLength != 0: // -1 if the length is not known
 		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
 	}
@@ -350,33 +316,23 @@ func readParameters(r *http.Request) (p parameters, err error) {
 	return p, nil
 }
 
-// readJSON reads the JSON of a program, which was sent to path. An empty body has no fields.
-func (p *parameters) readJSON(path string, body io.Reader) error {
-	var fields json.RawMessage
+// readJSON reads the JSON of a program. An empty body has no fields.
+func (p *parameters) readJSON(body io.Reader) error {
 	decoder := json.NewDecoder(body)
-	err := decoder.Decode(&fields)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(p)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
+	// the errors of package json name our types
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return badRequest(fmt.Sprintf("%s has the wrong type: %s", cmp.Or(wrong.Field, "the body"), wrong.Value))
+	}
 	if err != nil {
-		return badJSON(err)
+		return badBody(err)
 	}
-	_, err = decoder.Token()
-	if !errors.Is(err, io.EOF) {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return badRequest("the body goes on after its JSON object")
-	}
-	var names map[string]json.RawMessage
-	if err := json.Unmarshal(fields, &names); err != nil {
-		return badJSON(err)
-	}
-	known := jsonNames(path)
-	for name := range names {
-		if !slices.Contains(known, name) {
-			return unknownName("field", name, known)
-		}
-	}
-	if err := json.Unmarshal(fields, p); err != nil {
-		return badJSON(err)
 	}
 	if p.Text != nil {
 		p.Texts = append(p.Texts, *p.Text)
@@ -384,42 +340,12 @@ func (p *parameters) readJSON(path string, body io.Reader) error {
 	return nil
 }
 
-// formNames are the names in the form of a program.
-var formNames = []string{"reason", "for_session", "text", "becomes", "choice"}
-
-// formNamesOf returns the names in the form of a program, for the request with this path.
-func formNamesOf(path string) []string {
-	known := jsonNames(path)
-	return text.Filter(formNames, func(name string) bool {
-		return slices.Contains(known, name) || slices.Contains(known, name+"s")
-	})
-}
-
-// readForm reads a form of a program or of a page, which was sent to path.
-func (p *parameters) readForm(path string, form url.Values) error {
-	known := formNamesOf(path)
-	for name := range form {
-		if !form.Has("back") && !slices.Contains(known, name) {
-			return unknownName("field", name, known)
-		}
-	}
+// readForm reads a form of a page.
+func (p *parameters) readForm(form url.Values) {
 	p.Reason = form.Get("reason")
 	p.Texts = form["text"]
 	p.Becomes = form.Get("becomes")
-	if v := form.Get("for_session"); v != "" {
-		forSession, err := strconv.ParseBool(v)
-		if err != nil {
-			return badRequest("for_session must be true or false")
-		}
-		p.ForSession = forSession
-	}
-	for _, v := range form["choice"] {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return badRequest("choice must be the number of an option")
-		}
-		p.Choices = append(p.Choices, n)
-	}
+	p.ForSession = form.Get("for_session") == "true"
 	p.Verb = reconcile.Verb(form.Get("verb"))
 	marked := "issue"
 	if o, known := operate.OrderOf(string(p.Verb)); known && o.AboutRequest {
@@ -440,7 +366,6 @@ func (p *parameters) readForm(path string, form url.Values) error {
 		}
 		p.Texts = append(p.Texts, strings.ReplaceAll(strings.Join(given, ", "), "\r\n", "\n"))
 	}
-	return nil
 }
 
 func badRequest(message string) error {
@@ -456,78 +381,7 @@ func badBody(err error) error {
 			"send less",
 		)
 	}
-	return badRequest("the body: " + err.Error())
-}
-
-// jsonNames returns the names in the JSON of a program, for the request with this path.
-func jsonNames(path string) []string {
-	switch path[strings.LastIndex(path, "/")+1:] {
-	case "tell":
-		return []string{"texts", "text", "becomes", "choices"}
-	case "approve":
-		return []string{"for_session"}
-	case "deny":
-		return []string{"reason"}
-	case "several":
-		return []string{"verb", "targets", "reason", "for_session"}
-	}
-	return nil
-}
-
-// kindsInJSON are the kinds of values, as package json names those that it reads and those
-// that it wants.
-var kindsInJSON = map[string]string{
-	"array":  "a list",
-	"bool":   "true or false",
-	"int":    "a number",
-	"map":    "a JSON object",
-	"number": "a number",
-	"object": "an object",
-	"slice":  "a list",
-	"string": "a text",
-	"struct": "an object",
-}
-
-// unknownField returns the name of the field for which package json has refused an object.
-func unknownField(err error) (name string, is bool) {
-	name, is = strings.CutPrefix(err.Error(), "json: unknown field ")
-	return strings.Trim(name, `"`), is
-}
-
-// badJSON is the error for JSON that can't be read. The errors of package json name our types.
-func badJSON(err error) error {
-	known, isOurs := errors.AsType[*reconcile.Error](err) // of a target
-	if isOurs {
-		return known
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return badRequest("the JSON of the body has no end")
-	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return badRequest("the body is not JSON: " + syntax.Error())
-	}
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if !ok {
-		return badBody(err)
-	}
-	what := "the body"
-	if wrong.Field != "" {
-		what = fmt.Sprintf("the field %q", wrong.Field)
-	}
-	value, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
-	wanted := kindsInJSON[wrong.Type.Kind().String()]
-	return badRequest(fmt.Sprintf("%s must be %s, not %s", what, wanted, kindsInJSON[value]))
-}
-
-// unknownName refuses a parameter or a field that a request can't have.
-func unknownName(kind, name string, known []string) error {
-	switch {
-	case kind == "field" && name == "project":
-		return badRequest("unknown field \"project\": the address chooses it, with ?project=NAME")
-	case len(known) == 0:
-		return badRequest(fmt.Sprintf("unknown %s %q: this request has none", kind, name))
-	}
-	return badRequest(fmt.Sprintf("unknown %s %q, %s", kind, name, suggest.Instead(name, known)))
+	return badRequest("the body: " + strings.TrimPrefix(err.Error(), "json: "))
 }
 
 const (

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -13,30 +11,16 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// state answers GET /api/v1/state (specification 13.7). A program that sends the ETag of its
-// last answer gets 304 until something changes.
+// state answers GET /api/v1/state (specification 13.7).
 func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 	v, _, err := s.readState(r)
 	if err != nil {
 		return err
 	}
-	data := encoded(v)
-	tag := `W/"` + contentTag("state", data) + `"`
-	w.Header().Set("ETag", tag)
-	if slices.ContainsFunc(givenTags(r), func(given string) bool { return given == tag || given == "*" }) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	return answerData(w, http.StatusOK, data)
-}
-
-// givenTags are the ETags that a program has.
-func givenTags(r *http.Request) []string {
-	return text.Map(strings.Split(r.Header.Get("If-None-Match"), ","), strings.TrimSpace)
+	return answer(w, v)
 }
 
 // readState returns ps --json --all of the only project, or of several with their lists
@@ -62,9 +46,6 @@ func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
 // issue answers GET /api/v1/<issue_identifier> (specification 13.7).
 func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.source.issue(r.Context(), r.URL.Query().Get("project"), r.PathValue("identifier"), 0)
-	if err != nil && exit.From(err).Code == "issue_not_found" {
-		return s.orAddress(r, err)
-	}
 	if err != nil {
 		return err
 	}
@@ -74,16 +55,6 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)
-}
-
-// orAddress is the error for an unknown issue, which may be a misspelled address.
-func (s *Server) orAddress(r *http.Request, unknown error) error {
-	near := s.nearAddress(r)
-	if near == "" {
-		return unknown
-	}
-	message := fmt.Sprintf("there is no %s, and no issue %q", r.URL.Path, r.PathValue("identifier"))
-	return reconcile.NewError("issue_not_found", message, "did you mean "+near+"?")
 }
 
 // metrics answers GET /metrics for Prometheus, with all projects or a single project.
@@ -108,14 +79,9 @@ func answer(w http.ResponseWriter, v any) error { return answerWith(w, http.Stat
 
 // answerWith answers with a status and JSON.
 func answerWith(w http.ResponseWriter, status int, v any) error {
-	return answerData(w, status, encoded(v))
-}
-
-// answerData answers with a status and encoded JSON.
-func answerData(w http.ResponseWriter, status int, data []byte) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // the client may have gone
+	_, _ = w.Write(encoded(v)) // the client may have gone
 	return nil
 }
 
@@ -136,7 +102,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int,
 	// A browser sends forms to the API.
 	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost ||
 		!strings.Contains(r.Header.Get("Accept"), "text/html") {
-		_ = answerWith(w, status, term.ErrorJSON{Error: *asAPI(known)})
+		_ = answerWith(w, status, term.ErrorJSON{Error: *known})
 		return
 	}
 	s.write(w, r, status, page.Problem(known, status == http.StatusUnauthorized))

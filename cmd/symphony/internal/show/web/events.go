@@ -41,7 +41,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
-			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *asAPI(exit.From(err))})), files
+			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *exit.From(err)})), files
 		}
 		return newEvent("state", encoded(v)), files
 	})

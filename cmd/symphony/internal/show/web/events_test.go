@@ -229,24 +229,6 @@ func TestAssetTag(t *testing.T) {
 	test.Equal(t, "the second answer", ask(first.Header().Get("ETag")).Code, http.StatusNotModified)
 }
 
-// A program gets the state again only after a change. The time of the reading is none.
-func TestStateTag(t *testing.T) {
-	s, _ := serve(t, Options{})
-	ask := func(path, tag string) *httptest.ResponseRecorder {
-		return visit(s, "GET", path, "", "If-None-Match", tag)
-	}
-	first := ask("/api/v1/state", "")
-	test.Equal(t, "the first answer", first.Code, http.StatusOK)
-	tag := first.Header().Get("ETag")
-	again := ask("/api/v1/state", `"other", `+tag)
-	test.Equal(t, "the answer to its tag", again.Code, http.StatusNotModified)
-	test.Equal(t, "its length", again.Body.Len(), 0)
-	test.Equal(t, "the answer to another tag", ask("/api/v1/state", `W/"1"`).Code, http.StatusOK)
-	newer := string(encoded(map[string]string{"generated_at": "2026-02-24T20:15:30Z"}))
-	older := string(encoded(map[string]string{"generated_at": "2026-02-24T20:15:29Z"}))
-	test.Equal(t, "the tag later", contentTag("state", []byte(newer)), contentTag("state", []byte(older)))
-}
-
 // The only script that is not ours is idiomorph.min.js of npm's idiomorph 0.8.0, with its
 // licence. Ours have at most 400 lines.
 func TestScripts(t *testing.T) {

@@ -10,9 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -121,25 +119,6 @@ func (o severalOrder) carryOut(ctx context.Context, _ *wiring.Project) (outcome,
 	return severally(ctx, o.command, o.targets), nil
 }
 
-// heldOrder retries all held issues of a project.
-type heldOrder struct{}
-
-func (heldOrder) verb() reconcile.Verb { return reconcile.VerbRetry }
-func (heldOrder) String() string       { return typed(operate.Retry{}) }
-
-func (heldOrder) project(s source, r *http.Request) (*wiring.Project, error) { return s.target(r, "") }
-
-func (heldOrder) carryOut(ctx context.Context, p *wiring.Project) (outcome, error) {
-	v, err := view.Read(ctx, p, view.Options{})
-	if err != nil {
-		return outcome{}, err
-	}
-	targets := text.Map(v.Held, func(h view.HeldRow) operate.Target {
-		return operate.Target{Project: p, Name: h.Identifier}
-	})
-	return severally(ctx, operate.Retry{NoWait: true}, targets), nil
-}
-
 // severally carries out a command about each of the targets. A failure for a target does not
 // stop it for the others.
 func severally(ctx context.Context, c operate.Command, targets []operate.Target) outcome {
@@ -159,7 +138,6 @@ func severally(ctx context.Context, c operate.Command, targets []operate.Target)
 			out.lines = append(out.lines, r.Lines...)
 		} else {
 			out.lines = append(out.lines, r.Error.Error())
-			r.Error = asAPI(r.Error)
 		}
 		document.Results = append(document.Results, r)
 	}
@@ -188,41 +166,10 @@ func issueOf(c operate.Command, name string) string {
 // typed is a command about names as an operator types it, without texts: an answer may be secret.
 func typed(c operate.Command, names ...string) string {
 	line := "symphony " + operate.WordsOf(c.Name())
-	rest := ""
-	switch c := c.(type) {
-	case operate.Decision:
-		line += flagsOf(c.Decision)
-	case operate.Tell:
-		rest = " TEXT"
-		if len(c.Choices) > 0 {
-			rest = choicesOf(c.Choices)
-		}
-	}
 	for _, name := range names {
 		if name != "" {
 			line += " " + text.ShellQuote(name)
 		}
 	}
-	return line + rest
-}
-
-// flagsOf are the flags of a decision.
-func flagsOf(d requests.Decision) string {
-	flags := ""
-	if d.How == reconcile.DecideForSession {
-		flags += " --for-session"
-	}
-	if d.Reason != "" {
-		flags += " --reason=" + text.ShellQuote(d.Reason)
-	}
-	return flags
-}
-
-// choicesOf are the flags of an answer.
-func choicesOf(choices []int) string {
-	flags := ""
-	for _, n := range choices {
-		flags += fmt.Sprintf(" --choice=%d", n)
-	}
-	return flags
+	return line
 }

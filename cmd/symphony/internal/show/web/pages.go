@@ -7,13 +7,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -108,63 +105,13 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	}.Page(), files, nil
 }
 
-// lastList are the overviews of the last list, without ended runs. With thousands of issues,
-// most of the time of a search is theirs.
-type lastList struct {
-	mu    sync.Mutex
-	stamp string
-	at    time.Time
-	all   []view.Overview
-}
-
-// overviews reads all projects, without the parts that the reader may not see. For a list only
-// the ended runs are read again, unless the state changed.
+// overviews reads all projects, without the parts that the reader may not see.
 func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	read := func() ([]view.Overview, error) {
-		all, err := s.source.overviews(ctx, "", o)
-		for _, v := range all {
-			s.access.withholdChanges(r, v.Requests)
-		}
-		return all, err
+	all, err := s.source.overviews(r.Context(), "", o)
+	for _, v := range all {
+		s.access.withholdChanges(r, v.Requests)
 	}
-	if !o.List {
-		return read()
-	}
-	projects, err := s.source.named(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, p := range projects {
-		files = append(files, filesOf(view.ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir})...)
-	}
-	last := s.lists[s.access.permit(r, needDetails) == nil]
-	last.mu.Lock()
-	defer last.mu.Unlock()
-	stamp := stampOf(files)
-	if stamp != last.stamp || time.Since(last.at) > renderAnyway {
-		last.at = time.Now()
-		last.stamp = "" // until it is read
-		last.all, err = read()
-		if err != nil {
-			return nil, err
-		}
-		last.stamp = stamp
-	}
-	all := slices.Clone(last.all)
-	for i, v := range all {
-		if v.Error != nil {
-			continue
-		}
-		p := wiring.NewProject(s.source.env, v.Project.WorkflowPath, v.Project.StateDir)
-		all[i], err = v.WithEnded(ctx, p, o)
-		if err != nil {
-			return nil, snapshotError(err)
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // loginPage answers GET /login: with the code of the printed link it lets the browser keep the
@@ -180,18 +127,11 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return nil
 	}
-	if s.access.isToken(q.Get("token")) {
-		return reconcile.NewError(
-			"unauthorized",
-			"this token works in no link, because browsers keep the addresses that they have opened",
-			"enter it at "+loginPath,
-		)
-	}
 	if !s.access.useCode(q.Get("token")) {
 		return reconcile.NewError(
 			"unauthorized",
 			"this link is of another start of the server, or was opened before",
-			"enter the token that symphony has printed",
+			"enter the token that symphony has printed at "+loginPath,
 		)
 	}
 	s.keepToken(w, r)
@@ -210,9 +150,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return badBody(err)
 	}
-	given := r.PostFormValue("token")
-	if !s.access.isToken(given) {
-		return s.access.notTheToken(given)
+	if !s.access.isToken(r.PostFormValue("token")) {
+		return notTheToken()
 	}
 	s.keepToken(w, r)
 	return nil

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -32,7 +31,6 @@ type Server struct {
 	ownToken  bool
 	commands  *commands
 	feeds     *feeds
-	lists     map[bool]*lastList // for readers who may see all, and for others
 	details   details
 }
 
@@ -59,13 +57,12 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source:    source{w, o.Places, new(state.ClaimCache), new(view.FolderCache)},
+		source:    source{w, o.Places, new(state.ClaimCache)},
 		access:    newAccess(listener.Addr(), o),
 		token:     o.Token,
 		ownToken:  o.OwnToken,
 		commands:  newCommands(),
 		feeds:     newFeeds(),
-		lists:     map[bool]*lastList{true: {}, false: {}},
 		listeners: []net.Listener{listener},
 	}
 	s.details = details{s.source, &s.access, make(chan struct{}, maxAtOnce)}
@@ -187,11 +184,11 @@ func (s *Server) routes() http.Handler {
 			found, ok := known[method]
 			if !ok {
 				w.Header().Set("Allow", allowed(known))
-				hint := "use " + allowed(known)
-				if near := s.nearAddress(r); near != "" {
-					hint += "; or did you mean " + near + "?"
-				}
-				s.fail(w, r, reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, hint))
+				s.fail(w, r, reconcile.NewError(
+					"method_not_allowed",
+					r.Method+" is not a method of "+r.URL.Path,
+					"use "+allowed(known),
+				))
 				return
 			}
 			if err := s.access.permit(r, found.need); err != nil {
@@ -206,7 +203,7 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, s.hintAddress(r)))
+		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, seeAddresses))
 	})
 	return s.access.guard(http.MaxBytesHandler(mux, maxBody), s)
 }

@@ -29,7 +29,6 @@ type source struct {
 	env    *environ.Env
 	places []Place // none: all projects of the account
 	cache  *state.ClaimCache
-	folder *view.FolderCache
 }
 
 // patience is how long a read may take.
@@ -44,7 +43,6 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 		return nil, err
 	}
 	o.Cache = s.cache
-	o.Folder = s.folder
 	all, err := view.ReadEach(ctx, projects, o)
 	if err != nil {
 		return nil, snapshotError(err)

@@ -144,7 +144,7 @@ func TestAccess(t *testing.T) {
 			"0123456789abcdef",
 			true,
 			401,
-			"lacks the word Bearer before the token",
+			"send Authorization: Bearer TOKEN",
 		},
 		{
 			"wrong token",
@@ -188,7 +188,7 @@ func TestAccess(t *testing.T) {
 			"token 0123456789abcdef",
 			true,
 			401,
-			`must begin with Bearer, not with \"token\"`,
+			"send Authorization: Bearer TOKEN",
 		},
 		{"health needs nothing", "GET", "/healthz", "localhost", "", "", true, 200, ""},
 		{"no project", "GET", "/api/v1/ABC-1", "localhost", "", "", false, 404, "not_found"},

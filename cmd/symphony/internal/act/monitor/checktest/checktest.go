@@ -13,13 +13,12 @@ import (
 
 // Ping is a request for the check.
 type Ping struct {
-	Kind string // start, success, fail or log
-	Run  string // the rid of the request
+	Kind string // success, fail or log
 	Body string
 }
 
-// Server watches a check. It is up until the last ping is older than Period and Grace, a pass
-// started and did not end within Grace, or a pass failed.
+// Server watches a check. It is up until the last ping is older than Period and Grace, or a pass
+// failed.
 type Server struct {
 	URL string // of the check
 
@@ -27,13 +26,12 @@ type Server struct {
 	period, grace time.Duration
 	now           func() time.Time
 
-	mu      sync.Mutex
-	pings   []Ping
-	last    time.Time // of the last success
-	started time.Time // zero once the pass ended
-	failed  bool
-	refuse  int
-	hang    chan struct{}
+	mu     sync.Mutex
+	pings  []Ping
+	last   time.Time // of the last success
+	failed bool
+	refuse int
+	hang   chan struct{}
 }
 
 // New starts a server on loopback.
@@ -84,7 +82,6 @@ func (s *Server) Status() string {
 	now := s.now()
 	switch {
 	case s.failed,
-		!s.started.IsZero() && now.Sub(s.started) > s.grace,
 		!s.last.IsZero() && now.Sub(s.last) > s.period+s.grace:
 		return "down"
 	case s.last.IsZero():
@@ -103,29 +100,21 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	body, _ := io.ReadAll(req.Body)
 	kind, isOurs := strings.CutPrefix("http://"+req.Host+req.URL.Path, s.URL)
-	isOurs = isOurs && slices.Contains([]string{"", "/start", "/fail", "/log"}, kind)
+	isOurs = isOurs && slices.Contains([]string{"", "/fail", "/log"}, kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !isOurs || s.refuse != 0 {
 		http.Error(w, "not found: "+req.URL.Path, max(s.refuse, http.StatusNotFound))
 		return
 	}
-	ping := Ping{
-		Kind: strings.TrimPrefix(kind, "/"),
-		Run:  req.URL.Query().Get("rid"),
-		Body: string(body),
-	}
+	ping := Ping{Kind: strings.TrimPrefix(kind, "/"), Body: string(body)}
 	switch ping.Kind {
 	case "":
 		ping.Kind = "success"
 		s.last = s.now()
-		s.started = time.Time{}
 		s.failed = false
 	case "fail":
-		s.started = time.Time{}
 		s.failed = true
-	case "start":
-		s.started = s.now()
 	}
 	s.pings = append(s.pings, ping)
 	_, _ = io.WriteString(w, "OK")

@@ -19,7 +19,7 @@ type Failure struct {
 	AgentID string `json:"agentId,omitempty"`
 	Method  string `json:"method" jsonschema:"the tool"`
 	// Params leaves out the content, which may be secret or large.
-	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
+	Params map[string]string `json:"params,omitempty" jsonschema:"the size of each argument"`
 }
 
 const maxID = 64 // bytes of an agent's id

@@ -188,11 +188,7 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 		if !known {
 			return nil, t.unknown(tool)
 		}
-		arranged, err := arrange(given, nested)
-		if err != nil {
-			return t.refused(ctx, tool, given, err), nil
-		}
-		call.Params.Arguments = arranged
+		call.Params.Arguments = arrange(given, nested)
 		answer, err := next(ctx, method, req)
 		if err != nil {
 			return answer, err
@@ -253,18 +249,18 @@ func (t *Tools) describe(ctx context.Context, tool string, arguments []byte, res
 // tooLarge returns the error of a result that no host takes. The tools that return much cut it
 // themselves.
 func tooLarge(result *mcp.CallToolResult) error {
-	tokens := 0
+	size := 0
 	for _, c := range result.Content {
 		if t, ok := c.(*mcp.TextContent); ok {
-			tokens += Tokens(t.Text)
+			size += len(t.Text)
 		}
 	}
-	if tokens <= MaxTokens {
+	if size <= MaxBytes {
 		return nil
 	}
 	return reconcile.NewError(
 		"answer_too_large",
-		fmt.Sprintf("the answer has about %d tokens, and hosts take %d", tokens, MaxTokens),
+		fmt.Sprintf("the answer has %d bytes, and hosts take %d", size, MaxBytes),
 		"ask for less: name fewer agents or issues, or leave out all",
 	)
 }
@@ -274,7 +270,7 @@ func writePlainly(result *mcp.CallToolResult) {
 	for _, c := range result.Content {
 		t, ok := c.(*mcp.TextContent)
 		if ok {
-			t.Text = plainJSON(t.Text)
+			t.Text = plainJSON.Replace(t.Text)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// An answer with more tokens than hosts take is refused.
+// An answer that is longer than hosts take is refused.
 func TestAnswerTooLarge(t *testing.T) {
-	for tokens, refused := range map[int]bool{MaxTokens: false, MaxTokens + 1: true} {
-		content := []mcp.Content{&mcp.TextContent{Text: strings.Repeat("é", tokens)}}
+	for size, refused := range map[int]bool{MaxBytes: false, MaxBytes + 1: true} {
+		content := []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", size)}}
 		err := tooLarge(&mcp.CallToolResult{Content: content})
 		if (err != nil) != refused {
-			t.Errorf("%d tokens: %v", tokens, err)
+			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
 }

@@ -132,10 +132,8 @@ type ProjectForm struct {
 	Refreshes bool // a pass can be asked for
 }
 
-// ProjectButton is a command about the project at the end of a notice: refresh, resume,
-// or retry for all held issues.
+// ProjectButton is a command about the project at the end of a notice: refresh or resume.
 type ProjectButton struct {
 	Forms
 	Verb string
-	Held int // of retry
 }

@@ -25,10 +25,9 @@ type event struct {
 // runItem is a run in the history of an issue.
 type runItem struct {
 	view.RunRow
-	Took   string // empty while it runs
-	Log    string // the address of its page
-	Errors []string
-	Turns  []detail.Moment // the oldest first
+	Took  string          // empty while it runs
+	Log   string          // the address of its page
+	Turns []detail.Moment // the oldest first
 }
 
 // eventsOf returns the history of an issue, the newest event first. runPath returns the
@@ -114,15 +113,8 @@ func newRunEvent(r view.RunRow, timeline []detail.Moment, path string) event {
 	if r.EndedAt != nil {
 		e.Run.Took = took(r.StartedAt, *r.EndedAt)
 	}
-	if r.Error != nil {
-		e.Run.Errors = append(e.Run.Errors, *r.Error)
-	}
-	if r.AfterRunError != nil {
-		e.Run.Errors = append(e.Run.Errors, "hook failed: "+*r.AfterRunError)
-	}
-	if d := r.Delivery; d != nil && d.Code != "" {
+	if r.Delivery != nil && r.Delivery.Code != "" {
 		e.Tone = "bad"
-		e.Run.Errors = append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
 	}
 	e.Run.Turns = text.Filter(timeline, func(m detail.Moment) bool {
 		return m.Kind == detail.MomentTurn && text.OrEmpty(m.RunID) == r.RunID

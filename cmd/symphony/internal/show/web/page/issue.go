@@ -295,12 +295,11 @@ func (i Issue) LogZone() string {
 	return i.Log[len(i.Log)-1].At.Local().Format("MST")
 }
 
-// InTerminal returns the commands about the issue that only a terminal offers.
-func (i Issue) InTerminal() []terminalCommand {
-	p := i.Issue.Project
-	name := text.ShellQuote(i.Name())
-	return []terminalCommand{
-		{"Next prompt", inFull(p, "show --prompt "+name)},
-		{"Take over", inFull(p, "takeover "+name)},
+// TakeOver is the command by which an operator works on in the place of the agent, in a terminal.
+func (i Issue) TakeOver() string {
+	line := "symphony takeover " + text.ShellQuote(i.Name())
+	if p := i.Issue.Project.WorkflowPath; p != "" {
+		line += " -w " + text.ShellQuote(p)
 	}
+	return line
 }

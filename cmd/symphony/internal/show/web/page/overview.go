@@ -30,29 +30,27 @@ func (o Overview) Forms(project string) Forms {
 // overviewTemplate is the template of the page.
 var overviewTemplate = sync.OnceValue(func() *template.Template {
 	return parse(template.FuncMap{
-		"dayOf":           dayOf,
-		"dayPlots":        dayPlots,
-		"endedWith":       endedWith,
-		"labelled":        func(label string) string { return Choice{Query: labelPrefix + label}.Address() },
-		"latest":          slices.Backward[[]view.ResultDay],
-		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
-		"linked":          linked,
-		"meter":           meter,
-		"outcomesOf":      outcomesOf,
-		"passPlot":        passPlot,
-		"passTook":        durationOf,
-		"projectCommands": projectCommands,
-		"resultsBy":       func(project, by string) string { return ResultChoice{Project: project, By: by}.With() },
-		"resultsOf":       handedOver,
-		"resultsWith":     resultsWith,
-		"rowOutcome":      rowOutcome,
-		"rowRun":          rowRun,
-		"rowText":         rowText,
-		"rowWords":        rowWords,
-		"slotMeter":       slotMeter,
-		"today":           today,
-		"unstarted":       unstarted,
-		"window":          window,
+		"dayOf":       dayOf,
+		"dayPlots":    dayPlots,
+		"endedWith":   endedWith,
+		"labelled":    func(label string) string { return Choice{Query: labelPrefix + label}.Address() },
+		"latest":      slices.Backward[[]view.ResultDay],
+		"levelClass":  func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
+		"meter":       meter,
+		"outcomesOf":  outcomesOf,
+		"passPlot":    passPlot,
+		"passTook":    durationOf,
+		"resultsBy":   func(project, by string) string { return ResultChoice{Project: project, By: by}.With() },
+		"resultsOf":   handedOver,
+		"resultsWith": resultsWith,
+		"rowOutcome":  rowOutcome,
+		"rowRun":      rowRun,
+		"rowText":     rowText,
+		"rowWords":    rowWords,
+		"slotMeter":   slotMeter,
+		"today":       today,
+		"unstarted":   unstarted,
+		"window":      window,
 	}, "overview.html")
 })
 
@@ -78,7 +76,6 @@ type overview struct {
 	Tabs       []tab
 	Results    *view.Results
 	Limits     []accountLimits
-	Held       []ProjectButton // of projects with several held issues
 }
 
 // Page draws it.
@@ -127,9 +124,6 @@ func (o Overview) data() overview {
 			d.Requests = append(d.Requests, v.Requests...)
 		}
 		d.addLimits(v)
-		if n := v.Counts.Held; n > 1 {
-			d.Held = append(d.Held, ProjectButton{Forms: o.Forms(v.Project.Name), Verb: "retry", Held: n})
-		}
 	}
 	joined := view.Join(d.Shown)
 	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
@@ -193,12 +187,10 @@ var listed = []struct {
 // addRows makes lists of the rows, and tabs that choose among them.
 func (d *overview) addRows(rows []view.Row) {
 	by := map[view.Status][]view.Row{}
-	known := map[string]bool{}
 	for _, r := range rows {
-		known[r.Project+" "+r.Identifier] = true
 		by[r.Status] = append(by[r.Status], r)
 	}
-	all := list{Several: d.Several(), MayAct: d.MayAct, Known: known}
+	all := list{Several: d.Several(), MayAct: d.MayAct}
 	d.addTabs(len(rows), by)
 	if d.Choice.Lists() {
 		if d.Status != "" {
@@ -395,16 +387,8 @@ func activityOf(all []view.Overview, joined view.Joined) string {
 	if goingOn := joined.Counts.GoingOn(); goingOn != "" {
 		goes = append(goes, goingOn)
 	}
-	for _, v := range all {
-		if cause := v.SlotsAsking(); cause != "" {
-			goes = append(goes, cause)
-		}
-	}
 	if reviews := view.ReviewsText(all); reviews != "" {
 		goes = append(goes, reviews)
-	}
-	if amiss := view.AmissText(all); amiss != "" {
-		goes = append(goes, amiss)
 	}
 	return strings.Join(goes, ", ")
 }

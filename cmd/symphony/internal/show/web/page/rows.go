@@ -20,7 +20,6 @@ type list struct {
 	Previous string
 	Several  bool // the page shows several projects
 	MayAct   bool
-	Known    map[string]bool
 }
 
 // Form returns the commands of an operator about the issue of a row.
@@ -73,22 +72,4 @@ func rowWords(r view.Row) string {
 func rowRun(r view.Row) string {
 	run, _ := r.Entry.(view.RunRow)
 	return run.RunID
-}
-
-// word is a word of a text with the address of the issue that it names; empty if it names
-// none.
-type word struct{ Before, Text, After, Address string }
-
-// linked divides a text into words, which name issues of these lists.
-func linked(project, s string, known map[string]bool) (list []word) {
-	for w := range strings.SplitSeq(s, " ") {
-		name := strings.Trim(w, ",;()")
-		at := strings.Index(w, name)
-		l := word{Before: w[:at], Text: name, After: w[at+len(name):] + " "}
-		if known[project+" "+name] {
-			l.Address = IssueAddress(project, name)
-		}
-		list = append(list, l)
-	}
-	return list
 }

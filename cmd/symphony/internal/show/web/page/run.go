@@ -59,13 +59,11 @@ type runPage struct {
 	Failed  []*failure // of the whole run
 }
 
-// failure is a line of a run that failed, or a command that shows a failed test.
+// failure is a line of a run that failed.
 type failure struct {
 	ID     string
-	Number int    // from 1
-	Of     int    // how many there are
-	Test   string // the first failed test in the output; empty if it names none
-	at     int    // the line of the output that names it
+	Number int // from 1
+	Of     int // how many there are
 	// Previous and Next are the ids of the failures beside it; empty at the ends.
 	Previous, Next string
 }
@@ -75,9 +73,7 @@ func (r Run) failures() (list []*failure) {
 	ids := lineIDs{}
 	for _, l := range r.Lines {
 		f := &failure{ID: ids.of(l), Number: len(list) + 1}
-		f.Test, f.at = failedTest(l)
-		isFailure := l.Status == eventlog.Failed || l.Status == eventlog.Unended || l.Kind == eventlog.Fault
-		if isFailure || f.Test != "" {
+		if l.Status == eventlog.Failed || l.Status == eventlog.Unended || l.Kind == eventlog.Fault {
 			list = append(list, f)
 		}
 	}
@@ -89,11 +85,6 @@ func (r Run) failures() (list []*failure) {
 		}
 	}
 	return list
-}
-
-// FirstTest is the first failure that names a test; nil if none does.
-func (p runPage) FirstTest() *failure {
-	return text.First(p.Failed, func(f *failure) bool { return f.Test != "" })
 }
 
 // Line is the address of a line of the log: on this page, or among all failures if it is too
@@ -145,8 +136,6 @@ func (l *logLine) fold(hits []string) {
 	switch {
 	case len(hits) > 0:
 		shown = hits[:min(len(hits), shownLines)]
-	case l.Failed != nil && l.Failed.Test != "":
-		shown = all[l.Failed.at:min(l.Failed.at+shownLines, len(all))]
 	case l.line.Kind == eventlog.Prompt:
 		shown = all[:min(len(all), shownLines)]
 	case l.line.Kind == eventlog.Change:

@@ -1,13 +1,48 @@
-package codextest
+package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
+
+// codexMain is the main function of the scripted codex. With --fault specified it ends at what the
+// specification does not name.
+func codexMain() {
+	in := io.Reader(os.Stdin)
+	if slices.Contains(os.Args, "specified") {
+		in = checked(in)
+	}
+	os.Exit(codextest.Main(os.Args[1:], in, os.Stdout, os.Stderr))
+}
+
+// checked passes on the lines of a client. The process ends at one that a strict peer does not
+// know.
+func checked(in io.Reader) io.Reader {
+	out, passed := io.Pipe()
+	go func() {
+		var p peer
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			if err := p.line(lines.Bytes()); err != nil {
+				fmt.Fprintln(os.Stderr, "peer: "+err.Error())
+				os.Exit(1)
+			}
+			fmt.Fprintf(passed, "%s\n", lines.Bytes())
+		}
+		_ = passed.Close()
+	}()
+	return out
+}
 
 // peer checks each line of the client as a program does that was written from the text of the
 // specification alone, and that ends at anything else: another method, another member, another
@@ -16,9 +51,9 @@ type peer struct {
 	requests int // number of requests from the client
 }
 
-// specified are the requests of section 10.2 of the specification, with the members of their
+// peerRequests are the requests of section 10.2 of the specification, with the members of their
 // parameters.
-var specified = map[string]members{
+var peerRequests = map[string]peerMembers{
 	"initialize": {
 		needed: []string{"clientInfo", "capabilities"},
 		inside: map[string][]string{
@@ -37,11 +72,18 @@ var specified = map[string]members{
 	},
 }
 
-// members are the members of an object.
-type members struct {
+// peerMembers are the members of an object.
+type peerMembers struct {
 	needed []string
 	others []string
 	inside map[string][]string // the members of its objects, and of the objects in its lists
+}
+
+// peerMessage is a line of the client.
+type peerMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
 }
 
 // line returns the fault in a line of the client, nil for none.
@@ -50,7 +92,7 @@ func (p *peer) line(line []byte) error {
 	if err := json.Unmarshal(line, &all); err != nil {
 		return fmt.Errorf("no JSON object: %w", err)
 	}
-	var m message
+	var m peerMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		return fmt.Errorf("no message: %w", err)
 	}
@@ -58,7 +100,7 @@ func (p *peer) line(line []byte) error {
 	if m.Method == "" {
 		known = []string{"id", "result", "error"}
 	}
-	if err := only("a message", slices.Collect(maps.Keys(all)), known); err != nil {
+	if err := onlyKnown("a message", slices.Collect(maps.Keys(all)), known); err != nil {
 		return err
 	}
 	switch {
@@ -72,7 +114,7 @@ func (p *peer) line(line []byte) error {
 
 // request checks a request. The first is initialize, the second thread/start, and all others
 // are turn/start.
-func (p *peer) request(m *message) error {
+func (p *peer) request(m *peerMessage) error {
 	p.requests++
 	expected := []string{"", "initialize", "thread/start", "turn/start"}[min(p.requests, 3)]
 	if m.Method != expected {
@@ -85,18 +127,18 @@ func (p *peer) request(m *message) error {
 	if err := json.Unmarshal(m.Params, &params); err != nil {
 		return fmt.Errorf("the parameters of %s: %w", m.Method, err)
 	}
-	rule := specified[m.Method]
+	rule := peerRequests[m.Method]
 	for _, name := range rule.needed {
 		if params[name] == nil {
 			return fmt.Errorf("%s without %s", m.Method, name)
 		}
 	}
-	if err := only(m.Method, slices.Collect(maps.Keys(params)), append(rule.needed, rule.others...)); err != nil {
+	if err := onlyKnown(m.Method, slices.Collect(maps.Keys(params)), append(rule.needed, rule.others...)); err != nil {
 		return err
 	}
 	for name, known := range rule.inside {
-		for _, object := range objects(params[name]) {
-			if err := only(m.Method+"'s "+name, slices.Collect(maps.Keys(object)), known); err != nil {
+		for _, object := range objectsIn(params[name]) {
+			if err := onlyKnown(m.Method+"'s "+name, slices.Collect(maps.Keys(object)), known); err != nil {
 				return err
 			}
 		}
@@ -104,8 +146,8 @@ func (p *peer) request(m *message) error {
 	return nil
 }
 
-// objects returns the object, or the objects in the list.
-func objects(raw json.RawMessage) []map[string]any {
+// objectsIn returns the object, or the objects in the list.
+func objectsIn(raw json.RawMessage) []map[string]any {
 	var one map[string]any
 	if json.Unmarshal(raw, &one) == nil && one != nil {
 		return []map[string]any{one}
@@ -115,8 +157,8 @@ func objects(raw json.RawMessage) []map[string]any {
 	return list
 }
 
-// only returns an error if an object contains members that are not known.
-func only(what string, names, known []string) error {
+// onlyKnown returns an error if an object contains members that are not known.
+func onlyKnown(what string, names, known []string) error {
 	isKnown := func(name string) bool { return slices.Contains(known, name) }
 	more := slices.DeleteFunc(slices.Sorted(slices.Values(names)), isKnown)
 	if len(more) == 0 {

@@ -23,19 +23,3 @@ func TestSameRepository(t *testing.T) {
 		test.Equal(t, c.a+" and "+c.b, sameRepository(c.a, c.b), c.want)
 	}
 }
-
-func TestFirstProgram(t *testing.T) {
-	for script, want := range map[string]string{
-		"go test ./...":                      "go",
-		"set -eu\n# all of it\nnpm ci\n":     "npm",
-		"cd web && CI=1 && pnpm install":     "pnpm",
-		"if test -f go.mod; then go vet; fi": "if",
-		"./build.sh; go test":                "",
-		"$TOOL run":                          "",
-		"CI=1 npm test":                      "",
-		"build() { go build; }; build":       "",
-		"  ":                                 "",
-	} {
-		test.Equal(t, script, firstProgram(script), want)
-	}
-}
