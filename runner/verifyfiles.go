@@ -10,12 +10,13 @@ import (
 // decisiveFiles are files of a repository that tell build tools which commands to run. They lie
 // where the tool is started.
 var decisiveFiles = []string{
-	".cargo/config.toml", ".mvn/extensions.xml", ".mvn/maven.config", ".npmrc", ".pnpmfile.cjs",
-	".pre-commit-config.yaml", ".rspec", ".yarnrc.yml", "CMakeLists.txt", "GNUmakefile", "Gemfile",
-	"Justfile", "Makefile", "Rakefile", "Taskfile.yml", "build.gradle", "build.gradle.kts", "build.rs",
-	"bunfig.toml", "composer.json", "conftest.py", "gradle.properties", "justfile", "makefile", "mix.exs",
-	"noxfile.py", "package.json", "phpunit.xml", "pom.xml", "pyproject.toml", "pytest.ini",
-	"settings.gradle", "setup.cfg", "tox.ini",
+	".cargo/config", ".cargo/config.toml", ".justfile", ".mvn/extensions.xml", ".mvn/jvm.config", ".mvn/maven.config",
+	".mvn/wrapper/maven-wrapper.properties", ".npmrc", ".pnpmfile.cjs", ".pre-commit-config.yaml", ".rspec",
+	".yarnrc", ".yarnrc.yml", "CMakeLists.txt", "GNUmakefile", "Gemfile", "Justfile", "Makefile", "Rakefile",
+	"Taskfile.yaml", "Taskfile.yml", "build.gradle", "build.gradle.kts", "build.rs", "bunfig.toml",
+	"composer.json", "conftest.py", "gradle.properties", "justfile", "makefile", "mix.exs", "noxfile.py",
+	"package.json", "phpunit.xml", "phpunit.xml.dist", "pom.xml", "pyproject.toml", "pytest.ini",
+	"settings.gradle", "settings.gradle.kts", "setup.cfg", "tox.ini",
 }
 
 const mostFiles = 1000 // paths that are looked for

@@ -63,8 +63,9 @@ const (
 // question is a request that waits for a decision.
 type question struct {
 	reconcile.Request
-	key hpke.PrivateKey // for secret answers, nil if no question expects a secret
-	log *slog.Logger
+	asked []Question      // the agent's own, whose ids and labels may contain secrets
+	key   hpke.PrivateKey // for secret answers, nil if no question expects a secret
+	log   *slog.Logger
 }
 
 // Decide stores the request and waits for the decision. A request that can't be stored is
@@ -112,7 +113,7 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		Approve:    forSession || answered.Decision == reconcile.DecideApprove,
 		ForSession: forSession,
 		Reason:     answered.Answer.Reason,
-		Answers:    answers,
+		Answers:    q.asAsked(answers),
 		By:         "operator",
 		Sent:       d.sent(q),
 	}
@@ -190,6 +191,7 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	now := d.Now()
 	run := d.Run()
 	q := &question{
+		asked: ask.Questions,
 		Request: reconcile.Request{
 			IssueID:    run.IssueID,
 			Identifier: run.Identifier,
@@ -286,4 +288,25 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	}
 	detail.Cut = cut
 	return detail, nil
+}
+
+// asAsked translates answers from the stored ids and labels, which are redacted, to the
+// agent's own.
+func (q *question) asAsked(answers map[string][]string) map[string][]string {
+	all := map[string][]string{}
+	for i, stored := range q.Detail.Questions {
+		texts, answered := answers[stored.ID]
+		if !answered {
+			continue
+		}
+		texts = slices.Clone(texts)
+		for n, text := range texts {
+			at := slices.IndexFunc(stored.Options, func(o Option) bool { return o.Label == text })
+			if at >= 0 {
+				texts[n] = q.asked[i].Options[at].Label
+			}
+		}
+		all[q.asked[i].ID] = texts
+	}
+	return all
 }

@@ -300,6 +300,29 @@ func TestDeskStores(t *testing.T) {
 	}
 }
 
+// The agent gets answers with its own ids and labels, which are stored without secrets.
+func TestDeskAnswersAsAsked(t *testing.T) {
+	desk, box, _ := newDesk(time.Hour)
+	box.decide = func(r *reconcile.Request) {
+		q := r.Detail.Questions[0]
+		r.Decision = reconcile.DecideAnswer
+		r.Answer.Answers = map[string][]string{
+			q.ID:    {q.Options[1].Label, "other"},
+			"plain": {"word"},
+		}
+	}
+	got := desk.Decide(t.Context(), Request{Kind: RequestQuestion, Questions: []Question{
+		{
+			ID:      "use " + testKey,
+			Options: []Option{{Label: "no"}, {Label: "with " + testKey}},
+		}, {ID: "plain"},
+	}})
+	test.Equal(t, "answers", got.Answers, map[string][]string{
+		"use " + testKey: {"with " + testKey, "other"},
+		"plain":          {"word"},
+	})
+}
+
 // Only the worker that asked can read a secret answer.
 func TestSealedAnswer(t *testing.T) {
 	desk, box, _ := newDesk(time.Hour)

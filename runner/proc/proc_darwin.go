@@ -81,15 +81,16 @@ func Stat(pid int) (Entry, error) {
 
 // entryOf converts a process. Its start time is on the wall clock, in microseconds.
 func entryOf(k *unix.KinfoProc) Entry {
-	const zombie = 5 // SZOMB
+	const stopped, zombie = 4, 5 // SSTOP, SZOMB
 	started := k.Proc.P_starttime
 	return Entry{
-		PID:    int(k.Proc.P_pid),
-		Parent: int(k.Eproc.Ppid),
-		Group:  int(k.Eproc.Pgid),
-		Start:  uint64(started.Sec)*1_000_000 + uint64(started.Usec),
-		Name:   unix.ByteSliceToString(k.Proc.P_comm[:]),
-		Dead:   k.Proc.P_stat == zombie,
+		PID:     int(k.Proc.P_pid),
+		Parent:  int(k.Eproc.Ppid),
+		Group:   int(k.Eproc.Pgid),
+		Start:   uint64(started.Sec)*1_000_000 + uint64(started.Usec),
+		Name:    unix.ByteSliceToString(k.Proc.P_comm[:]),
+		Dead:    k.Proc.P_stat == zombie,
+		stopped: k.Proc.P_stat == stopped,
 	}
 }
 

@@ -24,6 +24,7 @@ type Entry struct {
 	Start       uint64
 	Name        string
 	Dead        bool // a zombie, or about to be gone
+	stopped     bool // by a signal
 	bare        bool // sleeps, with an environment that is empty or may not be inspected
 }
 
@@ -51,6 +52,12 @@ func SameProcess(h reconcile.Handle) bool {
 		PID:   h.PID,
 		Start: h.Start,
 	}) == nil
+}
+
+// Stopped reports whether the process that h names is alive, and stopped by a signal.
+func Stopped(h reconcile.Handle) bool {
+	e, err := Stat(h.PID)
+	return err == nil && e.stopped && SameProcess(h)
 }
 
 // checkSame returns nil if p is still the same process, and os.ErrProcessDone if it is another

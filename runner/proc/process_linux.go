@@ -133,6 +133,7 @@ func parseStat(line string) (e Entry, err error) {
 	e.Session = max(e.Session, 0) // -1 in a process that is ending
 	// A process whose first thread ended is shown as a zombie even if other threads are
 	// running.
+	e.stopped = state == "T"
 	e.bare = state == "S" && len(fields) > 51-first && fields[50-first] == fields[51-first]
 	e.Dead = state == "X" || state == "x" || state == "Z" && threads <= 1
 	return e, err

@@ -212,8 +212,13 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// The run's directory was removed, and the heartbeat with it. The worker works without it.
-		return reconcile.Liveness{Alive: true, Beats: run.Beats}
+		// The run's directory was removed, and the heartbeat with it. The worker works without
+		// it, unless the process is stopped.
+		live := reconcile.Liveness{Alive: true, Beats: run.Beats}
+		if proc.Stopped(run.Worker) {
+			live.BeatAt = 1 // long ago: just after the boot
+		}
+		return live
 	}
 	found, err := l.Machine.Left(ctx, left(run))
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Fault: pulse.Fault}

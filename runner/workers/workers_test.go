@@ -268,13 +268,16 @@ func TestStopWorker(t *testing.T) {
 	test.OK(t, l.Kill(t.Context(), run))
 }
 
-// A worker whose run directory was removed is alive.
+// A worker whose run directory was removed is alive. While its process is stopped it counts as
+// silent.
 func TestProbeWithoutRunDirectory(t *testing.T) {
 	l, run := started(t, "take")
 	test.OK(t, os.RemoveAll(l.dir(run)))
 	if live := l.Probe(t.Context(), run); !live.Alive || live.BeatAt != 0 {
 		t.Errorf("at work: %+v", live)
 	}
+	signalTo(t, run, syscall.SIGSTOP)
+	test.Until(t, "silence of the worker", func() bool { return l.Probe(t.Context(), run).BeatAt != 0 })
 	test.OK(t, l.Kill(t.Context(), run))
 	live := l.Probe(t.Context(), run)
 	test.Equal(t, "killed: alive and unknown", []bool{live.Alive, live.Unknown}, []bool{false, false})

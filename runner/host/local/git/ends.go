@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -141,12 +142,20 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 		if !isKept {
 			return true, reconcile.NewError(
 				host.CodeEndNotKept,
-				dir+" no longer has what one of the attempts has left",
+				dir+" no longer has what one of the attempts has left: it was made anew since, or "+
+					"git has removed it",
 				"compare other attempts",
 			)
 		}
 	}
-	return true, readFailed(ctx, dir, r.diffCommits(ctx, from, to, w))
+	for _, tree := range []string{from, to} {
+		if err := r.checkSize(ctx, tree); err != nil {
+			return true, readFailed(ctx, dir, err)
+		}
+	}
+	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
+	cmd.Stdout = w
+	return true, readFailed(ctx, dir, r.run(cmd))
 }
 
 // hasTree reports whether an object is a tree, or a commit with one.

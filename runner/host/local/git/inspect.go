@@ -352,6 +352,9 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 
 // diffCommits writes the difference between two commits.
 func (r *reader) diffCommits(ctx context.Context, from, to string, w io.Writer) error {
+	if err := r.checkSize(ctx, to); err != nil {
+		return err
+	}
 	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
 	cmd.Stdout = w
 	return r.run(cmd)
@@ -527,7 +530,7 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 		switch {
 		case failed != nil:
 		case strings.HasSuffix(entry, "/"):
-			failed = w.walk(path)
+			failed = w.walk(path, "")
 		default:
 			failed = w.file(path)
 		}
@@ -538,7 +541,21 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 // walkFingerprint is the fingerprint of a tree without a repository that git can read.
 func walkFingerprint(ctx context.Context, tree string) (string, error) {
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}
-	if err := w.walk(tree); err != nil {
+	repo, ok, err := openRepository(tree)
+	if err != nil {
+		return "", err
+	}
+	skip := ""
+	if ok {
+		skip = filepath.Join(tree, ".git")
+		w.tables(repo)
+		for _, name := range []string{"HEAD", "index", "logs/HEAD"} {
+			if err := w.file(filepath.Join(repo.gitDir, name)); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := w.walk(tree, skip); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("walk:%x", w.h.Sum(nil)), nil
@@ -562,8 +579,8 @@ func (w *walker) tables(repo repository) {
 	}
 }
 
-// walk adds everything below root.
-func (w *walker) walk(root string) error {
+// walk adds everything below root, except for the directory skip.
+func (w *walker) walk(root, skip string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if w.ctx.Err() != nil {
 			return w.ctx.Err()
@@ -573,6 +590,9 @@ func (w *walker) walk(root string) error {
 		}
 		if err != nil && path == root {
 			return err
+		}
+		if path == skip && d.IsDir() {
+			return fs.SkipDir
 		}
 		if w.left == 0 {
 			return fs.SkipAll

@@ -524,6 +524,25 @@ func TestInspectLargeFiles(t *testing.T) {
 	}
 }
 
+// However many files of Git LFS a program touched, none of them counts as changed.
+func TestInspectManyLargeFiles(t *testing.T) {
+	dir := realTemp(t)
+	sh(t, dir, `git init -q -b main
+		printf work > content
+		printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 4\n' \
+			$(sha256sum < content | cut -c1-64) > pointer
+		id=$(git hash-object -w pointer)
+		for n in $(seq 300); do
+			cp content large$n
+			printf "100644 $id\tlarge$n\n"
+		done | git update-index --index-info
+		rm content pointer
+		git commit -qm one`)
+	wantStatus(t, dir, "main  0  0")
+	sh(t, dir, "printf more > large7; printf more > large299")
+	wantStatus(t, dir, "main  0  0", ".M large299", ".M large7")
+}
+
 // TestForeignRepository: an agent that leads to a repository of the operator while symphony reads
 // its own is told nothing about it.
 func TestForeignRepository(t *testing.T) {

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -31,6 +32,49 @@ func haveTime(t *testing.T) {
 	t.Cleanup(func() { inspectFor = before })
 }
 
+// A commit that lists a thousand million files is found before git compares it with anything.
+func TestBombIsCounted(t *testing.T) {
+	haveTime(t)
+	dir := filepath.Join(realTemp(t), "work")
+	clone(t, dir)
+	base := git(t, dir, "rev-parse", "HEAD")
+	sh(t, dir, bomb)
+	made := Clone{Origin: host.Origin{Commit: strings.TrimSpace(base)}}
+	const why = " has more than 2000000 files and directories"
+	_, _, _, err := Inspect(t.Context(), dir, made, 9)
+	wantCode(t, err, host.CodeGitLimit)
+	test.Contains(t, "error", err.Error(), why)
+	_, err = Diff(t.Context(), dir, made, &strings.Builder{})
+	wantCode(t, err, host.CodeGitLimit)
+	test.Contains(t, "error", err.Error(), why)
+	_, err = DiffEnds(
+		t.Context(),
+		dir,
+		t.TempDir(),
+		base,
+		git(t, dir, "rev-parse", "HEAD"),
+		&strings.Builder{},
+	)
+	wantCode(t, err, host.CodeGitLimit)
+	test.Contains(t, "error", err.Error(), why)
+	work, _ := Unsaved(t.Context(), dir, "", "", "")
+	test.Equal(t, "unsaved", work, "2 commits not on any remote, changes that git can't list")
+	print, err := Fingerprint(t.Context(), dir)
+	test.OK(t, err)
+	test.Contains(t, "fingerprint", print, "walk:")
+
+	// Directories without files count, too.
+	sh(t, dir, `
+		tree=$(git mktree </dev/null)
+		for level in 1 2 3 4 5 6 7 8; do
+			tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\t%s\n' $tree $n; done | git mktree)
+		done
+		git update-ref HEAD $(git commit-tree -p HEAD -m empty $tree)`)
+	_, _, _, err = Inspect(t.Context(), dir, made, 9)
+	wantCode(t, err, host.CodeGitLimit)
+	test.Contains(t, "error", err.Error(), why)
+}
+
 // A git that takes too long is a limit of its own, with advice of its own.
 func TestTimeOfGit(t *testing.T) {
 	before := inspectFor
@@ -55,8 +99,13 @@ func TestTimeOfGit(t *testing.T) {
 // what is not known of it counts as unsaved.
 func TestTreeBomb(t *testing.T) {
 	memory := maxMemory
+	files := mostFiles
 	maxMemory = 64 << 20
-	t.Cleanup(func() { maxMemory = memory })
+	mostFiles = math.MaxInt
+	t.Cleanup(func() {
+		maxMemory = memory
+		mostFiles = files
+	})
 	haveTime(t)
 	dir := filepath.Join(realTemp(t), "work")
 	clone(t, dir)

@@ -381,26 +381,32 @@ func (r *reader) output(cmd *exec.Cmd) (string, error) {
 // in the entry of a changed file, after 10 for a file in conflict, and after 1 for an
 // untracked file.
 func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
+	if r.commit != "" {
+		if err := r.checkSize(ctx, r.commit); err != nil {
+			return err
+		}
+	}
 	if err := r.copyIndex(); err != nil {
 		return err
 	}
 	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
 	fields := map[byte]int{'1': 8, 'u': 10, '?': 1}
+	filter := &changeFilter{ctx: ctx, r: r, each: f}
 	cmd.Stdout = &splitWriter{each: func(entry string) {
 		if entry == "" {
 			return
 		}
 		n := fields[entry[0]]
-		parts := strings.SplitN(entry, " ", n+1)
-		if n == 0 || len(parts) <= n {
-			return
-		}
-		if entry := r.withoutPointer(ctx, entry, parts); entry != "" {
-			f(entry, parts[n])
+		if parts := strings.SplitN(entry, " ", n+1); n > 0 && len(parts) > n {
+			filter.add(change{entry: entry, fields: parts})
 		}
 	}}
-	return r.run(cmd)
+	if err := r.run(cmd); err != nil {
+		return err
+	}
+	filter.flush()
+	return filter.err
 }
 
 // copyIndex gives git a copy of the repository's index, and a temporary directory for new objects

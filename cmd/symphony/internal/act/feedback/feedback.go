@@ -78,12 +78,13 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	if ctx.Err() != nil { // the pass was ended: nothing is known of the forge
 		return errs
 	}
-	return append(errs, d.keepErrors(ctx, errs))
+	return append(errs, d.keepErrors(ctx, errs, watches))
 }
 
 // keepErrors stores the errors of a look for views. A pass looks every 30 seconds at most, so
-// the last pass may have no errors although the last look had some.
-func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
+// the last pass may have no errors although the last look had some. A failure of git is kept
+// until git has succeeded, because not every look asks git again.
+func (d Watcher) keepErrors(ctx context.Context, errs []error, watches []reconcile.Watch) error {
 	var list []state.LookError
 	for _, err := range errs {
 		if err == nil {
@@ -96,6 +97,20 @@ func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 			e.PullRequest = of.address
 		}
 		list = append(list, e)
+	}
+	for i := range watches {
+		w := &watches[i]
+		failure := w.GitFailure()
+		isListed := func(e state.LookError) bool { return e.PullRequest == w.Pull.URL }
+		if failure.Code == "" || slices.ContainsFunc(list, isListed) {
+			continue
+		}
+		list = append(list, state.LookError{
+			PullRequest: w.Pull.URL,
+			Code:        failure.Code,
+			Message:     failure.Message,
+			Since:       d.Now().UTC(),
+		})
 	}
 	return d.DB.Store.SaveLookErrors(ctx, list)
 }

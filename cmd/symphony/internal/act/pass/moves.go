@@ -231,10 +231,10 @@ func (m moving) said(ctx context.Context, o reconcile.MoveOrder) (bool, error) {
 	return slices.ContainsFunc(list, isOurs), err
 }
 
-// plain is a text without its markup: its letters and digits, and what is not ASCII.
+// plain is a text without its markup: its letters, digits and pictures.
 func plain(said string) string {
 	return strings.Map(func(c rune) rune {
-		if c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.Is(unicode.So, c) {
 			return c
 		}
 		return -1

@@ -8,8 +8,8 @@ import (
 )
 
 // Joined is the state of several projects in the shape of an Overview: the lists of all, whose
-// rows name their projects, and the sums of counts and totals. project_blocked and
-// tracker_low_until are taken from the first project that sets them; last_pass is the newest,
+// rows name their projects, and the sums of counts and totals. project_blocked is taken from the first
+// project that sets it; last_pass is the newest,
 // next_pass the earliest. schedule_active and paused are set if they are set in all projects.
 // budget and health are null and project is empty.
 type Joined struct {
