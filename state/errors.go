@@ -28,6 +28,8 @@ var ErrNotFound = errors.New("not found")
 // errStored means that a stored value can't have been written by this package.
 var errStored = errors.New("unreadable value")
 
+const seeDoctor = "symphony doctor finds out more"
+
 // problem returns an error that users can act on: hint is the next step.
 func problem(code, message, hint string, cause error) error {
 	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: cause}
@@ -54,7 +56,7 @@ func fault(dir, doing string, err error) error {
 	case errors.As(err, &sq):
 		return sqliteFault(dir, doing, sq.Code(), err)
 	}
-	return problem("state_unusable", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
+	return problem("state_unusable", fmt.Sprintf("%s in %s: %v", doing, dir, err), seeDoctor, err)
 }
 
 // sqliteFault is fault for an error with a code of SQLite.
@@ -86,7 +88,7 @@ func sqliteFault(dir, doing string, code int, err error) error {
 		return problem("state_unusable", fmt.Sprintf("%s: %s cannot be opened", doing, path),
 			cmp.Or(paths.Regain(path), "check the permissions of "+path+" and of the files next to it"), err)
 	}
-	return problem("state_unusable", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), "", err)
+	return problem("state_unusable", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, code), seeDoctor, err)
 }
 
 // ioFault is fault for an I/O error with a code of SQLite. SQLite reports one, too, if the shared

@@ -34,7 +34,7 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 			"",
 		).WithHint(
 			"%s explains when its next run starts; a comment or the description in the tracker reaches the agent, too",
-			reconcile.CommandFor("show", ""),
+			reconcile.CommandFor("show", "ISSUE"),
 		)
 	})
 }

@@ -34,7 +34,11 @@ func listAgents(c *cli.Context, w *term.Env) error {
 		return nil
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(w.Stderr, "symphony: there are no agents; --all also lists those that have ended")
+		note := "symphony: there are no agents"
+		if !c.Bool("all") {
+			note += "; --all also lists those that have ended"
+		}
+		fmt.Fprintln(w.Stderr, note)
 	}
 	printAgents(w, rows)
 	return nil

@@ -26,7 +26,7 @@ func retryCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "retry",
 		Usage:     orderUsage("retry"),
-		UsageText: usageText("retry", "ISSUE... [WORKFLOW]"),
+		UsageText: usageText("retry", "ISSUE..."),
 		Description: severalHelpText("retry",
 			"symphony retry ABC-7",
 			"symphony retry --filter status=held",
@@ -151,7 +151,7 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "start one issue now, and follow its run; or start several",
-		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
+		UsageText: usageText("run", "ISSUE..."),
 		Description: severalHelpText("run",
 			"symphony run ABC-7",
 			"symphony run ABC-7 ABC-8 --yes",
@@ -248,7 +248,7 @@ func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "stop",
 		Usage:     orderUsage("stop"),
-		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
+		UsageText: usageText("stop", "ISSUE...") + "\n" + usageText("stop --all", "[WORKFLOW]"),
 		Description: severalHelpText("stop",
 			"symphony stop ABC-7",
 			"symphony stop ABC-7 ABC-8 --after-run",
@@ -320,7 +320,7 @@ func doneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "done",
 		Usage:     orderUsage("done"),
-		UsageText: usageText("done", "ISSUE... [WORKFLOW]"),
+		UsageText: usageText("done", "ISSUE..."),
 		Description: severalHelpText("done",
 			"symphony done ABC-7",
 			"symphony done ABC-7 ABC-9",
@@ -357,7 +357,7 @@ func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "takeover",
 		Usage:     "continue an issue yourself, in the agent's own terminal",
-		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
+		UsageText: usageText("takeover", "ISSUE"),
 		Description: helpText(
 			"takeover",
 			"symphony takeover ABC-7",

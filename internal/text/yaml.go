@@ -58,9 +58,6 @@ const (
 	ResolveConflict    = "choose one of its sides, and remove the lines <<<<<<<, ======= and >>>>>>>"
 )
 
-// ForeignExpression says of ${{ secrets.NPM_TOKEN }} what to write.
-const ForeignExpression = "${{ … }} means nothing here; $NAME is the value of a variable"
-
 // explain says what is wrong with a line. For most mistakes that is the message of the library.
 func explain(line, message string) string {
 	blanks := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
@@ -75,19 +72,4 @@ func explain(line, message string) string {
 	return message
 }
 
-var (
-	conflictMark = Pattern(`^(?:<{7}|={7}|>{7})(?: |$)`)
-	// a key with a value, whatever is between them
-	keyAndValue = Pattern(`^\s*([A-Za-z_][\w-]*)\s*[:=]?\s*(.*?)\s*$`)
-)
-
-// ColonFault says how to write a line such as `kind:file` or `kind file`, which YAML reads as a
-// text; empty if it does not begin as a key does.
-func ColonFault(line string) string {
-	found := keyAndValue().FindStringSubmatch(line)
-	if found == nil {
-		return ""
-	}
-	return fmt.Sprintf("%q is no key with a value: write %s", strings.TrimSpace(line),
-		strings.TrimSpace(found[1]+": "+found[2]))
-}
+var conflictMark = Pattern(`^(?:<{7}|={7}|>{7})(?: |$)`)

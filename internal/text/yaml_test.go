@@ -36,15 +36,3 @@ func TestYAMLFault(t *testing.T) {
 		test.Equal(t, "the line with the line ends of Windows", line+1, c.line)
 	}
 }
-
-func TestColonFault(t *testing.T) {
-	for line, want := range map[string]string{
-		"kind file":    `"kind file" is no key with a value: write kind: file`,
-		"  kind:file ": `"kind:file" is no key with a value: write kind: file`,
-		"kind = file":  `"kind = file" is no key with a value: write kind: file`,
-		"tracker":      `"tracker" is no key with a value: write tracker:`,
-		"- a":          "",
-	} {
-		test.Equal(t, line, ColonFault(line), want)
-	}
-}

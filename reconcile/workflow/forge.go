@@ -33,9 +33,6 @@ type ForgeKind struct {
 	Gh     bool
 	Rights string // of a token, for a person who makes one; empty if gh has them
 	Words  reconcile.PullWords
-	// AsksGit: it does not tell a conflict from other reasons for which it does not merge, so
-	// that a pass asks git.
-	AsksGit bool
 	// MaxPulls is how many pull requests a pass may read; 0 if any number takes few requests.
 	MaxPulls int
 }

@@ -6,7 +6,6 @@ import "github.com/symphony-cron/symphony/reconcile"
 var GiteaForge = ForgeKind{
 	Name:      "gitea",
 	Title:     "Gitea",
-	AsksGit:   true,
 	Words:     reconcile.PullRequests,
 	hosts:     []string{"gitea.com", "codeberg.org"},
 	TokenVars: []string{"GITEA_TOKEN", "FORGEJO_TOKEN"},

@@ -144,7 +144,7 @@ func trackerKeys(c *Config) []Key {
 			typeURL,
 			"https://api.linear.app/graphql",
 			&c.Tracker.Endpoint,
-			"the tracker's API",
+			"the tracker's API; the default is that of kind: linear",
 		).
 			thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
@@ -186,7 +186,7 @@ func trackerKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Tracker.Operators,
-			"users whose comments answer agents' questions; without them no question is posted",
+			"users (logins, emails or ids) whose comments answer agents' questions; without them none is posted",
 		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
 			"PEM file with further certificates to trust, such as a private CA's").
@@ -260,7 +260,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			DeliverBranch,
 			&c.Repository.Deliver,
-			"what happens to the commits of a run: pushed to the issue's branch, also with a pull request, or nothing",
+			"branch pushes the commits to the issue's branch, pull-request also opens a pull request, none keeps them here",
 		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
 		key(
@@ -268,7 +268,7 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			"",
 			&c.Repository.Forge,
-			"the kind of service that has the pull requests; default: by the host of repository.url",
+			"the kind of service that has the pull requests; default: by the host, as far as it is known, else github",
 		).oneOf(ForgeNames()...).then((*reader).repositoryForge),
 		key(
 			"repository.token",
@@ -319,7 +319,7 @@ func workspaceKeys(c *Config) []Key {
 			typeShell,
 			"",
 			&c.Verify.Command,
-			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over",
+			"has to succeed in a checkout of the commit, in the sandbox, before an issue is handed over; needs handoff.state",
 		).
 			naming(NamesScript),
 		key(
@@ -447,7 +447,7 @@ func agentKeys(c *Config) []Key {
 			"the agent; acp is any that speaks the Agent Client Protocol").
 			oneOf(AgentKinds()...),
 		key("agent.fallback", typeAgents, "[]", nil,
-			"the kinds of agents in order: each takes over while the accounts before it can't be used").
+			"kinds of agents in place of agent.kind: each takes over while the accounts before it can't be used").
 			naming(NamesScript).then((*reader).fallback),
 		key(
 			"agent.command",
@@ -521,14 +521,14 @@ func agentKeys(c *Config) []Key {
 			"",
 			"approve with approval_policy never, else fail",
 			&c.Agent.OnApproval,
-			"what happens if the agent asks for approval",
+			"what happens if the agent asks for approval: fail ends the run, ask asks you",
 		).oneOf("approve", "deny", "fail", "ask"),
 		key(
 			"agent.on_question",
 			"",
 			"fail",
 			&c.Agent.OnQuestion,
-			"what happens if the agent asks a question",
+			"what happens if the agent asks a question: fail ends the run, ask asks you",
 		).oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
 			"how long an agent waits for your answer").atLeast(1),
@@ -610,7 +610,7 @@ func workerKeys(c *Config) []Key {
 			"options of sbatch for each job, such as --partition=gpu").
 			naming(NamesHomeScript).ofEngine(EngineSlurm).then((*reader).engineArgs),
 		key("worker.engine.start", typeShell, "", &c.Worker.Start,
-			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE").
+			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for its end").
 			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.connect", typeShell, "", &c.Worker.Connect,

@@ -221,7 +221,9 @@ type Head struct {
 func (h Head) GitDir() string { return filepath.Dir(h.Objects) }
 
 // ErrNoRepository means that someone removed .git from a workspace.
-var ErrNoRepository = errors.New("it has no git repository any more: restore its .git, or move the workspace away; then symphony retry")
+var ErrNoRepository = errors.New(
+	"it has no git repository any more: restore its .git, or move the workspace away; then symphony retry ISSUE",
+)
 
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {

@@ -101,7 +101,8 @@ func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.
 	}
 	if c.FromModel {
 		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
-			question.ID()+" is an open question: decide_request answers it, if you may", "")
+			question.ID()+" is an open question: decide_request answers it, if you may", "").
+			WithHint("your user answers it: %s", tellWith(question.ID()))
 	}
 	d := Decision{
 		Request:  question.ID(),

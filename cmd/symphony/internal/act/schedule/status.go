@@ -319,7 +319,7 @@ func (out *Status) Judge(now time.Time) Verdict {
 			text.ShellQuote(out.Project.WorkflowPath) + out.OfYourOwn()
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		verdict.Text = "not active yet: no pass has come"
-		verdict.Problem = "cron has not run a pass yet: symphony doctor"
+		verdict.Problem = "cron has not run a pass yet; if it does not within two minutes: symphony doctor"
 	case out.LastRun == nil:
 		verdict.Problem = "the schedule has not run a pass yet: symphony doctor"
 	default:

@@ -91,7 +91,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		return out, reconcile.NewError(
 			"not_found",
 			"there is no git repository at "+one.WorkspacePath,
-			"a worktree without work is removed when its agent ends: list_agents",
+			"list_agents shows whether it has ended: then a worktree without work is removed",
 		)
 	}
 	if found.Git.Commit != nil {
