@@ -13,8 +13,6 @@ type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"` // the next step for the reader; may be empty
-	// Commands are the commands of symphony that the hint names; see HintWith.
-	Commands []CommandLine `json:"-"`
 	// Next names the step of the hint, if a program takes it in another way: then Hint says what
 	// an operator does. Empty for other steps.
 	Next Step  `json:"-"`
@@ -38,28 +36,12 @@ func (e *Error) WithCause(err error) *Error {
 	return e
 }
 
-// WithHint sets the hint, and returns the error. The values of the type CommandLine among args are
-// the commands that the hint names:
+// WithHint sets the hint, and returns the error:
 //
 //	err.WithHint("%s ends the pause; then repeat the command", CommandFor("resume", ""))
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
-	for _, arg := range args {
-		if c, is := arg.(CommandLine); is {
-			e.Commands = append(e.Commands, c)
-		}
-	}
 	return e
-}
-
-// HintWith returns the hint for readers who have no terminal: with what does the same for them,
-// such as an address of the API, in the place of each command.
-func (e *Error) HintWith(instead func(CommandLine) string) string {
-	hint := e.Hint
-	for _, c := range e.Commands {
-		hint = strings.Replace(hint, c.String(), instead(c), 1)
-	}
-	return hint
 }
 
 // CommandLine is a command of symphony in a hint: symphony tell ABC-7 TEXT has the verb tell, the

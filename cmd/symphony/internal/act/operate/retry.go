@@ -193,10 +193,7 @@ func (o *operation) refuseAsking(ctx context.Context, c reconcile.Claim) error {
 		return nil
 	}
 	message := c.Identifier + " runs, and its agent waits for you: " + text.OneLine(asked.Summary)
-	e := reconcile.NewError("not_started", message, "")
-	e.Hint = view.HowToAnswer(asked)
-	e.Commands = view.DecidedBy(asked)
-	return e
+	return reconcile.NewError("not_started", message, view.HowToAnswer(asked))
 }
 
 // startReady starts a run of an issue without a claim, as far as there is a free slot.

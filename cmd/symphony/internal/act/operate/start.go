@@ -241,9 +241,7 @@ func claimedError(name string, c *reconcile.Claim) error {
 
 // heldError is the error for an issue that is held. Its hint says what ends the hold.
 func heldError(message string, c *reconcile.Claim) error {
-	held := reconcile.NewError("not_started", message, c.HoldEnds())
-	held.Commands = []reconcile.CommandLine{reconcile.CommandFor("retry", c.Identifier)}
-	return held
+	return reconcile.NewError("not_started", message, c.HoldEnds())
 }
 
 // needsHelp is the error for an issue whose agent needs a person: no agent works on it in the

@@ -464,7 +464,5 @@ func emptyAnswer(r reconcile.Request) error {
 
 // decideBy is the error of a decision that does not fit its request. The hint says which does.
 func decideBy(r reconcile.Request, format string, args ...any) error {
-	e := reconcile.NewError("usage", fmt.Sprintf(format, args...), view.HowToAnswer(r))
-	e.Commands = view.DecidedBy(r)
-	return e
+	return reconcile.NewError("usage", fmt.Sprintf(format, args...), view.HowToAnswer(r))
 }

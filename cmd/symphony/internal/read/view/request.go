@@ -144,7 +144,7 @@ func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name stri
 
 // HowToAnswer explains how to answer the request.
 func (r RequestRow) HowToAnswer() string {
-	commands := DecidedBy(r.Request)
+	commands := decidedBy(r.Request)
 	if r.Workflow != "" {
 		for i := range commands {
 			commands[i].Flags = "-w " + text.ShellQuote(r.Workflow)
@@ -159,7 +159,7 @@ func (r RequestRow) HowToAnswer() string {
 
 // HowToAnswer is the command that answers a request, or the two of which one decides it.
 func HowToAnswer(r reconcile.Request) string {
-	return either(DecidedBy(r))
+	return either(decidedBy(r))
 }
 
 // either returns commands of which one is carried out.
@@ -167,8 +167,8 @@ func either(commands []reconcile.CommandLine) string {
 	return strings.Join(text.Map(commands, reconcile.CommandLine.String), " | ")
 }
 
-// DecidedBy returns the commands of which one decides a request.
-func DecidedBy(r reconcile.Request) []reconcile.CommandLine {
+// decidedBy returns the commands of which one decides a request.
+func decidedBy(r reconcile.Request) []reconcile.CommandLine {
 	if r.Kind != reconcile.QuestionRequest {
 		return []reconcile.CommandLine{
 			reconcile.CommandFor("approve", r.ID()),
