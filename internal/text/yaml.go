@@ -2,7 +2,6 @@ package text
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"sort"
 	"strings"
