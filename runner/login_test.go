@@ -150,7 +150,7 @@ func TestLoginShellHangs(t *testing.T) {
 		home := r.profile(slowLock)
 		r.Here.Config.LoginTimeout = limit
 		run := r.ends(reconcile.Failed, "login_shell_failed")
-		if !strings.Contains(run.ErrorText, "the profile did not end within ") ||
+		if !strings.Contains(run.ErrorText, "the login profile did not end within ") ||
 			!reconcile.MachineFault(run.ErrorCode) ||
 			limit > test.Patience() {
 			t.Fatalf("the error is %s %q", run.ErrorCode, run.ErrorText)

@@ -20,7 +20,7 @@ type storedAll struct {
 	claims   map[string]reconcile.Claim
 	runs     map[string]reconcile.Run
 	commands map[int64]reconcile.Command
-	totals   map[string]int64 // of settled runs by issue, and of the project under ""
+	totals   map[string]int64 // of settled runs by issue
 }
 
 func byKey[K comparable, V any](w *world, key func(V) K, fields func(*V) []any, query string) map[K]V {
@@ -103,13 +103,12 @@ func (w *world) check() error {
 
 // violations checks the rules that hold at any time.
 func (s *storedAll) violations() (faults []string) {
-	sums := map[string]int64{"": 0}
+	sums := map[string]int64{}
 	for id, run := range s.runs {
 		claim := s.claims[run.IssueID]
 		switch {
 		case run.Settled:
 			sums[run.IssueID] += run.Tokens.Total
-			sums[""] += run.Tokens.Total
 		case claim.Status != reconcile.Running || claim.RunID != id:
 			faults = append(faults, id+" is unsettled, but is not the run of its issue's claim")
 		}
@@ -122,7 +121,7 @@ func (s *storedAll) violations() (faults []string) {
 			)
 		}
 	}
-	maps.DeleteFunc(sums, func(issue string, n int64) bool { return n == 0 && issue != "" })
+	maps.DeleteFunc(sums, func(_ string, n int64) bool { return n == 0 })
 	if !maps.Equal(s.totals, sums) {
 		faults = append(faults, fmt.Sprintf("the total is %v, the settled runs used %v", s.totals, sums))
 	}
