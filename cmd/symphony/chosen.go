@@ -74,7 +74,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	if err != nil {
 		return nil, err
 	}
-	if positional != "" && stateDir != "" && !p.OwnsState() {
+	if isNamed && c.Command.Name != "init" && stateDir != "" && !p.OwnsState() {
 		return nil, p.SourceErr
 	}
 	return p, nil
