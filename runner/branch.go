@@ -128,6 +128,17 @@ func (b *issueBranch) look(ctx context.Context, q host.CloneRequest) (*host.Push
 	return answer.Pushed, nil
 }
 
+// fetchPushed fetches others' pushes to the branch since the last delivery, and moves the
+// workspace to them, where that is possible; nil for none.
+func (b *issueBranch) fetchPushed(ctx context.Context) (*host.Pushed, error) {
+	q, err := b.pushedRequest(ctx)
+	if err != nil || q == nil {
+		return nil, err
+	}
+	answer, err := b.site.host.Fetch(ctx, *q)
+	return answer.Pushed, err
+}
+
 // pushedRequest is the request to fetch the branch of the last delivery; nil if nothing was
 // delivered to the repository, or nothing is to be.
 func (b *issueBranch) pushedRequest(ctx context.Context) (*host.CloneRequest, error) {
@@ -162,10 +173,11 @@ func (b *issueBranch) takePushed(ctx context.Context, p *host.Pushed) {
 		"commit", p.Commit,
 		"commits", p.Total,
 		"taken", p.Taken,
+		"why", p.Why,
 	)
 	how := "the workspace has them"
 	if !p.Taken {
-		how = fmt.Sprintf("the agent has to merge %.12s", p.Commit)
+		how = fmt.Sprintf("the agent has to merge %.12s, because %s", p.Commit, p.Why)
 	}
 	b.events.note("pushed", who+" "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }

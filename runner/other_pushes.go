@@ -11,6 +11,7 @@ import (
 type otherPushes struct {
 	*parts
 	branch *issueBranch
+	agent  *issueAgent
 
 	// came lists others' pushes during the last turn, if the handover looked for them.
 	came *host.Pushed
@@ -34,22 +35,45 @@ func (p *otherPushes) returnForMerge(ctx context.Context, wish reconcile.Handove
 	return true
 }
 
-// catchUp looks before a further turn whether others pushed to the branch meanwhile. Its next turn
-// tells the agent about them, once, unless it hands over without a merge.
-func (p *otherPushes) catchUp(ctx context.Context) {
+// catchUp looks before a further turn whether others pushed to the branch meanwhile. The
+// workspace is moved to their commits, where that is possible; for that the agent ends, with
+// all its processes. Its next turn tells the agent about them, once, unless it hands over
+// without a merge. A commit to which the workspace could not be moved in this run is not tried
+// again.
+func (p *otherPushes) catchUp(ctx context.Context) error {
 	came := p.came
 	p.came = nil
 	if came == nil {
 		pushed, err := p.branch.pushedMeanwhile(ctx)
 		warn(p.Log, "branch not fetched", err)
 		if pushed == nil {
-			return
+			return nil
 		}
-		told := p.branch.base.Pushed
-		if told != nil && told.Commit == pushed.Commit {
-			return
+		if p.told(pushed) {
+			return nil
 		}
 		came = pushed
 	}
+	switch {
+	case p.told(came):
+		came.Why = p.branch.base.Pushed.Why
+	case came.TakenWithoutAgent:
+		p.agent.pause(ctx)
+		if err := p.processes.killAll(ctx); err != nil {
+			return err
+		}
+		taken, err := p.branch.fetchPushed(ctx)
+		warn(p.Log, "branch not fetched", err)
+		if taken != nil {
+			came = taken
+		}
+	}
 	p.branch.takePushed(ctx, came)
+	return nil
+}
+
+// told reports whether this run has told its agent to merge the newest of these commits.
+func (p *otherPushes) told(pushed *host.Pushed) bool {
+	before := p.branch.base.Pushed
+	return before != nil && !before.Taken && before.Commit == pushed.Commit
 }

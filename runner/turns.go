@@ -29,7 +29,7 @@ func (j *job) newTurnLoop() *turnLoop {
 	guide := j.newGuide()
 	handovers := &handovers{parts: j.parts, branch: j.branch}
 	agent := j.newIssueAgent(guide, handovers)
-	pushes := &otherPushes{parts: j.parts, branch: j.branch}
+	pushes := &otherPushes{parts: j.parts, branch: j.branch, agent: agent}
 	return &turnLoop{
 		parts: j.parts,
 		agent: agent,
@@ -80,7 +80,9 @@ func (t *turnLoop) work(ctx context.Context, prompt string) error {
 			t.Log.Info("the run ends: agent.budget_per_day is used up")
 			return nil
 		}
-		t.pushes.catchUp(ctx)
+		if err := t.pushes.catchUp(ctx); err != nil {
+			return err
+		}
 		input, err = t.nextInput(ctx, prompt, turn+1)
 		if err != nil {
 			return err

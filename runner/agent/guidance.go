@@ -296,8 +296,9 @@ func pushedText(p *host.Pushed) string {
 	if p.Taken {
 		said += " Your workspace has them already: build on them."
 	} else {
-		said += fmt.Sprintf(" Run git merge %.40s before you hand over; otherwise nothing can be pushed.",
-			shortLine(p.Commit))
+		said += fmt.Sprintf(" Your workspace does not have them, because %s. "+
+			"Run git merge %.40s before you hand over; otherwise nothing can be pushed.",
+			shortLine(p.Why), shortLine(p.Commit))
 	}
 	said += "\n"
 	for _, c := range p.Commits[:min(len(p.Commits), host.MaxPushed)] {

@@ -17,8 +17,9 @@ import (
 type Clones interface {
 	// Clone fills a new workspace with a clone of the repository.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
-	// Fetch updates the remote references of a workspace that was cloned before. No process may
-	// be at work in it, unless CloneRequest.Look is set.
+	// Fetch updates the remote references of a workspace that was cloned before, and moves its
+	// branch to the commits that others pushed there, if no work of the agent is in the way.
+	// No process may be at work in it, unless CloneRequest.Look is set.
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	// Deliver pushes the commits of the workspace to the branch of its issue, such as
 	// symphony/ABC-1.
@@ -94,9 +95,9 @@ type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // the commit of Base
 	Kept         string // the commit that was kept of the issue before; empty for none
-	// Pushed is the commit of the branch on the remote, if others have pushed it on top of
-	// Delivered; empty if not. Then Delivered is as in the request.
-	Pushed, Delivered string
+	// Pushed is the commit of Branch on the remote, if others have pushed it on top of
+	// Delivered; empty if not. Then Branch and Delivered are as in the request.
+	Pushed, Branch, Delivered string
 	// InTheWay is the commit of the branch on the remote, if someone else has made the branch
 	// before the first delivery, which will fail; empty if not.
 	InTheWay string
@@ -139,10 +140,16 @@ type Pushed struct {
 	Commit  string // the newest commit
 	Total   int    // number of commits that neither the last delivery nor the base contains
 	Commits []PushedCommit
-	Taken   bool // HEAD of the workspace contains Commit
+	// Taken: HEAD of the workspace contains Commit. Otherwise Why gives the reason: "the
+	// workspace has commits that were not pushed".
+	Taken bool
+	Why   string
 	// OfBase: no person has pushed. Symphony has merged the base into the branch, which demands
 	// that for a merge of the pull request.
 	OfBase bool
+	// TakenWithoutAgent: a fetch can move the workspace to Commit once the agent that is at
+	// work there ends.
+	TakenWithoutAgent bool
 }
 
 // PushedCommit is a commit that others pushed.

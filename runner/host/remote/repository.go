@@ -58,6 +58,7 @@ func (r run) fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, 
 	}
 	if answer.Pushed != nil {
 		answer.Pushed.Commit = b.Pushed
+		answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
 	}
 	return answer, faultThere(err)
 }

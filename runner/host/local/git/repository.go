@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -213,6 +214,7 @@ func exists(path string) bool {
 // repository's objects, and the content of its references by name.
 type Head struct {
 	Commit     string
+	Branch     string // the branch that HEAD names; empty if it names a commit
 	Objects    string
 	References map[string]string
 }
@@ -246,7 +248,11 @@ func HeadOf(workspace string) (h Head, err error) {
 	}
 	h.Objects = filepath.Join(repo.common, "objects")
 	h.References = r.refs
-	_, h.Commit, err = r.headOf(repo.gitDir)
+	content, commit, err := r.headOf(repo.gitDir)
+	h.Commit = commit
+	if branch, named := strings.CutPrefix(content, "ref: refs/heads/"); named {
+		h.Branch = branch
+	}
 	return h, err
 }
 
@@ -274,6 +280,24 @@ func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 		return errors.New("its repository is elsewhere")
 	}
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
+}
+
+// MoveBranch moves the branch of a workspace to a commit, whose files are already in the work
+// tree. index is git's index of these files. The index comes first: if only that is there, git
+// shows the files of the commit as staged.
+func MoveBranch(workspace, branch, commit string, index []byte) error {
+	repo, ok, err := openRepository(workspace)
+	if err != nil {
+		return err
+	}
+	if !ok || !repo.inTree {
+		return errUnread
+	}
+	if err := repo.replace("index", index); err != nil {
+		return fmt.Errorf("write the index of %s: %w", workspace, err)
+	}
+	crash.At("workspace.branch.indexed")
+	return repo.setReference("refs/heads/"+branch, commit)
 }
 
 // MoveHead moves the branch of a workspace, or HEAD if there is no branch, to another commit

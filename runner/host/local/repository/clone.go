@@ -110,6 +110,7 @@ func (m writer) begin(ctx context.Context, branch, delivered string, answer *hos
 		delivered = answer.BaseCommit // by another machine: an older workspace here lacks it
 	}
 	answer.Pushed = at
+	answer.Branch = branch
 	answer.Delivered = delivered
 	return nil
 }
@@ -260,7 +261,9 @@ func (c clone) checkIdentity(ctx context.Context) error {
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base
-// with HEAD. The workspace borrows the objects. A look is for while an agent is at work there.
+// with HEAD. The workspace borrows the objects. Commits that others pushed on top of the
+// delivered commit of a branch are brought into the workspace, where that is possible; not with
+// look, which is for while an agent is at work there.
 func (m *Mirror) Fetch(
 	ctx context.Context, workspace, branch, delivered string, look bool,
 ) (host.FetchAnswer, error) {
@@ -358,9 +361,15 @@ func (m *Mirror) bringIn(
 		}
 	}
 	if from.Pushed != "" {
-		answer.Pushed, err = m.pushedByOthers(ctx, head, from)
+		answer.Pushed, err = m.takePushed(ctx, q, head, from)
 		if err != nil {
 			return answer, err
+		}
+		if answer.Pushed.Taken {
+			head, err = git.HeadOf(q.workspace)
+			if err != nil {
+				return answer, err
+			}
 		}
 	}
 	// the objects of the workspace may be false

@@ -100,7 +100,7 @@ func TestRemoteAddsCommit(t *testing.T) {
 	})
 	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", commit, false))
 	test.Equal(t, "pushed", answer.Pushed.Commit, p.sh("git -C remote.git rev-parse work/one"))
-	test.Equal(t, "taken", answer.Pushed.Taken, false)
+	test.Equal(t, "taken", answer.Pushed.Taken, true)
 }
 
 // Others change the branch between two deliveries.

@@ -251,41 +251,104 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 	}
 }
 
-// What others push on top of the last delivery is described, and can be merged without the remote. The
-// workspace stays as it is.
+// What others push on top of the last delivery comes into the workspace, if nothing of the
+// agent is in its way. In no case is anything of either side lost.
 func TestFetchPushed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, before string // what the agent has left in the workspace after the delivery
 		push         string // what a person does on the branch
-		want         string // what is told; empty if nothing is
+		// why the workspace does not have it; "taken", or empty if nothing is told
+		why     string
+		commits string
 	}{
+		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam " +
+			"suggestion", "taken", "suggestion by a"},
 		{
-			"a suggestion", "echo note > untracked", "echo better > file; git commit -qam suggestion",
-			"suggestion by a",
+			"files come and go", "true", "mkdir d; echo n > d/new; git rm -q old; chmod +x file; git add " +
+				".; git commit -qm change",
+			"taken", "change by a",
 		},
 		{
-			"the base merged", "true",
-			"git checkout -q main; echo base > base; git add .; git commit -qm base; git push -q origin main; " +
-				"git checkout -q -; git merge -q --no-edit main",
-			"Merge branch 'main' into HEAD by a",
+			"the base merged", "true", "git checkout -q main; echo base > base; git add .; git commit " +
+				"-qm base; git push -q origin main; " +
+				"git checkout -q -; git merge -q --no-edit main", "taken", "Merge branch 'main' into HEAD by a",
 		},
 		{
 			"a commit of the agent", "echo mine > mine; git add .; git commit -qm mine",
-			"echo better > file; git commit -qam suggestion", "suggestion by a",
+			"echo better > file; git commit -qam suggestion",
+			"the workspace has commits that were not pushed", "suggestion by a",
 		},
-		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", ""},
-		{"nothing", "true", "true", ""},
+		{
+			"a change of the agent", "echo mine >> file", "echo better > file; git commit -qam suggestion",
+			"files in the workspace have changes that are not committed", "suggestion by a",
+		},
+		{
+			"a staged change", "echo mine >> old; git add old; git show HEAD:old > old",
+			"echo better > file; git commit -qam suggestion",
+			"files in the workspace have changes that are not committed", "suggestion by a",
+		},
+		{
+			"an untracked file in the way", "echo mine > new", "echo theirs > new; git add .; git commit -qm new",
+			"git can't update the files: git read-tree: error: Untracked working tree file 'new' would be overwritten " +
+				"by merge.", "new by a",
+		},
+		{
+			"another branch", "git checkout -q -b aside", "echo better > file; git commit -qam " +
+				"suggestion", "the workspace is on another branch",
+			"suggestion by a",
+		},
+		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit " +
+			"-qam suggestion", "taken", "suggestion by a"},
+		{
+			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u " +
+				"HEAD FETCH_HEAD; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD " +
+				"-- work d; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, up to the index", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q " +
+				"FETCH_HEAD -- work; git reset -q; echo mine >> file",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"not committed", "change by a",
+		},
+		{
+			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; " +
+				"echo mine > work",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"not committed", "change by a",
+		},
+		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},
+		{"nothing", "true", "true", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
+			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main")
 			p.mustClone("one")
 			delivered := p.commit("one", "first")
 			p.mustDeliver("one", "")
-			p.sh("cd one; " + c.before)
-			pushed := p.sh("cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push +
-				"; git push -qf origin HEAD:work/one; git rev-parse HEAD")
+			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push +
+				"; git push -qf origin HEAD:work/one; git rev-parse HEAD"
+			pushed := ""
+			if strings.HasPrefix(c.before, "git pull") || strings.HasPrefix(c.before, "git fetch") {
+				pushed = p.sh(push)
+				p.sh("cd one; " + c.before)
+			} else {
+				p.sh("cd one; " + c.before)
+				pushed = p.sh(push)
+			}
 			before := p.local("one")
 			fetch := func() *host.Pushed {
 				return test.Must(
@@ -293,15 +356,47 @@ func TestFetchPushed(t *testing.T) {
 				).Pushed
 			}
 			got := fetch()
-			test.Equal(t, "the workspace", p.local("one"), before)
-			if c.want == "" {
-				test.Equal(t, "nothing is told", got == nil, true)
+			if c.why == "" {
+				test.Equal(t, "told", got == nil, true)
+				test.Equal(t, "workspace", p.local("one"), before)
 				return
 			}
-			last := got.Commits[len(got.Commits)-1]
-			test.Equal(t, "told", []any{got.Commit, got.Taken, last.Subject + " by " + last.Author}, []any{pushed, false, c.want})
-			p.sh("mv remote.git away; git -C one merge -q --no-edit " + pushed + "; mv away remote.git")
-			test.Equal(t, "merged by the agent", fetch().Taken, true)
+			why := got.Why
+			if got.Taken {
+				why = "taken"
+			}
+			test.Equal(
+				t,
+				"answer",
+				[]string{
+					why,
+					got.Commit,
+					got.Commits[len(got.Commits)-1].Subject + " by " + got.Commits[len(got.Commits)-1].Author,
+				},
+				[]string{c.why, pushed, c.commits},
+			)
+			if !got.Taken {
+				test.Equal(t, "workspace", p.local("one"), before)
+				return
+			}
+			test.Equal(t, "commit", p.sh("cd one; git rev-parse HEAD"), pushed)
+			untracked := ""
+			if c.before == "echo note > untracked" {
+				untracked = "?? untracked"
+			}
+			test.Equal(
+				t,
+				"status",
+				p.sh("cd one; git status --porcelain; git fsck --no-dangling 2>&1 | grep -v notice || true"),
+				untracked,
+			)
+			test.Equal(
+				t,
+				"files",
+				p.sh("cd one; git ls-files | xargs sha256sum"),
+				p.sh("cd person; git ls-files | xargs sha256sum"),
+			)
+			test.Equal(t, "told again until it is delivered", fetch().Taken, true)
 			next := p.commit("one", "second")
 			test.Equal(t, "delivered", p.mustDeliver("one", delivered).Commit, next)
 			test.Equal(t, "nothing of others", fetch() == nil, true)
@@ -322,12 +417,16 @@ func TestLook(t *testing.T) {
 	before := p.local("one")
 	answer := test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered, true))
 	told := answer.Pushed
-	test.Equal(t, "told", []any{told.Commit, told.Taken}, []any{pushed, false})
+	test.Equal(t, "told", []any{told.Commit, told.Taken, told.TakenWithoutAgent}, []any{pushed, false, true})
 	test.Equal(t, "workspace", p.local("one"), before)
 	test.Equal(t, "remote reference", p.sh("git -C one rev-parse origin/work/one"), pushed)
 	test.Equal(t, "unchanged", test.Must(p.mirror().Unchanged(t.Context(), "work/one", delivered)), false)
 	test.Equal(t, "unchanged since", test.Must(p.mirror().Unchanged(t.Context(), "work/one", pushed)), true)
-	p.sh("git -C one merge -q --ff-only " + pushed)
+	p.sh("echo mine >> one/file")
+	answer = test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered, true))
+	test.Equal(t, "why not", answer.Pushed.Why, "files in the workspace have changes that are not committed")
+	test.Equal(t, "possible without the agent", answer.Pushed.TakenWithoutAgent, false)
+	p.sh("git -C one checkout -q file; git -C one merge -q --ff-only " + pushed)
 }
 
 // An agent makes one commit of those that were delivered, and words it anew. The files are the

@@ -2,9 +2,13 @@ package repository
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -72,4 +76,49 @@ func (m *Mirror) branchWith(ctx context.Context, commit string) (branch, tip str
 	}
 	tip, branch, _ = strings.Cut(found, " ")
 	return branch, tip, nil
+}
+
+// renewSubmodule sets up a submodule of a workspace again, at its new commit. It must have
+// no work of its own. After an error it is empty, and the next fetch sets it up.
+func (m *Mirror) renewSubmodule(ctx context.Context, workspace string, s submodule) error {
+	gitDir := filepath.Join(workspace, ".git")
+	at := filepath.Join(workspace, s.path)
+	empty := func(ctx context.Context) error {
+		for _, dir := range []string{at, s.gitDir(gitDir)} {
+			if err := files.RemoveTree(ctx, dir); err != nil {
+				return err
+			}
+		}
+		return os.MkdirAll(at, 0o755)
+	}
+	if err := empty(ctx); err != nil {
+		return err
+	}
+	err := m.addSubmodule(ctx, workspace, gitDir, s, 0)
+	if err != nil {
+		return errors.Join(err, empty(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// submoduleWork returns why a submodule of a workspace can't be set up again; empty if it can.
+func (m *Mirror) submoduleWork(ctx context.Context, workspace string, s submodule) string {
+	gitDir := filepath.Join(workspace, ".git")
+	at := filepath.Join(workspace, s.path)
+	own := s.gitDir(gitDir)
+	if err := s.check(workspace, gitDir); err != nil {
+		return s.failed(err).Error()
+	}
+	_, err := os.Lstat(filepath.Join(at, ".git"))
+	commit := git.Began(ctx, at)
+	if err == nil && commit != s.was && commit != s.commit {
+		return s.failed(errors.New("it is at another commit")).Error()
+	}
+	for _, dir := range []string{at, own} {
+		work, _ := git.Unsaved(ctx, dir, "", "", "", at, own)
+		if work != "" {
+			return s.failed(errors.New("it has " + work)).Error()
+		}
+	}
+	return ""
 }
