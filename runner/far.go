@@ -215,7 +215,11 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 		err = nil
 		ended.Remote = reconcile.RemoteEnded
 		ended.HeardAt = w.Now()
+		ended.Activity = ""
 		w.Log.Info("the run has ended on its host", "host", run.Host)
+	}
+	if err != nil {
+		ended.Activity = text.Short(text.OneLine(err.Error()), maxActivity)
 	}
 	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), ended, w.Now()))
 }

@@ -141,8 +141,9 @@ func (j Journal) take(
 ) (run reconcile.Run, err error) {
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
 		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
-			worker_start = ?, heartbeat_at = ? WHERE id = ? AND `+condition+` RETURNING `+runColumns,
-			phase, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), id)
+			worker_start = ?, heartbeat_at = ?, activity = iif(phase = ?, activity, '')
+			WHERE id = ? AND `+condition+` RETURNING `+runColumns,
+			phase, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), phase, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = reconcile.ErrConflict
 		}
@@ -544,12 +545,13 @@ func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, 
 }
 
 // SaveRemote stores the state of a run on its host, as the process that took it by TakeRemote
-// knows it: whether it ended there, the time of the last link, and the commit of its handover.
+// knows it: whether it ended there, the time of the last link, the commit of its handover, and in
+// Activity why it has not ended there yet.
 func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time) error {
 	return j.update(ctx, "update run "+r.ID, full, change("run "+r.ID,
-		`UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?
+		`UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, activity = ?, heartbeat_at = ?
 		WHERE id = ? AND remote = ? AND phase = ?`,
-		r.Remote, stamp(r.HeardAt), jsonOf(&r.Delivery), stamp(now),
+		r.Remote, stamp(r.HeardAt), jsonOf(&r.Delivery), r.Activity, stamp(now),
 		r.ID, reconcile.RemoteBegun, reconcile.EndingThere))
 }
 

@@ -378,10 +378,6 @@ func (c *crashScene) check() {
 			c.edits,
 		)
 	}
-	if strings.HasPrefix(c.issue, links) &&
-		c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
-		c.t.Errorf("the objects that the agent created are stored as %q", c.query(`SELECT kind FROM created`))
-	}
 	c.checkAttempts()
 	c.checkTokens()
 	c.checkHealthy()

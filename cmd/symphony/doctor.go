@@ -28,9 +28,10 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
 			return doctor.Examine(c.Context, w, p, doctor.Options{
-				Named:   named,
-				Verbose: c.Bool("all"),
-				Deep:    c.Bool("deep"),
+				StateDir: c.String("state-dir"),
+				Named:    named,
+				Verbose:  c.Bool("all"),
+				Deep:     c.Bool("deep"),
 			})
 		}),
 	}

@@ -380,7 +380,7 @@ func TestForeignLimitIsIgnored(t *testing.T) {
 		fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli()),
 	} {
 		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
-			o.Memory = &trackertest.Memory{Values: map[string]string{LimitKey: stored}}
+			o.Memory = &trackertest.Memory{Values: map[string]string{transport.LimitKey("tracker"): stored}}
 		})
 		if _, err := c.Do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
 			t.Errorf("with %q: %v", stored, err)

@@ -97,18 +97,18 @@ func FuzzAnswers(f *testing.F) {
 			for range 2 { // the second time with Memory
 				list, err := client().Candidates(t.Context(), []string{"open"})
 				judge("Candidates", list, err)
-				delete(memory.Values, LimitKey)
+				delete(memory.Values, transport.LimitKey("tracker"))
 			}
 			found, err := client().ByIDs(t.Context(), []string{"1", "2"})
 			judge("ByIDs", found, err)
-			delete(memory.Values, LimitKey)
+			delete(memory.Values, transport.LimitKey("tracker"))
 			names, err := client().Verify(t.Context(), reconcile.TrackerNames{
 				States:   []string{"open"},
 				Labels:   []string{"x"},
 				Assignee: "kim",
 			})
 			judge("Verify", names, err)
-			delete(memory.Values, LimitKey)
+			delete(memory.Values, transport.LimitKey("tracker"))
 		}
 	})
 }

@@ -32,10 +32,6 @@ type Options struct {
 // DefaultEndpoint is the URL of GitHub's REST API.
 const DefaultEndpoint = "https://api.github.com"
 
-// LimitKey is the key under which Memory stores the end of a limit, in milliseconds since
-// 1970.
-var LimitKey = transport.LimitKey("github")
-
 var service = transport.Service{
 	Name:    "GitHub",
 	Prefix:  "tracker",

@@ -18,5 +18,5 @@ type ForgeOptions struct {
 const limitSuffix = "_limit"
 
 // LimitKey is the key under which a memory keeps the end of a service's limit, in milliseconds
-// since 1970. prefix is the service's: forge, or the name of a tracker.
+// since 1970. prefix is the service's: tracker or forge.
 func LimitKey(prefix string) string { return prefix + limitSuffix }

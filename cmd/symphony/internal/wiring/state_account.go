@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
-	"github.com/symphony-cron/symphony/tracker/github"
 )
 
 // OpenAccount opens the account that the project's agents use. An account is identified by the
@@ -212,7 +211,7 @@ func OpenPassAccounts(p *Project, pol reconcile.Policy, warn func(string)) *Pass
 // up, and try the claims again that the remote of a team has refused.
 func ForgetLimits(ctx context.Context, db *state.DB) error {
 	return errors.Join(
-		db.SetMeta(ctx, github.LimitKey, ""),
+		db.SetMeta(ctx, transport.LimitKey("tracker"), ""),
 		db.SetMeta(ctx, transport.LimitKey("forge"), ""),
 		db.SetMeta(ctx, state.RefusalsKey, ""),
 	)
@@ -220,7 +219,7 @@ func ForgetLimits(ctx context.Context, db *state.DB) error {
 
 // Limited reports whether an allowance of the tracker or the forge counts as used up.
 func Limited(ctx context.Context, p *Project, db *state.DB) (bool, error) {
-	for _, key := range []string{github.LimitKey, transport.LimitKey("forge")} {
+	for _, key := range []string{transport.LimitKey("tracker"), transport.LimitKey("forge")} {
 		stored, _, err := db.Meta(ctx, key)
 		if err != nil {
 			return true, err

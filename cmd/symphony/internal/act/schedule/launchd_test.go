@@ -128,7 +128,7 @@ func TestLaunchd(t *testing.T) {
 		len(st.Problems) != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if seen := AsScheduled(m.p); seen.StateDir != m.p.StateDir ||
+	if seen := AsScheduled(t.Context(), m.p, ""); seen.StateDir != m.p.StateDir ||
 		seen.Env.Getenv("XDG_CONFIG_HOME") == "" {
 		t.Errorf("passes see %s, %q", seen.StateDir, seen.Env.Environ)
 	}

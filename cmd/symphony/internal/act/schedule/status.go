@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,10 +131,50 @@ func (in installation) lineByHand(p *wiring.Project) string {
 	return ""
 }
 
-// AsScheduled returns the project as passes see it in cron's bare environment, with what a schedule
-// that is installed now passes on.
-func AsScheduled(p *wiring.Project) *wiring.Project {
-	return underSchedule(p, ownAccount(p.Env), p.StateDir, passedOn(p))
+// AsScheduled returns the project as passes see it in cron's bare environment. An installed
+// schedule names the workflow, and may pass on the caller's state directory and variables; a
+// schedule yet to be installed does. stateFlag takes precedence.
+func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
+	found := findInstalled(ctx, p)
+	isNone := len(found.kinds) == 0 && found.lineByHand(p) == ""
+	if stateFlag == "" && (isNone || found.passesOnStateDir(p.StateDir)) {
+		stateFlag = p.StateDir
+	}
+	var vars []string
+	for _, name := range pathVars {
+		value := p.Env.Getenv(name)
+		if value != "" && (isNone || found.passesOnVariable(name, value)) {
+			vars = append(vars, name+"="+value)
+		}
+	}
+	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
+}
+
+// passesOnStateDir reports whether an installed schedule passes on a state directory.
+func (in installation) passesOnStateDir(dir string) bool {
+	return in.contains(
+		" --state-dir "+cronWord(dir)+" ",
+		" --state-dir "+argumentWord(dir)+" ",
+		"<string>--state-dir</string>\n\t\t<string>"+html.EscapeString(dir)+"</string>",
+	)
+}
+
+// passesOnVariable reports whether an installed schedule passes on a variable with this value.
+func (in installation) passesOnVariable(name, value string) bool {
+	return in.contains(
+		" "+name+"="+cronWord(value)+" ",
+		"\nEnvironment="+unitWord(name+"="+value)+"\n",
+		"<key>"+name+"</key>\n\t\t<string>"+html.EscapeString(value)+"</string>",
+	)
+}
+
+// contains reports whether an installed schedule contains one of the texts: in a crontab, a unit or a
+// property list the same setting is written differently.
+func (in installation) contains(forms ...string) bool {
+	return slices.ContainsFunc(in.kinds, func(kind scheduler) bool {
+		installed := kind.installed()
+		return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(installed, form) })
+	})
 }
 
 // Status is the JSON of schedule status.

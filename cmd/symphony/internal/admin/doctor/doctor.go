@@ -134,6 +134,7 @@ const (
 
 // Options are the flags of doctor.
 type Options struct {
+	StateDir string // the value of --state-dir
 	// Named is set if the caller named a workflow. Otherwise, if the workflow is missing,
 	// doctor checks the machine alone.
 	Named   bool
@@ -148,7 +149,7 @@ type Options struct {
 func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	called.deep = o.Deep
-	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(p), o.Named, called)
+	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	scheduled.deep = o.Deep
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {

@@ -147,6 +147,9 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		settles()
 	case run.Remote == reconcile.RemoteBegun && run.Phase == reconcile.EndingThere:
 		v.Why = Why{"worker_lost", "its worker has ended, and another one ends the run on " + run.Host}
+		if run.Activity != "" {
+			v.Why.Message += ", which has failed so far: " + run.Activity
+		}
 		v.Next = Next{Message: "once " + run.Host + " has confirmed the end, a pass decides what happens next; " +
 			"if the host is gone for good: symphony retry --host-is-gone " + r.identifier}
 	case run.Lost(r.Now) > 0:

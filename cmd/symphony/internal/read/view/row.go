@@ -356,6 +356,9 @@ func (r RunningRow) doing() string {
 		if r.Run.Outcome == reconcile.Failed { // the reason may also keep the host from ending it
 			doing += ", after " + r.Run.ErrorCode + ": " + r.Run.ErrorText
 		}
+		if r.Phase == reconcile.EndingThere && r.Activity != "" {
+			doing += ": " + r.Activity
+		}
 		return doing
 	case !r.Alive && r.Phase != reconcile.Starting:
 		return "its worker has ended; the next pass settles the run"
