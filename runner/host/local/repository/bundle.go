@@ -173,7 +173,8 @@ func (m *Mirror) FetchBundle(
 	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
 	from := q.BundleAnswer
-	// the JSON of the request contains its own Delivered in place of this one
+	// the JSON of the request contains its own Branch and Delivered in place of these
+	from.Branch = q.Branch
 	from.Delivered = q.Delivered
 	to := refreshRequest{workspace: workspace, delivered: q.Delivered, look: q.Look}
 	return m.refresh(ctx, to, func(w writer) (host.CloneAnswer, error) {
