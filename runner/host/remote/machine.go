@@ -149,7 +149,7 @@ func (run) RunInTerminal(
 	func(context.Context),
 ) (int, error) {
 	return 0, reconcile.NewError(
-		"terminal_elsewhere",
+		"not_possible",
 		"a command at the terminal can't run on another machine",
 		"log in there",
 	)

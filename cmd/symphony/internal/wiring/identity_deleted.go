@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,10 +15,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
-// RestoreFile says how the file of an issue comes back that was deleted from the folder of the
-// issues: by a command of git, if git has it. The issue was in a state last, which may be newer than
-// the one that was committed; it is empty if that does not matter.
+// RestoreFile says how the file of an issue comes back that is gone from the folder of the issues:
+// from a folder below, into which somebody has moved it, or by a command of git, if git has it. The
+// issue was in a state last, which may be newer than the one that was committed; it is empty if that
+// does not matter.
 func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifier, state string) string {
+	moved := movedFile(cfg.Tracker.Folder, identifier)
+	if moved != "" {
+		return moved + " has it, where no issue is read: move it back into " + cfg.Tracker.Folder
+	}
 	name := deletedFile(ctx, p, cfg.Tracker.Folder, identifier)
 	if name == "" {
 		return "restore the file, from git or a backup"
@@ -46,7 +53,20 @@ func deletedFile(ctx context.Context, p *Project, folder, identifier string) str
 		return ""
 	}
 	return text.First(strings.Split(said, "\x00"), func(name string) bool {
-		id, _, _ := strings.Cut(strings.TrimSuffix(name, ".md"), " ")
-		return name == filepath.Base(name) && strings.EqualFold(id, identifier)
+		return name == filepath.Base(name) && isFileOf(name, identifier)
 	})
+}
+
+// movedFile returns the place of an issue's file in a folder below that of the issues, such as
+// done/A-1.md; empty if there is none.
+func movedFile(folder, identifier string) string {
+	below, _ := fs.Glob(os.DirFS(folder), "*/*.md") // the pattern is right
+	return text.First(below, func(name string) bool { return isFileOf(name, identifier) })
+}
+
+// isFileOf reports whether a file has the name of an issue's, as A-1.md and "A-1 - Mend the door.md" are
+// for A-1.
+func isFileOf(path, identifier string) bool {
+	id, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".md"), " ")
+	return strings.EqualFold(id, identifier)
 }

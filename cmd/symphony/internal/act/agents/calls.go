@@ -104,7 +104,7 @@ func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
 		}
 		if !found {
 			return call, reconcile.NewError(
-				"unknown_call",
+				"not_found",
 				fmt.Sprintf("there is no call %q", id),
 				"use an id that a tool has returned",
 			)

@@ -288,7 +288,7 @@ func TestLife(t *testing.T) {
 	r.refuses(agents.CodeUnknown, `no agent "a"`)(r.Find(ctx, "a"))
 	r.refuses(agents.CodeUnknown, `no agent "a"`)(r.Call(ctx, "a", turn("t"), script("say no")))
 	r.refuses(agents.CodeUnknown, `no agent "a"`)(nil, r.Kill(ctx, "a"))
-	r.refuses("unknown_call", `no call "t"`)(r.Await(ctx, "t"))
+	r.refuses("not_found", `no call "t"`)(r.Await(ctx, "t"))
 
 	one := r.spawn("a")
 	if again := r.spawn("a"); again.ID != one.ID { // although there is no slot

@@ -100,7 +100,7 @@ func (c Tell) answer(ctx context.Context, p *wiring.Project, question reconcile.
 		return Done{Result: Result{Verb: VerbTell}}, err
 	}
 	if c.FromModel {
-		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("needs_answer",
+		return Done{Result: Result{Verb: VerbTell}}, reconcile.NewError("not_possible",
 			question.ID()+" is an open question: decide_request answers it, if you may", "").
 			WithHint("your user answers it: %s", tellWith(question.ID()))
 	}
