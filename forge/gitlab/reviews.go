@@ -17,9 +17,8 @@ import (
 // note is a note of a discussion.
 type note struct {
 	gitlabapi.Note
-	Resolvable bool `json:"resolvable"`
-	Resolved   bool `json:"resolved"`
-	Position   *struct {
+	Resolved bool `json:"resolved"`
+	Position *struct {
 		Head    string `json:"head_sha"`
 		NewPath string `json:"new_path"`
 		NewLine int    `json:"new_line"`

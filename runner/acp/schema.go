@@ -22,7 +22,6 @@ type initialized struct {
 		LoadSession         bool
 		SessionCapabilities struct{ Resume, List *struct{} }
 	}
-	AuthMethods []struct{ ID string }
 }
 
 // resumes reports whether sessions can be resumed without a replay.
