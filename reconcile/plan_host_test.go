@@ -156,6 +156,12 @@ func TestVerdicts(t *testing.T) {
 			"held host_lost runs=1",
 		},
 		{
+			"retry --host-is-gone while a worker that ends it has only begun",
+			alive(failed, lost).command(VerbHostGone, one),
+			"retry A-1 host_lost",
+			"held host_lost runs=1",
+		},
+		{
 			"an operator has stopped it, then its host is silent",
 			dead(ending(time.Minute), heard(31*time.Minute), func(c *Claim, _ *Run) { c.HoldNext = true }),
 			"hold A-1 host_lost; end A-1 begun",
