@@ -203,7 +203,7 @@ func (o Operator) DecideRequest(
 			!is.Secret() &&
 			r.Decision == reconcile.DecideAnswer
 		if !is.Open() && !forNextRun {
-			return requestEnded(is)
+			return RequestEnded(is)
 		}
 		is.Decision = r.Decision
 		is.Answer = r.Answer
@@ -219,7 +219,8 @@ func (o Operator) DecideRequest(
 	return is, err
 }
 
-func requestEnded(r reconcile.Request) error {
+// RequestEnded is the error for a decision about a request that has ended. Its code is request_ended.
+func RequestEnded(r reconcile.Request) error {
 	what := ", and its agent no longer waits for it"
 	if r.Decision != "" {
 		what = fmt.Sprintf(": decided by %s at %s", r.Decision, r.DecidedAt.UTC().Format(time.RFC3339))

@@ -63,15 +63,15 @@ const (
 	// commits makes one commit, even if an earlier run was killed while it did.
 	commits = "sh find .git -name '*.lock' -delete; echo work > work.txt; git add . && git diff " +
 		"--cached --quiet || git commit -qm 'work on it'\n"
-	// links creates an object in the tracker that a second run does not create again.
-	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
+	// remarks creates an object in the tracker, which is recorded.
+	remarks = `tool linear_graphql {"query":"mutation { commentCreate(input: {issueId: \"ABC-1\", body: \"Begun.\"}) { success } }"}` + "\n"
 )
 
 var crashScenarios = []crashScenario{
 	{
 		// The first pass, hooks, an agent that creates a link and hands the issue over,
 		// another issue that waits for it.
-		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true,
+		name: "handover", issue: remarks + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
 			test.Must(c.linear.AddIssue(lineartest.Issue{

@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/suggest"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -120,6 +121,11 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
 		line := "symphony: no issue has the state " + strings.Join(states, " or ") + "; --state NAME lists those in another"
+		named := slices.Concat(cfg.Policy.ActiveStates, cfg.Policy.TerminalStates, cfg.Tracker.NamedStates)
+		meant := suggest.Misspelt(states[0], named)
+		if meant != "" && !reconcile.SameState(meant, states[0]) {
+			line += fmt.Sprintf("; did you mean %q?", meant)
+		}
 		fmt.Fprintln(w.Stderr, text.Visible(line))
 	default:
 		w.PrintTable("ISSUES", issueTable(rows))

@@ -187,10 +187,11 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	for _, line := range r.Effect {
 		fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(line))
 	}
-	if err := logs.FollowRun(ctx, w, p, r.RunID); err != nil {
+	err = logs.FollowRun(ctx, w, p, r.RunID)
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
-	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	run, err := pass.WaitForRun(ctx, p, r.RunID) // after a signal it says that the run continues
 	if err != nil {
 		return err
 	}

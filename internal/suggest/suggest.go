@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
@@ -91,23 +92,34 @@ func Instead(word string, known []string) string {
 	return "known are " + strings.Join(known[:last], ", ") + " and " + known[last]
 }
 
-// Misspelt returns the known name that was probably meant with a name: the nearest one by distance
-// alone. A name that contains another one, such as To Do later, is not misspelt.
+// Misspelt returns the known name that was probably meant with a name: the nearest one by the distance
+// of their letters alone, as To Do for Todoo. A name that contains another one, such as To Do later, is
+// not misspelt.
 func Misspelt(name string, known []string) string {
-	want := strings.ToLower(strings.TrimSpace(name))
+	want := letters(name)
 	most := 2
 	if utf8.RuneCountInString(want) < 6 {
 		most = 1
 	}
 	found := ""
 	for _, k := range known {
-		far := distance(want, strings.ToLower(k))
+		far := distance(want, letters(k))
 		if far <= most {
 			found = k
 			most = far - 1
 		}
 	}
 	return found
+}
+
+// letters drops spaces and punctuation.
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
 }
 
 // DidYouMeanIssue is the end of a sentence about an issue that is not known: ", did you mean TASK-1?"

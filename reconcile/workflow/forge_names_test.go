@@ -25,7 +25,6 @@ var namesGitHub = []string{
 	"cmd/symphony/internal/admin/setup/setup.go",
 	"cmd/symphony/internal/wiring/compose_gh.go",
 	"cmd/symphony/internal/wiring/compose_tracker.go",
-	"cmd/symphony/internal/wiring/state_account.go",
 	"internal/adapter/graphqltest/graphqltest.go",
 	"internal/text/text.go",
 	"reconcile/workflow/tracker.go",

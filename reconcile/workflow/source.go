@@ -42,7 +42,11 @@ func Read(path string) (Source, error) {
 		message := "there is no workflow file " + path
 		hint := "write one with symphony init, or name another with -w FILE: symphony projects lists those of this account"
 		what, remedy := paths.Missing(path)
+		usual := filepath.Join(filepath.Dir(path), "WORKFLOW.md")
+		_, usualErr := os.Stat(usual)
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && usualErr == nil:
+			hint = usual + " is there: name that, or another file, with -w FILE"
 		case errors.Is(err, fs.ErrNotExist) && remedy != "":
 			message = path + " " + what
 			hint = remedy + ", or name another file with -w FILE"

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,8 +47,13 @@ func (r *reader) refuseMisplaced(f field) bool {
 func (r *reader) refuseChoosing(f field) bool {
 	if strings.HasPrefix(f.key, "tracker.") {
 		section, _, _ := cutLast(f.key)
+		_, word, _ := cutLast(f.key)
 		hint := "remove it: " + r.siblings(section)
-		if near := r.nearest(f.key); near != "" {
+		near := r.choosing(word)
+		if !slices.Contains(r.known(), near) {
+			near = r.nearest(f.key)
+		}
+		if near != "" {
 			hint = "write " + near + ", or remove it"
 		}
 		r.invalid(f, "unknown key: agents would work on issues that it may leave out", hint)
@@ -78,11 +84,17 @@ func (r *reader) refuseChoosing(f field) bool {
 	return refused
 }
 
-// choosing returns the key with this last word that chooses issues; empty if none does.
+// choosing returns the key that chooses issues and has this last word, or one that is spelt almost
+// like it; empty if there is none.
 func (r *reader) choosing(word string) string {
-	word = plainKey(word)
-	isChoosing := func(k Key) bool { return k.chooses && strings.HasSuffix(k.Name, "."+word) }
-	return text.First(r.keys, isChoosing).Name
+	names := map[string]string{} // by their last words
+	for _, k := range slices.Backward(r.keys) {
+		_, last, _ := cutLast(k.Name)
+		if k.chooses {
+			names[last] = k.Name
+		}
+	}
+	return names[suggest.Misspelt(plainKey(word), slices.Sorted(maps.Keys(names)))]
 }
 
 // instead says what to write in place of an unknown key, or else lists the keys of its section.

@@ -275,19 +275,12 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 		states = append(states, r.issue.State)
 		labels = append(labels, r.issue.Labels...)
 	}
-	isComplete := len(t.settings.Statuses) > 0
-	found.States = slices.DeleteFunc(unknown(names.States, states, isComplete), func(u reconcile.UnknownName) bool {
-		isName := func(s string) bool { return reconcile.SameState(s, u.Name) }
-		switch {
-		case slices.ContainsFunc(t.Terminal, isName):
-			// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
-			return !isComplete
-		case slices.ContainsFunc(t.Handoff, isName):
+	if len(t.settings.Statuses) > 0 { // else a state may be that of issues to come
+		found.States = slices.DeleteFunc(unknown(names.States, states, true), func(u reconcile.UnknownName) bool {
 			// The first issue that is moved there brings the state into the folder. Init writes this one.
-			return !isComplete || isName("Human Review")
-		}
-		return false
-	})
+			return reconcile.SameState(u.Name, "Human Review")
+		})
+	}
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,11 +78,17 @@ func claimAge(folder, account string, now time.Time) (time.Duration, error) {
 	if age >= claimed {
 		return claimed, nil
 	}
+	who := "another account"
+	hint := "let one account run the passes"
+	stat, isKnown := info.Sys().(*syscall.Stat_t)
+	if isKnown && int(stat.Uid) == os.Geteuid() {
+		who = "this account, with another HOME or XDG_STATE_HOME,"
+		hint = "set them as they are there"
+	}
 	return 0, reconcile.NewError(
 		"project_conflict",
-		fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
-		"let one account run the passes; a day after the last pass of one another may start, "+
-			"or at once without "+path,
+		fmt.Sprintf("%s works on the issues in %s: its projects are in %s", who, folder, owner),
+		hint+"; a day after the last pass of one another may start, or, if nothing runs there, at once without "+path,
 	)
 }
 

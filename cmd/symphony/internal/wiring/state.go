@@ -61,7 +61,7 @@ func NoState(p *Project, err error, step string, commands ...any) error {
 	}
 	cfg, invalid := p.ConfigWithoutKey()
 	if invalid == nil {
-		if conflict := otherAccount(p, cfg); conflict != nil { // whose runs are in a state of its own
+		if conflict := Conflict(p, cfg); conflict != nil { // whose runs are in a state of its own
 			return conflict.WithCause(err)
 		}
 	}

@@ -184,16 +184,18 @@ func (o *operation) refuseRetry(ctx context.Context, c reconcile.Claim, claimed 
 
 // refuseAsking returns an error if the agent of a run waits for a person.
 func (o *operation) refuseAsking(ctx context.Context, c reconcile.Claim) error {
-	open, err := view.OpenRequests(ctx, o.p, o.db)
-	if err != nil {
+	asked, err := o.asked(ctx, c.RunID)
+	if err != nil || asked.RunID == "" {
 		return err
-	}
-	asked := text.First(open, func(r reconcile.Request) bool { return r.RunID == c.RunID })
-	if asked.RunID == "" {
-		return nil
 	}
 	message := c.Identifier + " runs, and its agent waits for you: " + text.OneLine(asked.Summary)
 	return reconcile.NewError("not_started", message, view.HowToAnswer(asked))
+}
+
+// asked returns an open request of a run; the zero value if there is none.
+func (o *operation) asked(ctx context.Context, runID string) (reconcile.Request, error) {
+	open, err := view.OpenRequests(ctx, o.p, o.db)
+	return text.First(open, func(r reconcile.Request) bool { return r.RunID == runID }), err
 }
 
 // startReady starts a run of an issue without a claim, as far as there is a free slot.

@@ -61,12 +61,15 @@ func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error)
 	if r.Pass.Holder != nil {
 		return r, wiring.LockedError(r.Pass.Holder)
 	}
-	if err := r.Pass.ExitCode(); err != nil {
+	if i := slices.IndexFunc(r.Pass.Applied, startsRun); i >= 0 {
+		r.RunID = r.Pass.Applied[i].RunID
+	}
+	err = r.Pass.ExitCode()
+	if err != nil && (r.RunID == "" || ctx.Err() == nil) { // a signal does not end the run
 		return r, err
 	}
 	r.Applied = true
-	if i := slices.IndexFunc(r.Pass.Applied, startsRun); i >= 0 {
-		r.RunID = r.Pass.Applied[i].RunID
+	if r.RunID != "" {
 		return r, nil
 	}
 	r.RunID, err = runInstead(context.WithoutCancel(ctx), p, c, issue, r.Pass)

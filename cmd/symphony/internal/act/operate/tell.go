@@ -81,6 +81,9 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 	if asked {
 		return c.answer(ctx, p, question)
 	}
+	if isNamed && !question.Open() {
+		return nothing, state.RequestEnded(question)
+	}
 	if len(c.Choices) > 0 {
 		return nothing, exit.Usage("tell: %s asks no question, so --choice has no options", c.Issue)
 	}
@@ -204,14 +207,21 @@ func (o *operation) tell(ctx context.Context, order Tell) (told ToldJSON, err er
 		return told, err
 	}
 	o.result.Applied = true
-	if c.Status == reconcile.Running {
-		m, err = o.waitUntilTold(ctx, m, c.RunID)
-		if err != nil {
-			return told, err
-		}
+	if c.Status != reconcile.Running {
+		o.result.Effect = []string{o.kept(c, m)}
+		return ToldJSON{Message: &m}, nil
 	}
-	o.result.Effect = []string{o.kept(c, m)}
-	return ToldJSON{Message: &m}, nil
+	m, err = o.waitUntilTold(ctx, m, c.RunID)
+	if err != nil {
+		return told, err
+	}
+	effect := o.kept(c, m)
+	asked, err := o.asked(ctx, c.RunID)
+	if asked.RunID != "" { // a text decides no approval
+		effect += "; it still waits for you: " + view.HowToAnswer(asked)
+	}
+	o.result.Effect = []string{effect}
+	return ToldJSON{Message: &m}, err
 }
 
 // by is who says it, as the agent and the readers of a comment see it.
