@@ -98,7 +98,7 @@ func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 	case live.Alive:
 		return Lost, CodeWorkerFrozen, "its worker was frozen and was killed"
 	case r.Worker.Boot != "" && s.Boot != "" && r.Worker.Boot != s.Boot:
-		return InterruptedRun, CodeRebooted, "the machine was restarted"
+		return InterruptedRun, CodeRebooted, "the machine was restarted, or a backup was restored"
 	case r.Phase == Starting && live.Fault != "":
 		return Lost, live.Fault, MessageSpawnFailed
 	case live.Fault != "":

@@ -26,6 +26,14 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	})
 }
 
+// LeaveWorkers records that the workers of runs that have not ended are those of another start of a
+// machine, as after a restart: a backup was restored.
+func (o Operator) LeaveWorkers(ctx context.Context) error {
+	return o.update(ctx, "leave the workers of a backup", full, func(t tx) error {
+		return t.run(`UPDATE runs SET worker_boot = 'of a backup' WHERE outcome IS NULL AND worker_boot IS NOT NULL`)
+	})
+}
+
 // MoveProjects gives the projects of claims, and of workspaces on other machines, the names
 // that rename returns. Repeated, it changes nothing.
 func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {

@@ -140,7 +140,7 @@ func serverAddress(c *cli.Context, server workflow.Server) (address string, port
 		return "", 0, exit.Usage("%s: --listen %s and --port name two ports", command, address)
 	}
 	port = c.Int("port")
-	if port < 0 {
+	if port < 0 || port > 65535 {
 		return "", 0, exit.Usage("%s: --port must be a number from 0 to 65535, not %d", command, port)
 	}
 	return address, port, nil

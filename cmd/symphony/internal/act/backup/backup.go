@@ -107,8 +107,8 @@ type Restored struct {
 }
 
 // Restore makes the state of a project without state from a backup. The database appears last
-// and at once; an interrupted Restore can be repeated. The next pass treats the workers that
-// were alive during the backup as lost.
+// and at once; an interrupted Restore can be repeated. The next pass treats the runs that had a
+// worker during the backup as interrupted by a restart.
 func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored, err error) {
 	if err := p.Nested(); err != nil {
 		return out, err
@@ -229,6 +229,9 @@ func assignTo(ctx context.Context, p *wiring.Project, dir string) (from string, 
 		return "", err
 	}
 	if err := moveLeftRoots(ctx, p, db); err != nil {
+		return from, err
+	}
+	if err := db.Operator.LeaveWorkers(ctx); err != nil {
 		return from, err
 	}
 	return from, wiring.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir)

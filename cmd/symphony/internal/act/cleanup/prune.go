@@ -408,9 +408,17 @@ func (c *pruner) whyKept(ctx context.Context, name string) error {
 		return err
 	}
 	defer db.Close()
-	_, _, known, err := db.Views.FindIssue(ctx, name)
+	id, _, known, err := db.Views.FindIssue(ctx, name)
 	if err != nil {
 		return err
+	}
+	claim, _, err := db.Views.ClaimByIssue(ctx, id)
+	if err != nil {
+		return err
+	}
+	if claim.Status == reconcile.Running {
+		return reconcile.NewError("not_possible", "nothing of "+name+" is removed: an agent is at work on it",
+			"symphony stop "+name+" ends its run")
 	}
 	if !known {
 		return reconcile.NewError("issue_not_found", name+" is not known here", "symphony ps --all lists the known issues")

@@ -221,7 +221,7 @@ func notFound(ctx context.Context, db *state.DB, ref string) error {
 			"request_not_found",
 			identifier+" has no open request",
 			"",
-		).WithHint("%s says what it waits for", reconcile.CommandFor("show", identifier))
+		).WithHint("%s says what it does", reconcile.CommandFor("show", identifier))
 	}
 	return reconcile.NewError(
 		"request_not_found",

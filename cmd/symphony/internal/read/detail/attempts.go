@@ -86,7 +86,7 @@ func between(
 			return "", "", notTwoAttempts(attempts)
 		}
 		if n > len(runs) {
-			return "", "", exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+			return "", "", exit.Usage("diff: %s has no attempt %d, only %d", run.Identifier, n, len(runs))
 		}
 		if n == 0 {
 			continue
