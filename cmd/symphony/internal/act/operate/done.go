@@ -98,7 +98,8 @@ func (o *operation) refuseDone(c reconcile.Claim, claimed, inReview bool) error 
 		return nil
 	case claimed && c.Status == reconcile.Running:
 		return refuse("an agent is at work on "+name).
-			WithHint("%s waits for its result; %s ends it", reconcile.CommandFor("wait", name), reconcile.CommandFor("stop", name))
+			WithHint("%s waits for its result; %s ends it",
+				reconcile.CommandFor("wait", name), reconcile.CommandFor("stop", name))
 	case claimed && c.Delivery.Due:
 		return refuse("the work on "+name+" is not delivered yet").
 			WithHint("%s delivers it", reconcile.CommandFor("retry", name))
