@@ -56,6 +56,8 @@ type Watch struct {
 	Seen []Observation `json:"seen,omitempty"`
 	// who took the result by symphony done; nil if nobody did
 	Taken *Taken `json:"taken,omitempty"`
+	// who accepted another base than the delivered one; nil if nobody did
+	Accepted *Accepted `json:"accepted,omitempty"`
 	// what symphony did last to merge it; nil for nothing
 	Merge      *MergeTry  `json:"merge,omitempty"`
 	TriedMerge TriedMerge `json:"tried_merge,omitzero"`
@@ -70,6 +72,12 @@ type Watch struct {
 type Taken struct {
 	By     string `json:"by"`     // the operator's account
 	Commit string `json:"commit"` // the newest commit of the pull request then
+}
+
+// Accepted says that an operator has accepted another base of a pull request.
+type Accepted struct {
+	By   string `json:"by"`   // the operator's account
+	Base string `json:"base"` // such as production
 }
 
 // Pushed is the newest commit of the pull request if it is not symphony's delivery: someone else
@@ -343,10 +351,36 @@ func (w *Watch) Is(p Pull) bool {
 		w.Delivered.Branch == p.Branch && w.Delivered.Commit == p.Head
 }
 
+// Differs says how the pull request differs from what was delivered, apart from its newest commit: "it
+// goes into production, and the work was delivered for main". It is empty if it does not differ.
+// Whoever can edit pull requests can do that, an agent included: then symphony neither merges it nor
+// brings its issue back.
+func (w *Watch) Differs() string {
+	pull, delivered := w.Pull, w.Delivered
+	switch {
+	case delivered.Branch != "" && pull.Branch != "" && pull.Branch != delivered.Branch:
+		return fmt.Sprintf("it is about the branch %s, and the work was delivered to %s", pull.Branch, delivered.Branch)
+	case delivered.Base == "" || pull.Base == "" || pull.Base == delivered.Base:
+		return ""
+	case w.Accepted != nil && w.Accepted.Base == pull.Base:
+		return ""
+	}
+	return fmt.Sprintf("it goes into %s, and the work was delivered for %s", pull.Base, delivered.Base)
+}
+
+// OtherBase reports whether the pull request differs from what was delivered only in its base, which
+// an operator can accept.
+func (w *Watch) OtherBase() bool {
+	return w.IsOpen() && w.Differs() != "" && w.Pull.Branch == w.Delivered.Branch
+}
+
+// Accept accepts the base of the pull request as it was read last.
+func (w *Watch) Accept(by string) { w.Accepted = &Accepted{By: by, Base: w.Pull.Base} }
+
 // Causes returns the causes that bring the issue back now; nil for none. failed are the failed
 // checks that are the pull request's own.
 func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
-	if !w.Ours() {
+	if !w.Ours() || w.Differs() != "" {
 		return nil
 	}
 	conflict := "conflict " + w.Pull.Head

@@ -95,25 +95,23 @@ type FoundPull struct {
 }
 
 // Rank says how well a pull request fits as the one that is wanted, 0 for not at all: best is
-// the known one if it is open, then an open one with the wanted base, then any open one, then
-// one that was merged or closed when the branch was at the commit.
+// the known one if it is open, then an open one, then one that was merged or closed when the branch
+// was at the commit. One with another base does not fit: whoever can open pull requests, an agent
+// included, may have opened it from the same branch to production.
 func (n NewPull) Rank(p FoundPull) int {
-	if p.Foreign || p.Branch != n.Branch {
+	switch {
+	case p.Foreign || p.Branch != n.Branch:
 		return 0
-	}
-	if !p.Open {
-		if p.Commit == n.Commit {
-			return 1
-		}
-		return 0
-	}
-	if n.Known != "" && p.ID == n.Known {
-		return 4
-	}
-	if n.Base != "" && p.Base == n.Base {
+	case p.Open && n.Known != "" && p.ID == n.Known:
 		return 3
+	case n.Base != "" && p.Base != n.Base:
+		return 0
+	case p.Open:
+		return 2
+	case p.Commit == n.Commit:
+		return 1
 	}
-	return 2
+	return 0
 }
 
 // OpenedPull is the pull request of a branch.

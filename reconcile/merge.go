@@ -161,6 +161,8 @@ func (w *Watch) unmergeable(f Feedback) string {
 	switch {
 	case !f.Merge.On() || w.Ended || w.Pull.State != pullOpen:
 		return "a person"
+	case w.Differs() != "":
+		return "a person: " + w.Differs()
 	case w.Rework != nil || w.Blocked:
 		return "the issue, which is not finished"
 	case w.Claim != "":

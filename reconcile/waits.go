@@ -56,6 +56,13 @@ func (w *Watch) WaitsFor(f Feedback, now time.Time) *Waits {
 	if w.Claim == Held && w.Held != "" {
 		return newWaits(WaitsHold, "the end of the issue's hold", time.Time{})
 	}
+	if differs := w.Differs(); differs != "" {
+		text := "a person: " + differs
+		if w.OtherBase() {
+			text += "; symphony retry " + w.Identifier + " accepts that base"
+		}
+		return newWaits(WaitsPerson, text, time.Time{})
+	}
 	if w.Pull.Head != w.Delivered.Commit && w.pushKnown() && !w.Pushed.Builds {
 		const replaced = "a person: the branch was replaced by commit %.12s, which does not contain what was delivered"
 		return newWaits(WaitsPerson, fmt.Sprintf(replaced, w.Pull.Head), w.HeadAt)

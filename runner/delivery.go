@@ -225,7 +225,7 @@ func (d *deliveryStep) newPull(ctx context.Context, last reconcile.Delivered) (r
 		Known:  watch.Pull.ID,
 		Branch: last.Branch,
 		Commit: last.Commit,
-		Base:   d.site.Config.Repository.Base,
+		Base:   last.Base,
 		Title:  d.Redactor.Text(pullRequestTitle(run.Issue)),
 		Body:   d.Redactor.Text(body),
 	}, nil

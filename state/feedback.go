@@ -97,6 +97,20 @@ func (o Operator) TakeResult(ctx context.Context, issueID, by string) error {
 	})
 }
 
+// AcceptBase records that an operator has accepted the base that the pull request of an issue has now.
+// It returns the watch.
+func (o Operator) AcceptBase(ctx context.Context, issueID, by string) (w reconcile.Watch, err error) {
+	err = o.update(ctx, "record that the base of a pull request was accepted", full, func(t tx) error {
+		w, err = row(t, watchFields, oneWatch, issueID)
+		if err != nil {
+			return err
+		}
+		w.Accept(by)
+		return saveWatch(t, w)
+	})
+	return w, err
+}
+
 // BeginDisarm records that symphony takes back what it has asked the forge for.
 func (j Journal) BeginDisarm(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that auto-merge is being ended", full, func(t tx) error {

@@ -113,10 +113,14 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "remaining":
 		s.SetRemaining(number())
 	case "pull":
+		branch, base := "by-"+rest[0], "main"
+		if len(rest) > 2 {
+			branch, base = rest[2], rest[3]
+		}
 		_, err := s.AddPull(githubtest.Pull{
 			Title:  "Closes " + rest[1],
-			Branch: "by-" + rest[0],
-			Base:   "main",
+			Branch: branch,
+			Base:   base,
 			Author: rest[0],
 			Closes: []string{s.Repository + "#" + rest[1]},
 		})

@@ -72,6 +72,7 @@ var cases = []struct {
 	{"all functions", (*backend).checkComplete},
 	{"open", (*backend).checkOpen},
 	{"open again after the end", (*backend).checkOpenAgain},
+	{"open beside another base", (*backend).checkOtherBase},
 	{"open without a branch", (*backend).checkNoBranch},
 	{"numbers of addresses", (*backend).checkNumber},
 	{"read", (*backend).checkRead},
@@ -162,6 +163,24 @@ func (b *backend) checkOpenAgain() {
 		b.Errorf("after a push to the branch of a closed pull request: %+v after %+v", second, opened)
 	}
 	test.Equal(b.T, "the first", b.one(number).State, reconcile.PullClosed)
+}
+
+// checkOtherBase: a pull request of the branch into another one is not taken for the wanted one, unless
+// it is the known one.
+func (b *backend) checkOtherBase() {
+	_, _, number := b.open("first")
+	base := b.one(number).Base
+	b.Push(b.T, "production")
+	n := reconcile.NewPull{Branch: "work", Commit: b.Push(b.T, "work"), Base: "production", Title: "T", Body: "B"}
+	others := test.Must(b.Open(b.ctx(), n))
+	n.Base = base
+	n.Known = others.ID
+	test.Equal(b.T, "the known one", test.Must(b.Open(b.ctx(), n)).URL, others.URL)
+	n.Known = ""
+	own := test.Must(b.Open(b.ctx(), n))
+	if !own.Opened || own.URL == others.URL {
+		b.Errorf("opened %+v beside %+v", own, others)
+	}
 }
 
 func (b *backend) checkNoBranch() {

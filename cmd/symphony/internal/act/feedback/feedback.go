@@ -259,7 +259,8 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f followed,
 		f.Renamed = pull.URL
 	}
 	if f.Claim == "" && f.Held != "" { // an operator ended the hold
-		f.Ended = f.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
+		isOver := pull.State == reconcile.PullClosed || pull.State == reconcile.PullMerged && f.Differs() != ""
+		f.Ended = f.Held == reconcile.HoldPullClosed && isOver
 		f.Held = ""
 		f.Rounds = 0
 	}
@@ -294,7 +295,7 @@ const (
 	stepWait     step = "wait"
 	stepEnd      step = "end"       // it was merged or closed after a person moved its issue
 	stepMoveOn   step = "move on"   // it was merged
-	stepHold     step = "hold"      // it was closed without a merge
+	stepHold     step = "hold"      // it was closed without a merge, or merged into another base
 	stepContinue step = "continue"  // bringing its issue back was interrupted
 	stepTakeBack step = "take back" // so it was, but someone pushed meanwhile
 	stepForget   step = "forget"    // a person handed over the issue that came back
@@ -316,8 +317,10 @@ func (d Watcher) nextStep(w *reconcile.Watch, issue reconcile.Issue) step {
 		return stepEnd
 	case !inReview && !cameBack: // a person moved its issue
 		return stepWait
-	case w.Pull.State == reconcile.PullMerged:
+	case w.Pull.State == reconcile.PullMerged && w.Differs() == "":
 		return stepMoveOn
+	case w.Pull.State == reconcile.PullMerged:
+		return stepHold
 	case w.Pull.State == reconcile.PullClosed:
 		return stepHold
 	case w.Rework == nil:
@@ -415,7 +418,7 @@ func (d Watcher) takeClaims(
 	return found
 }
 
-// closed holds the issue of a pull request that was closed without a merge.
+// closed holds the issue of a pull request that was closed without a merge, or merged into another base.
 func (d Watcher) closed(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
 	if d.cameBack(w, issue) {
 		if err := d.Tracker.Move(ctx, issue.ID, d.Handoff); err != nil {
@@ -424,6 +427,9 @@ func (d Watcher) closed(ctx context.Context, w *reconcile.Watch, issue reconcile
 		crash.At("feedback.returned")
 	}
 	name := reconcile.PullWordsOf(w.Pull.URL).Name
+	if w.Pull.State == reconcile.PullMerged {
+		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its "+name+" was merged, but "+w.Differs())
+	}
 	return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its "+name+" was closed without a merge")
 }
 

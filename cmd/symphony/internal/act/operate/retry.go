@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -74,6 +75,12 @@ func retry(
 		claim, claimed, err := o.settledClaim(ctx)
 		if err != nil {
 			return err
+		}
+		if !claimed && !c.Fresh {
+			accepted, err := o.acceptBase(ctx)
+			if accepted || err != nil {
+				return err
+			}
 		}
 		if err := o.refuseRetry(ctx, claim, claimed); err != nil {
 			return err
@@ -180,6 +187,23 @@ func (o *operation) refuseRetry(ctx context.Context, c reconcile.Claim, claimed 
 	return reconcile.NewError(codeNeedsWords, name+" was handed over and waits for your review", "").
 		WithHint("%s lets an agent go on with it, and %s takes its result",
 			tellWith(name), reconcile.CommandFor("done", name))
+}
+
+// acceptBase accepts the base of the pull request of an issue if that is not the one that the work was
+// delivered for. The next pass looks at the pull request again.
+func (o *operation) acceptBase(ctx context.Context) (accepted bool, err error) {
+	w, found, err := o.db.Views.Watch(ctx, o.command.IssueID)
+	if err != nil || !found || w.Ended || !w.OtherBase() {
+		return false, err
+	}
+	w, err = o.db.Operator.AcceptBase(ctx, o.command.IssueID, Account())
+	if err != nil {
+		return false, err
+	}
+	o.result.Applied = true
+	o.result.Effect = []string{fmt.Sprintf("accepted for %s: the %s goes into %s, and the work was delivered for %s",
+		o.command.Identifier, reconcile.PullWordsOf(w.Pull.URL).Name, w.Pull.Base, w.Delivered.Base)}
+	return true, nil
 }
 
 // refuseAsking returns an error if the agent of a run waits for a person.

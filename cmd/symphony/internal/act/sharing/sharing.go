@@ -5,10 +5,12 @@ package sharing
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -23,6 +25,9 @@ type Team struct {
 	DB        *state.DB
 	Policy    reconcile.Policy
 	URL, Base string // of the repository
+	// Branch returns the name that repository.branch gives the branch of an issue.
+	Branch func(reconcile.Issue) (string, error)
+	Warn   func(string)
 	// Closing ends the processes that git has left behind.
 	Closing func(context.Context) error
 
@@ -44,6 +49,8 @@ func Open(p *wiring.Project, cfg *workflow.Config, db *state.DB) (*Team, error) 
 		Policy:  cfg.Policy,
 		URL:     cfg.Repository.URL,
 		Base:    cfg.Repository.Base,
+		Branch:  func(i reconcile.Issue) (string, error) { return cfg.Repository.Render(i, 0) },
+		Warn:    p.Env.Warn,
 		Closing: of.Close,
 	}, nil
 }
@@ -92,7 +99,7 @@ func (t *Team) Take(
 	if err != nil {
 		return not, err
 	}
-	for _, i := range wanted {
+	for _, i := range issues {
 		if missing.Has(i.ID) {
 			continue
 		}
@@ -107,9 +114,13 @@ func (t *Team) Take(
 // inherit records what another machine has delivered for an issue that this one has taken from it, so
 // that the work goes on from there. The claim of the issue names the branch. If the claim is new here,
 // what this machine has delivered before is older, and forgotten.
-func (t *Team) inherit(ctx context.Context, i team.Issue, isNew bool) error {
+func (t *Team) inherit(ctx context.Context, i reconcile.Issue, isNew bool) error {
 	claim, isHeld, err := t.Member.Held(ctx, i.ID)
 	if err != nil || !isHeld || claim.Branch == "" {
+		return err
+	}
+	mayName, err := t.mayName(ctx, claim, i)
+	if err != nil || !mayName {
 		return err
 	}
 	if isNew {
@@ -130,6 +141,25 @@ func (t *Team) inherit(ctx context.Context, i team.Issue, isNew bool) error {
 	work.Commit = commit
 	return t.DB.Team.Inherit(ctx, i.ID, work)
 }
+
+// mayName reports whether the claim of an issue may name its branch. Whoever can push can write a claim.
+// So that must be the branch that repository.branch gives the issue, or one to which this machine has
+// delivered: work never goes on on main.
+func (t *Team) mayName(ctx context.Context, c team.Claim, i reconcile.Issue) (bool, error) {
+	last, _, err := t.DB.Delivered(ctx, i.ID)
+	if err != nil {
+		return false, err
+	}
+	name, err := t.Branch(i)
+	if err == nil && c.Branch == name || c.Branch == last.Branch && last.URL == t.URL {
+		return true, nil
+	}
+	t.Warn(fmt.Sprintf("%s: the claim of %s names the branch %s, which is not used: repository.branch gives %s",
+		i.Identifier, c.Holder(), text.Visible(text.Within(c.Branch, mostShown)), name))
+	return false, nil
+}
+
+const mostShown = 200 // bytes of a text of others
 
 // workIn is what another machine has done for an issue, by its claim.
 func (t *Team) workIn(c team.Claim) state.Work {

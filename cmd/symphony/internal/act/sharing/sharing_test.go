@@ -39,8 +39,10 @@ func teamOf(t *testing.T, remote string, names ...string) (machines []*Team) {
 		mirrors := local.Mirrors{Dir: t.TempDir(), RunID: "test"}
 		claims := mirrors.Claims(host.Repository{URL: remote}, "", os.Environ())
 		machines = append(machines, &Team{
-			Tip: claims.Tip,
-			DB:  db,
+			Tip:    claims.Tip,
+			DB:     db,
+			Branch: func(i reconcile.Issue) (string, error) { return "symphony/" + i.Identifier, nil },
+			Warn:   func(string) {},
 			Member: &team.Member{
 				Remote:   claims,
 				Journal:  db.Team,
@@ -113,6 +115,37 @@ func TestIssueTakenBack(t *testing.T) {
 	third := deliver(left, "review 1", "review 2", "review 3")
 	test.Equal(t, "it takes its own claim", take(left), true)
 	test.Equal(t, "commit of its own", workOf(left).Commit, third)
+}
+
+// Whoever can push can write a claim: one that names another branch than repository.branch gives the
+// issue is not followed there.
+func TestClaimOfAnotherBranch(t *testing.T) {
+	remote := t.TempDir()
+	runGit(t, "init", "-q", "--bare", remote)
+	tree := runGit(t, "-C", remote, "write-tree")
+	commit := runGit(t, "-C", remote, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit-tree", tree, "-m", "x")
+	runGit(t, "-C", remote, "update-ref", "refs/heads/main", commit)
+	runGit(t, "-C", remote, "update-ref", "refs/heads/symphony/ABC-1", commit)
+	for _, branch := range []string{"main", "symphony/ABC-1"} {
+		machines := teamOf(t, remote, "left", "right")
+		left, right := machines[0], machines[1]
+		issues := []reconcile.Issue{{ID: "id-" + branch, Identifier: "ABC-1"}}
+		test.Equal(t, "the left machine has it", len(test.Must(left.Take(t.Context(), issues, false)).Elsewhere), 0)
+		test.OK(t, left.Member.Confirm(t.Context(), team.Keep{
+			Issue:  team.Issue{ID: issues[0].ID, Identifier: "ABC-1"},
+			Status: team.Free,
+			Branch: branch,
+			Commit: commit,
+		}))
+		warned := ""
+		right.Warn = func(text string) { warned = text }
+		test.OK(t, right.Member.Look(t.Context()))
+		test.Must(right.Take(t.Context(), issues, false))
+		_, follows, err := right.DB.Delivered(t.Context(), issues[0].ID)
+		test.OK(t, err)
+		test.Equal(t, "follows "+branch, follows, branch != "main")
+		test.Equal(t, "warns of "+branch, warned != "", branch == "main")
+	}
 }
 
 // A look that fails is repeated a few minutes later, and not in each pass. The next one after a look is due

@@ -65,6 +65,13 @@ func (t *Team) TakeOver(ctx context.Context, tracker *reconcile.TrackerAdapter, 
 		if !isVisible || !isIn(issue, handoff) || isMissing {
 			continue
 		}
+		mayName, err := t.mayName(ctx, c, issue)
+		if err != nil {
+			return err
+		}
+		if !mayName {
+			continue
+		}
 		if err := t.DB.Team.InheritReview(ctx, issue, t.workIn(c), t.Member.Now()); err != nil {
 			return err
 		}
