@@ -546,6 +546,9 @@ type Handle struct {
 	Start uint64 // start time in clock ticks since that boot
 }
 
+// BootOfBackup is the boot id of workers in a backup that was restored: they are on no machine.
+const BootOfBackup = "of a backup"
+
 // LastSeen is the state of an issue about which its thread was last informed.
 type LastSeen struct {
 	// the time of the newest comment that the thread was given, or that existed when the

@@ -284,7 +284,7 @@ func (p *planner) hostIsGone(cmd Command) {
 		host = c.Delivery.Host // perhaps it is not in the workflow any more
 	}
 	for _, r := range p.runs {
-		// A worker that only ends it may be alive: the run has its outcome already.
+		// If the run has its outcome, a worker that is alive only ends it on its host.
 		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && (!p.s.Liveness[r.ID].Alive || r.Outcome != "") {
 			change.HostGone = r.ID
 			message = "its run on " + r.Host + " counts as ended"

@@ -97,8 +97,10 @@ func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 		return Canceled, r.StopReason, "its worker ended after the stop without recording an outcome"
 	case live.Alive:
 		return Lost, CodeWorkerFrozen, "its worker was frozen and was killed"
+	case r.Worker.Boot == BootOfBackup:
+		return InterruptedRun, CodeRebooted, "a backup was restored"
 	case r.Worker.Boot != "" && s.Boot != "" && r.Worker.Boot != s.Boot:
-		return InterruptedRun, CodeRebooted, "the machine was restarted, or a backup was restored"
+		return InterruptedRun, CodeRebooted, "the machine was restarted"
 	case r.Phase == Starting && live.Fault != "":
 		return Lost, live.Fault, MessageSpawnFailed
 	case live.Fault != "":

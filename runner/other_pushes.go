@@ -55,7 +55,7 @@ func (p *otherPushes) catchUp(ctx context.Context) error {
 		came = pushed
 	}
 	switch {
-	case p.told(came):
+	case p.told(came) && came.TakenWithoutAgent: // a fetch of this run has found why it can't be
 		came.Why = p.branch.base.Pushed.Why
 	case came.TakenWithoutAgent:
 		p.agent.pause(ctx)
@@ -63,7 +63,9 @@ func (p *otherPushes) catchUp(ctx context.Context) error {
 			return err
 		}
 		taken, err := p.branch.fetchPushed(ctx)
-		warn(p.Log, "branch not fetched", err)
+		if err != nil { // it may have begun: the next run goes on with it
+			return err
+		}
 		if taken != nil {
 			came = taken
 		}

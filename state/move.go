@@ -1,6 +1,10 @@
 package state
 
-import "context"
+import (
+	"context"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
 
 // MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to,
 // their new paths. Repeated, it changes nothing.
@@ -26,11 +30,11 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	})
 }
 
-// LeaveWorkers records that the workers of runs that have not ended are those of another start of a
-// machine, as after a restart: a backup was restored.
-func (o Operator) LeaveWorkers(ctx context.Context) error {
-	return o.update(ctx, "leave the workers of a backup", full, func(t tx) error {
-		return t.run(`UPDATE runs SET worker_boot = 'of a backup' WHERE outcome IS NULL AND worker_boot IS NOT NULL`)
+// ForgetWorkers records that runs that have not ended have no worker here: a backup was restored.
+func (o Operator) ForgetWorkers(ctx context.Context) error {
+	return o.update(ctx, "forget the workers of a backup", full, func(t tx) error {
+		return t.run(`UPDATE runs SET worker_boot = ? WHERE outcome IS NULL AND worker_boot IS NOT NULL`,
+			reconcile.BootOfBackup)
 	})
 }
 

@@ -88,8 +88,9 @@ func supportCommand(w *term.Env) *cli.Command {
 				return err
 			}
 			return support.Write(c.Context, w, p, support.Options{
-				File:  c.Args().First(),
-				Issue: c.String("issue"),
+				File:     c.Args().First(),
+				Issue:    c.String("issue"),
+				StateDir: c.String("state-dir"),
 			})
 		},
 	}

@@ -62,7 +62,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
 	if !isNamed {
 		path = w.Getenv("SYMPHONY_WORKFLOW")
-		if path != "" && !wiring.Exists(w.Absolute(path)) {
+		if path != "" && c.Command.Name != "init" && !wiring.Exists(w.Absolute(path)) {
 			w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+path+", which does not exist")
 		}
 		if path == "" && c.Command.Name != "init" {
@@ -77,8 +77,8 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 	if err != nil {
 		return nil, err
 	}
-	isOwn := c.Command.Name == "init" || c.Command.Name == "tick" // they look at the file themselves
-	if isNamed && !isOwn && stateDir != "" && !p.OwnsState() {
+	looksItself := c.Command.Name == "init" || c.Command.Name == "tick"
+	if isNamed && !looksItself && stateDir != "" && !p.OwnsState() {
 		return nil, p.SourceErr
 	}
 	return p, nil

@@ -69,7 +69,7 @@ const (
 
 var crashScenarios = []crashScenario{
 	{
-		// The first pass, hooks, an agent that creates a link and hands the issue over,
+		// The first pass, hooks, an agent that comments and hands the issue over,
 		// another issue that waits for it.
 		name: "handover", issue: remarks + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {

@@ -378,6 +378,9 @@ func (c *crashScene) check() {
 			c.edits,
 		)
 	}
+	if strings.HasPrefix(c.issue, remarks) && c.number(`SELECT count(*) FROM created WHERE kind = 'comment'`) == 0 {
+		c.t.Errorf("the objects that the agent created are stored as %q", c.query(`SELECT kind FROM created`))
+	}
 	c.checkAttempts()
 	c.checkTokens()
 	c.checkHealthy()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
@@ -92,18 +91,21 @@ func Instead(word string, known []string) string {
 	return "known are " + strings.Join(known[:last], ", ") + " and " + known[last]
 }
 
-// Misspelt returns the known name that was probably meant with a name: the nearest one by the distance
-// of their letters alone, as To Do for Todoo. A name that contains another one, such as To Do later, is
+// Misspelt returns the known name that was probably meant with a name: the nearest one by distance
+// alone, without spaces and hyphens, as To Do for Todoo. A name that contains another one, such as To Do later, is
 // not misspelt.
 func Misspelt(name string, known []string) string {
-	want := letters(name)
+	want := joined(name)
 	most := 2
-	if utf8.RuneCountInString(want) < 6 {
+	switch length := utf8.RuneCountInString(want); {
+	case length < 2:
+		most = 0
+	case length < 6:
 		most = 1
 	}
 	found := ""
 	for _, k := range known {
-		far := distance(want, letters(k))
+		far := distance(want, joined(k))
 		if far <= most {
 			found = k
 			most = far - 1
@@ -112,14 +114,9 @@ func Misspelt(name string, known []string) string {
 	return found
 }
 
-// letters drops spaces and punctuation.
-func letters(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, name)
+// joined is a name in small letters, with its words written as one: todo for To-Do.
+func joined(name string) string {
+	return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(name))
 }
 
 // DidYouMeanIssue is the end of a sentence about an issue that is not known: ", did you mean TASK-1?"

@@ -45,11 +45,11 @@ func Read(path string) (Source, error) {
 		usual := filepath.Join(filepath.Dir(path), "WORKFLOW.md")
 		_, usualErr := os.Stat(usual)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && usualErr == nil:
-			hint = usual + " is there: name that, or another file, with -w FILE"
 		case errors.Is(err, fs.ErrNotExist) && remedy != "":
 			message = path + " " + what
 			hint = remedy + ", or name another file with -w FILE"
+		case errors.Is(err, fs.ErrNotExist) && usualErr == nil:
+			hint = usual + " is there: name that, or another file, with -w FILE"
 		case !errors.Is(err, fs.ErrNotExist):
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
 			hint = "make it a file that this account can read, or name another one with -w FILE"

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -49,10 +50,7 @@ func (r *reader) refuseChoosing(f field) bool {
 		section, _, _ := cutLast(f.key)
 		_, word, _ := cutLast(f.key)
 		hint := "remove it: " + r.siblings(section)
-		near := r.choosing(word)
-		if !slices.Contains(r.known(), near) {
-			near = r.nearest(f.key)
-		}
+		near := cmp.Or(r.choosing(word), r.nearest(f.key))
 		if near != "" {
 			hint = "write " + near + ", or remove it"
 		}
@@ -84,18 +82,24 @@ func (r *reader) refuseChoosing(f field) bool {
 	return refused
 }
 
-// choosing returns the key that chooses issues and has this last word, or one that is spelt almost
-// like it; empty if there is none.
+// choosing returns the key of the file's tracker that chooses issues and has this last word, or a long
+// one that is spelt almost like it, such as required_label; empty if there is none. A short word, such
+// as term for team, may be anything.
 func (r *reader) choosing(word string) string {
+	word = plainKey(word)
+	known := r.known()
 	names := map[string]string{} // by their last words
-	for _, k := range slices.Backward(r.keys) {
+	for _, k := range r.keys {
 		_, last, _ := cutLast(k.Name)
-		if k.chooses {
+		isNear := last == word || len(last) >= longWord
+		if k.chooses && isNear && slices.Contains(known, k.Name) {
 			names[last] = k.Name
 		}
 	}
-	return names[suggest.Misspelt(plainKey(word), slices.Sorted(maps.Keys(names)))]
+	return names[suggest.Misspelt(word, slices.Sorted(maps.Keys(names)))]
 }
+
+const longWord = 8 // letters
 
 // instead says what to write in place of an unknown key, or else lists the keys of its section.
 func (r *reader) instead(key string) string {

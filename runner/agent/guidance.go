@@ -104,7 +104,7 @@ func EarlierWork(last *reconcile.Run) string {
 	if last.ErrorCode != "" {
 		ended = "- Its last run ended: " + last.ErrorCode + ": " + sentence(last.ErrorText)
 	}
-	if last.Activity != "" {
+	if last.Activity != "" && last.Phase != reconcile.EndingThere {
 		did = "- What it did last, in its own words: " + sentence(last.Activity)
 	}
 	if h := last.Delivery.Handover; h != nil && h.Summary != "" {

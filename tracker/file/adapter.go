@@ -251,9 +251,9 @@ func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
-// Backlog.md a state exists if it is in the configuration or an issue. In another folder any
-// name may be meant, so that a name is reported only if no issue contains it, and it resembles
-// a name that is in an issue and not in the workflow.
+// Backlog.md a state exists if it is in the configuration or an issue. In another folder any state may
+// be meant, and Candidates tells which issues have a misspelt one. A label is reported only if no issue
+// has it, and it resembles one that an issue has and the workflow does not name.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
 		ID:   t.Path,

@@ -81,7 +81,8 @@ func claimAge(folder, account string, now time.Time) (time.Duration, error) {
 	who := "another account"
 	hint := "let one account run the passes"
 	stat, isKnown := info.Sys().(*syscall.Stat_t)
-	if isKnown && int(stat.Uid) == os.Geteuid() {
+	_, missing := os.Stat(string(owner))
+	if isKnown && int(stat.Uid) == os.Geteuid() && missing == nil {
 		who = "this account, with another HOME or XDG_STATE_HOME,"
 		hint = "set them as they are there"
 	}

@@ -80,7 +80,7 @@ func ownDir(path string) error {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o077 != 0 || int(st.Uid) != os.Getuid() {
 		return reconcile.NewError(
-			"host_failed",
+			"host_unusable",
 			path+" is not a directory that only this account can use",
 			"remove it",
 		)

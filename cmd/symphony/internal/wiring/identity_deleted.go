@@ -22,7 +22,8 @@ import (
 func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifier, state string) string {
 	moved := movedFile(cfg.Tracker.Folder, identifier)
 	if moved != "" {
-		return moved + " has it, where no issue is read: move it back into " + cfg.Tracker.Folder
+		return fmt.Sprintf("it is in a folder below, where no issue is read: mv %s %s",
+			text.ShellQuote(filepath.Join(cfg.Tracker.Folder, moved)), text.ShellQuote(cfg.Tracker.Folder))
 	}
 	name := deletedFile(ctx, p, cfg.Tracker.Folder, identifier)
 	if name == "" {

@@ -298,6 +298,10 @@ func TestFetchPushed(t *testing.T) {
 				"suggestion", "the workspace is on another branch",
 			"suggestion by a",
 		},
+		{
+			"a sparse checkout", "git sparse-checkout set --no-cone file", "echo better > file; git commit -qam " +
+				"suggestion", "the workspace is a sparse checkout", "suggestion by a",
+		},
 		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit " +
 			"-qam suggestion", "taken", "suggestion by a"},
 		{

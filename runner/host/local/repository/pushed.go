@@ -75,6 +75,11 @@ func (m *Mirror) takePushed(
 		p.Why = "the workspace is on another branch"
 		return p, nil
 	}
+	_, sparse := os.Lstat(filepath.Join(head.GitDir(), "info", "sparse-checkout"))
+	if sparse == nil { // its index would be replaced by one of all files
+		p.Why = "the workspace is a sparse checkout"
+		return p, nil
+	}
 	isPushed, err := m.contains(ctx, from.Pushed, head.Commit)
 	if err != nil {
 		return nil, err

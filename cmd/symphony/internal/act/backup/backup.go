@@ -231,7 +231,7 @@ func assignTo(ctx context.Context, p *wiring.Project, dir string) (from string, 
 	if err := moveLeftRoots(ctx, p, db); err != nil {
 		return from, err
 	}
-	if err := db.Operator.LeaveWorkers(ctx); err != nil {
+	if err := db.Operator.ForgetWorkers(ctx); err != nil {
 		return from, err
 	}
 	return from, wiring.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir)

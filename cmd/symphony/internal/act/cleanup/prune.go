@@ -418,7 +418,7 @@ func (c *pruner) whyKept(ctx context.Context, name string) error {
 	}
 	if claim.Status == reconcile.Running {
 		return reconcile.NewError("not_possible", "nothing of "+name+" is removed: an agent is at work on it",
-			"symphony stop "+name+" ends its run")
+			"symphony wait "+name+" waits for its end")
 	}
 	if !known {
 		return reconcile.NewError("issue_not_found", name+" is not known here", "symphony ps --all lists the known issues")

@@ -82,7 +82,7 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 		return c.answer(ctx, p, question)
 	}
 	if isNamed && !question.Open() {
-		return nothing, state.RequestEnded(question)
+		return nothing, exit.From(state.RequestEnded(question)).WithHint("%s reaches its agent", tellWith(question.Identifier))
 	}
 	if len(c.Choices) > 0 {
 		return nothing, exit.Usage("tell: %s asks no question, so --choice has no options", c.Issue)
@@ -217,11 +217,11 @@ func (o *operation) tell(ctx context.Context, order Tell) (told ToldJSON, err er
 	}
 	effect := o.kept(c, m)
 	asked, err := o.asked(ctx, c.RunID)
-	if asked.RunID != "" { // a text decides no approval
+	if err == nil && asked.RunID != "" && !order.FromModel { // a text decides no approval
 		effect += "; it still waits for you: " + view.HowToAnswer(asked)
 	}
 	o.result.Effect = []string{effect}
-	return ToldJSON{Message: &m}, err
+	return ToldJSON{Message: &m}, nil // it is stored, whatever else can't be read
 }
 
 // by is who says it, as the agent and the readers of a comment see it.

@@ -27,6 +27,8 @@ import (
 type Options struct {
 	File  string // empty for a name with the time in the working directory
 	Issue string // empty for none
+	// StateDir is the value of --state-dir, which a schedule may not have.
+	StateDir string
 }
 
 // bundle is a bundle that is being made.
@@ -112,8 +114,9 @@ func (b *bundle) addProject(ctx context.Context) {
 	})
 	b.add("doctor.txt", "symphony doctor --all", func(w *term.Env) error {
 		return doctor.Examine(ctx, w, b.p, doctor.Options{
-			Named:   b.p.SourceErr == nil,
-			Verbose: true,
+			StateDir: b.options.StateDir,
+			Named:    b.p.SourceErr == nil,
+			Verbose:  true,
 		})
 	})
 	b.add("status.txt", "symphony ps --all", func(w *term.Env) error {
