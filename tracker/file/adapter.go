@@ -251,9 +251,9 @@ func (t *tracker) blocker(all *folder, id string) reconcile.BlockerRef {
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
-// Backlog.md a state exists if it is in the configuration or an issue. In another folder any state may
-// be meant, and Candidates tells which issues have a misspelt one. A label is reported only if no issue
-// has it, and it resembles one that an issue has and the workflow does not name.
+// Backlog.md a state exists if it is in the configuration or an issue. In another folder any name may
+// be meant: so an active state or a label is reported only if no issue has it, and it resembles one that
+// the workflow does not name, and that several issues have, or for a label one.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
 		ID:   t.Path,
@@ -275,12 +275,17 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 		states = append(states, r.issue.State)
 		labels = append(labels, r.issue.Labels...)
 	}
-	if len(t.settings.Statuses) > 0 { // else a state may be that of issues to come
-		found.States = slices.DeleteFunc(unknown(names.States, states, true), func(u reconcile.UnknownName) bool {
+	isComplete := len(t.settings.Statuses) > 0
+	found.States = slices.DeleteFunc(unknown(names.States, states, isComplete), func(u reconcile.UnknownName) bool {
+		isName := func(s string) bool { return reconcile.SameState(s, u.Name) }
+		if isComplete {
 			// The first issue that is moved there brings the state into the folder. Init writes this one.
-			return reconcile.SameState(u.Name, "Human Review")
-		})
-	}
+			return isName("Human Review")
+		}
+		isNear := func(s string) bool { return reconcile.SameState(s, u.Nearest[0]) }
+		isOne := len(text.Filter(states, isNear)) == 1 // which may be the misspelt one, as Candidates says
+		return isOne || !slices.ContainsFunc(t.Active, isName)
+	})
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}
