@@ -356,7 +356,8 @@ func (w *Watch) Is(p Pull) bool {
 // Whoever can edit pull requests can do that, an agent included: then symphony neither merges it nor
 // brings its issue back.
 func (w *Watch) Differs() string {
-	pull, delivered := w.Pull, w.Delivered
+	pull := w.Pull
+	delivered := w.Delivered
 	switch {
 	case delivered.Branch != "" && pull.Branch != "" && pull.Branch != delivered.Branch:
 		return fmt.Sprintf("it is about the branch %s, and the work was delivered to %s", pull.Branch, delivered.Branch)

@@ -97,7 +97,8 @@ func Instead(word string, known []string) string {
 func Misspelt(name string, known []string) string {
 	want := joined(name)
 	most := 2
-	switch length := utf8.RuneCountInString(want); {
+	length := utf8.RuneCountInString(want)
+	switch {
 	case length < 2:
 		most = 0
 	case length < 6:
