@@ -113,9 +113,11 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "remaining":
 		s.SetRemaining(number())
 	case "pull":
-		branch, base := "by-"+rest[0], "main"
+		branch := "by-" + rest[0]
+		base := "main"
 		if len(rest) > 2 {
-			branch, base = rest[2], rest[3]
+			branch = rest[2]
+			base = rest[3]
 		}
 		_, err := s.AddPull(githubtest.Pull{
 			Title:  "Closes " + rest[1],

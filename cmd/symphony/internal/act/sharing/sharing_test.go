@@ -128,7 +128,8 @@ func TestClaimOfAnotherBranch(t *testing.T) {
 	runGit(t, "-C", remote, "update-ref", "refs/heads/symphony/ABC-1", commit)
 	for _, branch := range []string{"main", "symphony/ABC-1"} {
 		machines := teamOf(t, remote, "left", "right")
-		left, right := machines[0], machines[1]
+		left := machines[0]
+		right := machines[1]
 		issues := []reconcile.Issue{{ID: "id-" + branch, Identifier: "ABC-1"}}
 		test.Equal(t, "the left machine has it", len(test.Must(left.Take(t.Context(), issues, false)).Elsewhere), 0)
 		test.OK(t, left.Member.Confirm(t.Context(), team.Keep{
