@@ -82,7 +82,8 @@ func (c Tell) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 		return c.answer(ctx, p, question)
 	}
 	if isNamed && !question.Open() {
-		return nothing, exit.From(state.RequestEnded(question)).WithHint("%s reaches its agent", tellWith(question.Identifier))
+		return nothing, exit.From(state.RequestEnded(question)).
+			WithHint("%s reaches its agent", tellWith(question.Identifier))
 	}
 	if len(c.Choices) > 0 {
 		return nothing, exit.Usage("tell: %s asks no question, so --choice has no options", c.Issue)
