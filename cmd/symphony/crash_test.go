@@ -294,12 +294,13 @@ func unreachable() (points []string) {
 // signs: engine_dies and TestSignedDelivery end and repeat these steps. No comment is older than
 // two minutes, after which a pass keeps its hold: after a death there the next pass reads the
 // comment again. No after_create fails: TestDiscard removes such a workspace in steps that can be
-// repeated.
+// repeated. No pull request has another base: whoever has accepted it repeats that.
 var unreached = []string{
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",
 	"repository.keep.copied", "repository.deliver.signed",
 	"state.KeepHold.before", "state.KeepHold.after", "host.Discard.before", "host.Discard.after",
+	"state.AcceptBase.before", "state.AcceptBase.after",
 }
 
 // crashTasks chooses the deaths and their scenarios.
