@@ -89,6 +89,9 @@ func permissionsRequest(p *permissionsAsked, place workplace) approval {
 	return newApproval(r, place, asked.files)
 }
 
+// toolInMessage finds the tool in Allow the SERVER MCP server to run tool "TOOL"?
+var toolInMessage = text.Pattern(`run tool "(.+)"`)
+
 // toolRequest reads codex's question whether a tool of an MCP server may run: a form without
 // fields, marked in _meta. isTool is false for another form.
 func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
@@ -98,6 +101,10 @@ func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	wire.Unmarshal(p.Meta, &meta)
+	named := toolInMessage().FindStringSubmatch(p.Message)
+	if meta.Tool == "" && named != nil { // up to codex 0.166
+		meta.Tool = named[1]
+	}
 	var schema struct{ Properties map[string]json.RawMessage }
 	err := json.Unmarshal(p.RequestedSchema, &schema)
 	r = newRequest(p.demand, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
