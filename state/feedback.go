@@ -70,74 +70,74 @@ func saveWatch(t tx, w reconcile.Watch) error {
 		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w))
 }
 
+// changeWatch changes the stored watch of an issue. If change returns false, or nothing is stored and
+// mustExist is not set, nothing is written.
+func changeWatch(t tx, issueID string, mustExist bool, change func(*reconcile.Watch) bool) error {
+	w, err := row(t, watchFields, oneWatch, issueID)
+	if errors.Is(err, sql.ErrNoRows) && !mustExist {
+		return nil
+	}
+	if err != nil || !change(&w) {
+		return err
+	}
+	return saveWatch(t, w)
+}
+
 // EndRework records that the causes for which an issue came back are answered.
 func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error {
-		w, err := row(t, watchFields, oneWatch, issueID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil || w.Rework == nil {
-			return err
-		}
-		w.Rework = nil
-		return saveWatch(t, w)
+		return changeWatch(t, issueID, false, func(w *reconcile.Watch) bool {
+			came := w.Rework != nil
+			w.Rework = nil
+			return came
+		})
 	})
 }
 
 // TakeResult records that an operator has taken the result of an issue as its pull request is now.
 func (o Operator) TakeResult(ctx context.Context, issueID, by string) error {
 	return o.update(ctx, "record that a result was taken", full, func(t tx) error {
-		w, err := row(t, watchFields, oneWatch, issueID)
-		if err != nil {
-			return err
-		}
-		w.Take(by)
-		return saveWatch(t, w)
+		return changeWatch(t, issueID, true, func(w *reconcile.Watch) bool {
+			w.Take(by)
+			return true
+		})
 	})
 }
 
 // AcceptBase records that an operator has accepted the base that the pull request of an issue has now.
 // It returns the watch.
-func (o Operator) AcceptBase(ctx context.Context, issueID, by string) (w reconcile.Watch, err error) {
+func (o Operator) AcceptBase(ctx context.Context, issueID, by string) (accepted reconcile.Watch, err error) {
 	err = o.update(ctx, "record that the base of a pull request was accepted", full, func(t tx) error {
-		w, err = row(t, watchFields, oneWatch, issueID)
-		if err != nil {
-			return err
-		}
-		w.Accept(by)
-		return saveWatch(t, w)
+		return changeWatch(t, issueID, true, func(w *reconcile.Watch) bool {
+			w.Accept(by)
+			accepted = *w
+			return true
+		})
 	})
-	return w, err
+	return accepted, err
 }
 
 // BeginDisarm records that symphony takes back what it has asked the forge for.
 func (j Journal) BeginDisarm(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that auto-merge is being ended", full, func(t tx) error {
-		w, err := row(t, watchFields, oneWatch, issueID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil || w.Merge == nil {
-			return err
-		}
-		w.BeginDisarm()
-		return saveWatch(t, w)
+		return changeWatch(t, issueID, false, func(w *reconcile.Watch) bool {
+			if w.Merge == nil {
+				return false
+			}
+			w.BeginDisarm()
+			return true
+		})
 	})
 }
 
 // EndMerge records that the forge will not merge the pull request of an issue by itself.
 func (j Journal) EndMerge(ctx context.Context, issueID string) error {
 	return j.update(ctx, "record that a pull request is not merged", full, func(t tx) error {
-		w, err := row(t, watchFields, oneWatch, issueID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil || w.Merge == nil {
-			return err
-		}
-		w.Merge = nil
-		return saveWatch(t, w)
+		return changeWatch(t, issueID, false, func(w *reconcile.Watch) bool {
+			asked := w.Merge != nil
+			w.Merge = nil
+			return asked
+		})
 	})
 }
 
