@@ -294,7 +294,7 @@ func unreachable() (points []string) {
 // signs: engine_dies and TestSignedDelivery end and repeat these steps. No comment is older than
 // two minutes, after which a pass keeps its hold: after a death there the next pass reads the
 // comment again. No after_create fails: TestDiscard removes such a workspace in steps that can be
-// repeated. No pull request has another base: whoever has accepted it repeats that.
+// repeated. In none somebody changes the base of a pull request.
 var unreached = []string{
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",

@@ -92,8 +92,8 @@ func Instead(word string, known []string) string {
 }
 
 // Misspelt returns the known name that was probably meant with a name: the nearest one by distance
-// alone, without spaces and hyphens, as To Do for Todoo. A name that contains another one, such as To Do later, is
-// not misspelt.
+// alone, without spaces and hyphens, as To Do for Todoo. A name that contains another one, such as
+// To Do later, is not misspelt.
 func Misspelt(name string, known []string) string {
 	want := joined(name)
 	most := 2

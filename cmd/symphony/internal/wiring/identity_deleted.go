@@ -16,9 +16,8 @@ import (
 )
 
 // RestoreFile says how the file of an issue comes back that is gone from the folder of the issues:
-// from a folder below, into which somebody has moved it, or by a command of git, if git has it. The
-// issue was in a state last, which may be newer than the one that was committed; it is empty if that
-// does not matter.
+// from a folder below, into which somebody has moved it, or by a command of git, if git has it. state
+// is the last one of the issue, which may be newer than the committed one; empty to leave it out.
 func RestoreFile(ctx context.Context, p *Project, cfg *workflow.Config, identifier, state string) string {
 	moved := movedFile(cfg.Tracker.Folder, identifier)
 	if moved != "" {

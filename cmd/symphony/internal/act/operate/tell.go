@@ -240,7 +240,7 @@ func textChanged(name, becomes string) error {
 		WithHint("%s shows where it is; then repeat the command", reconcile.CommandFor("show", name))
 }
 
-// TellRow is the row of an issue, which says what a text for its agent becomes.
+// TellRow returns the row of an issue. Its method Becomes says what a text for the agent becomes.
 func TellRow(ctx context.Context, p *wiring.Project, ref string) (row Row, identifier string, err error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil {

@@ -142,9 +142,9 @@ func (t *Team) inherit(ctx context.Context, i reconcile.Issue, isNew bool) error
 	return t.DB.Team.Inherit(ctx, i.ID, work)
 }
 
-// mayName reports whether the claim of an issue may name its branch. Whoever can push can write a claim.
-// So that must be the branch that repository.branch gives the issue, or one to which this machine has
-// delivered: work never goes on on main.
+// mayName reports whether work may go on on the branch that a claim names. Everybody who may push can
+// write a claim, and could name main. So the branch must be the one that repository.branch gives the
+// issue, or one to which this machine has delivered before.
 func (t *Team) mayName(ctx context.Context, c team.Claim, i reconcile.Issue) (bool, error) {
 	last, _, err := t.DB.Delivered(ctx, i.ID)
 	if err != nil {

@@ -117,8 +117,7 @@ func TestIssueTakenBack(t *testing.T) {
 	test.Equal(t, "commit of its own", workOf(left).Commit, third)
 }
 
-// Whoever can push can write a claim: one that names another branch than repository.branch gives the
-// issue is not followed there.
+// A claim names a branch that repository.branch does not give its issue: that branch is not used.
 func TestClaimOfAnotherBranch(t *testing.T) {
 	remote := t.TempDir()
 	runGit(t, "init", "-q", "--bare", remote)
