@@ -411,16 +411,14 @@ func (b *book) look(ctx context.Context) error {
 	var changed []Own
 	var gone []string
 	for id, own := range b.own {
-		if own.LostTo != "" {
-			continue
-		}
 		isSame := reflect.DeepEqual(before[id], own)
 		e, isThere := found[own.Key]
 		switch {
-		case isThere && own.wrote(e.Content):
+		case isThere && own.wrote(e.Content): // also one that was lost, if a push arrived after its term
 			if next := own.found(e); !reflect.DeepEqual(next, own) {
 				changed = append(changed, next)
 			}
+		case own.LostTo != "":
 		case !isSame:
 		case own.triedAt("") >= 0: // it was deleted from here
 			gone = append(gone, id)
@@ -537,6 +535,7 @@ func (o Own) waitsForReview() bool {
 // still be on its way, so that its content is not forgotten.
 func (o Own) found(e Entry) Own {
 	o.Object = e.Object
+	o.LostTo = ""
 	if e.Content == o.Content {
 		return o
 	}

@@ -475,3 +475,25 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
 	test.Equal(t, "once it is taken", refused(), "")
 }
+
+// A push hangs for longer than the term of its claim, which a person has deleted, and arrives then. The
+// claim is this machine's again: it does not wait for itself.
+func TestPushThatArrivesAfterItsTerm(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	clear(w.remote)
+	test.OK(t, first.Look(t.Context()))
+	_, err := w.member(0, hangs).Renew(t.Context(), Keep{Issue: theIssue, Status: Working})
+	test.Equal(t, "the push hangs", errors.Is(err, errLink), true)
+	w.now += terms.Term
+	test.OK(t, first.Look(t.Context()))
+	test.Equal(t, "lost", len(test.Must(first.Known(t.Context())).Lost), 1)
+	land.do(w)
+	test.OK(t, first.Look(t.Context()))
+	known := test.Must(first.Known(t.Context()))
+	test.Equal(t, "lost once it has arrived", len(known.Lost), 0)
+	test.Equal(t, "claims of others", len(known.Others), 0)
+	not := test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "not taken", not.Has(theIssue.ID), false)
+}
