@@ -152,6 +152,9 @@ const (
 	// CodeIncomplete: a clone of the delivered commit would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = "delivery_incomplete"
+	// CodeDeliveryRefused: a rule of the remote refuses the commits, for example a pattern of their
+	// messages, the size of a file, or a secret in one.
+	CodeDeliveryRefused = "delivery_refused"
 	// CodeBranchCheckedOut: where the branch of an issue would be pushed, a person checked it
 	// out, and can switch to another branch.
 	CodeBranchCheckedOut = "branch_checked_out"
@@ -300,6 +303,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"delivery_failed",
 			"delivery_conflict",
 			"delivery_incomplete",
+			"delivery_refused",
 			"invalid_branch",
 			"branch_checked_out",
 			"repository_changed",

@@ -280,6 +280,8 @@ type DeliveryResult struct {
 	OthersPushed bool `json:"behind,omitempty"`
 	// Handover is the agent's request. It stays when it is done.
 	Handover *Handover `json:"handover,omitempty"`
+	// Mend is why the delivery before the run failed, which its agent is to mend.
+	Mend string `json:"mend,omitempty"`
 }
 
 // Delivered is symphony's last push for an issue.
@@ -302,6 +304,12 @@ type Delivered struct {
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
 	// RecordDelivered that only the address changed.
 	PullID string `json:"-"`
+}
+
+// ofContent reports whether the last delivery failed because of what the commits contain: only other
+// commits can help.
+func (d Delivery) ofContent() bool {
+	return d.Code == CodeIncomplete || d.Code == CodeDeliveryRefused
 }
 
 // afterOthersPushed returns the delivery when others pushed to the branch. If the issue was

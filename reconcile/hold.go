@@ -61,6 +61,9 @@ var holdRules = map[string]holdRule{
 		staysInactive:   true,
 		ignoresComments: true,
 	},
+	CodeDeliveryRefused: {
+		ends: "symphony tell ISSUE TEXT, or symphony retry ISSUE, lets its agent correct it",
+	},
 	HoldLeftover: {ends: "end the process, then symphony retry ISSUE"},
 	HoldHostLost: {
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
@@ -128,7 +131,7 @@ func CommentEnds(reason string) bool { return !holdRules[reason].ignoresComments
 func (c Claim) HoldEnds() string {
 	ends := cmp.Or(holdRules[c.HoldReason].ends,
 		"symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
-	return strings.Replace(ends, "ISSUE", c.Identifier, 1)
+	return strings.ReplaceAll(ends, "ISSUE", c.Identifier)
 }
 
 // stays reports whether a hold goes on, with which no agent may work on its issue as the

@@ -138,17 +138,21 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 // the issue any more. Passes try the delivery again, and say why it fails.
 func (s *Snapshot) deliverAnyway(c Claim) Claim {
 	c.Delivery.WaitsForAgent = false
+	if c.Status == Waiting && s.undelivered(c) && c.Delivery.Code == CodeDeliveryRefused {
+		return s.deliverAgain(c, s.Now)
+	}
 	return s.awaitDelivery(c, s.Now)
 }
 
-// maxRefusals is how often a delivery of incomplete commits is tried.
+// maxRefusals is how often commits are delivered that only other commits can mend.
 const maxRefusals = 3
 
 // awaitDelivery makes a waiting claim with undelivered commits wait for its delivery, or holds it
 // if the delivery was refused too often. Another hold, such as an operator's, stays.
 func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	tries := c.Delivery.Tries
-	heldOtherwise := c.HoldNext || c.HoldReason != "" && c.HoldReason != HoldRefused
+	ofDelivery := c.HoldReason == HoldRefused || c.HoldReason == CodeDeliveryRefused
+	heldOtherwise := c.HoldNext || c.HoldReason != "" && !ofDelivery
 	switch {
 	case c.Status != Waiting || !s.undelivered(c):
 	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals && !heldOtherwise:
@@ -159,13 +163,27 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 			c.Delivery.Message,
 		)
 		return s.hold(c, HoldRefused, message)
+	case c.Delivery.Code == CodeDeliveryRefused && tries >= maxRefusals && !heldOtherwise:
+		return s.hold(c, CodeDeliveryRefused, c.Delivery.Message)
+	case c.Delivery.Code == CodeDeliveryRefused:
+		// The same commits would be refused again. An agent hands over others.
+		c.Delivery.WaitsForAgent = true
+		c.Delivery.Handover = nil
+		c.Kind = Continuation
+		c.DueAt = since
 	case tries > 0:
-		c.Kind = DeliveryFailed
-		c.DueAt = since.Add(BackoffDelay(tries, s.Policy.MaxRetryBackoff))
+		return s.deliverAgain(c, since)
 	default:
 		c.Kind = Delivering
 		c.DueAt = since
 	}
+	return c
+}
+
+// deliverAgain returns a claim that waits for another try of its delivery, later after each failure.
+func (s *Snapshot) deliverAgain(c Claim, since time.Time) Claim {
+	c.Kind = DeliveryFailed
+	c.DueAt = since.Add(BackoffDelay(c.Delivery.Tries, s.Policy.MaxRetryBackoff))
 	return c
 }
 
@@ -188,7 +206,8 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 		c.Delivery = c.Delivery.afterOthersPushed()
 		c.Kind = Continuation
 	case r.Outcome == Succeeded:
-		if c.HoldReason == HoldRefused && c.Delivery.Code == CodeIncomplete {
+		ofDelivery := c.HoldReason == HoldRefused || c.HoldReason == CodeDeliveryRefused
+		if ofDelivery && c.Delivery.ofContent() {
 			c = s.endHold(c)
 		}
 		c.Delivery = c.Delivery.done()

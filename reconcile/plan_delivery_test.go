@@ -252,6 +252,12 @@ func TestIncompleteDelivery(t *testing.T) {
 	hold = func(c *Claim) { c.HoldReason = HoldOperator }
 	equal(t, "third, after an operator's hold", after(2, CodeIncomplete, "tool is missing"), "held operator runs=1")
 
+	hold = func(*Claim) {}
+	const said = "the remote refuses the commits: no key here"
+	equal(t, "refused by the remote", after(0, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
+	equal(t, "refused twice", after(1, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
+	equal(t, "refused three times, in other words", after(2, CodeDeliveryRefused, said), "held delivery_refused runs=1")
+
 	held := func(i Issue) *scene {
 		s := newScene().held(i, HoldRefused)
 		incomplete(3)(&s.Claims[0])

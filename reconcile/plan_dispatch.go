@@ -581,6 +581,9 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 	if claim.Delivery.Handover.Refused() {
 		run.Delivery.Handover = claim.Delivery.Handover
 	}
+	if claim.Delivery.ofContent() {
+		run.Delivery.Mend = claim.Delivery.Message
+	}
 	return run
 }
 

@@ -26,7 +26,7 @@ func (j *job) newGuide() *guide {
 		messages: messages,
 		comments: &issueComments{parts: j.parts, created: &creations{parts: j.parts}},
 		memory:   &threadMemory{parts: j.parts, messages: messages},
-		news:     &turnNews{parts: j.parts, pull: j.pull, branch: j.branch},
+		news:     &turnNews{parts: j.parts, pull: j.pull, branch: j.branch, undelivered: j.run.Delivery.Mend},
 	}
 }
 

@@ -45,6 +45,8 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"delivery_failed", "symphony retry", "all/repository_sign_gpg", ""},
 	{"delivery_incomplete", "symphony retry", "all/delivery_complete", ""},
 	{"delivery_incomplete", "symphony takeover", "all/delivery_complete", ""},
+	{"delivery_refused", "symphony retry", "all/delivery_refused", ""},
+	{"delivery_refused", "symphony tell", "all/delivery_refused", ""},
 	{"file_write", "symphony retry", "script/hand_over_file", ""},
 	{"git_identity_missing", "repository.git_email", "all/hints", ""},
 	{"git_identity_missing", "repository.git_name", "all/hints", ""},

@@ -56,14 +56,10 @@ func (r Resumption) Text() string {
 		task = "The text of the task has changed. The new text is below and replaces the one above."
 		prompt = "The task:\n\n" + strings.TrimRight(r.NewPrompt, "\n")
 	}
-	var cutShort, undelivered, elsewhere, attempt string
+	var cutShort, elsewhere, attempt string
 	if r.Last != nil && r.Last.Turns > r.Last.TurnsDone {
 		cutShort = "- Its last turn was cut short. A command that was running then was ended with it: " +
 			"it may have done only half of its work, and its output is not above."
-	}
-	if r.Last != nil && r.Last.Delivery.Code == reconcile.CodeIncomplete {
-		undelivered = "- Symphony could not deliver what the last run has committed: " +
-			sentence(r.Last.Delivery.Message) + " Correct it first."
 	}
 	if r.Elsewhere {
 		elsewhere = "- Since then a thread in another home, or of another agent, has worked on the issue. " +
@@ -77,7 +73,6 @@ func (r Resumption) Text() string {
 		"- A new run continues this thread. "+task,
 		"- "+whyEnded(r.Last, r.Issue, r.Policy),
 		cutShort,
-		undelivered,
 		elsewhere,
 		"- The workspace is as the last run left it. "+
 			"Look at it as it is now and continue from there; do not start over.",
@@ -217,8 +212,12 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 func (u Update) Text() string {
 	parts := []string{u.Rework, pushedText(u.Pushed), baseText(u.Base)}
 	if u.Undelivered != "" {
-		parts = append(parts, "Symphony can't deliver what you have committed: "+u.Undelivered+
-			". Correct it, commit, and end your turn.")
+		why := u.Undelivered + "."
+		if said, refused := strings.CutPrefix(why, host.RemoteRefuses); refused {
+			why = host.RemoteRefuses + "\n\n" + fenced(strings.ReplaceAll(said, "; ", "\n"), maxOutput) + "\n\n"
+		}
+		parts = append(parts, "Symphony can't deliver what you have committed: "+why+
+			" Correct it, commit, and end your turn.")
 	}
 	if v := u.Refused; v != nil {
 		parts = append(parts,

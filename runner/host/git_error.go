@@ -65,6 +65,10 @@ func isAdvice(line string) bool {
 	return slices.ContainsFunc(advice, func(start string) bool { return strings.HasPrefix(line, start) })
 }
 
+// RemoteRefuses begins the message of an error with the code delivery_refused. The last lines of the
+// remote follow.
+const RemoteRefuses = "the remote refuses the commits:"
+
 // GitOutput returns the output of the GitError in err, and the text of another error; empty for
 // nil.
 func GitOutput(err error) string {

@@ -491,6 +491,8 @@ const (
 	// CodeIncomplete: a clone of the commits to push would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = reconcile.CodeIncomplete
+	// CodeDeliveryRefused: a rule of the remote refuses the commits.
+	CodeDeliveryRefused = reconcile.CodeDeliveryRefused
 	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
 	// CodeClaimLost: the remote has another claim than the request expects: another machine has the

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -436,7 +437,7 @@ func (d *delivery) push(ctx context.Context) error {
 			return d.checkMoved(at, expected)
 		}
 		if at == expected || at == d.Commit {
-			return d.notPushed(pushErr)
+			return d.notPushed(ctx, pushErr)
 		}
 		mayReplace, err := d.replaceable(ctx, at)
 		if err != nil {
@@ -506,11 +507,57 @@ func (d *delivery) checkClaim(ctx context.Context, at, claimAt string) (again bo
 }
 
 // notPushed is the error of a push that failed although the remote is as it was expected.
-func (d *delivery) notPushed(pushErr error) error {
+func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
 	if d.fence != nil && noAtomic().MatchString(host.GitOutput(pushErr)) {
 		return notAtomic(d.Address(), pushErr)
 	}
+	if refused := d.refused(ctx, pushErr); refused != nil {
+		return refused
+	}
 	return d.failed(host.CodeDeliveryFailed, "", pushErr)
+}
+
+// byRule matches the refusal of a push by a rule of the remote: a hook, a rule set of GitHub, or
+// receive.denyNonFastForwards. A full disk or a lock there looks different.
+var byRule = text.Pattern(`\[remote rejected\].*\((?:[^)]*hook declined|push declined[^)]*|non-fast-forward)\)`)
+
+// noRight matches refusals for which no other commits help.
+var noRight = text.Pattern(`(?i)not allowed to push|permission|denied to |write access|read[- ]only|archived`)
+
+// Of what the remote says, an agent gets the last lines.
+const (
+	mostSaid    = 8
+	longestSaid = 200 // bytes of a line
+)
+
+// refused returns the error of a push that a rule of the remote refused because of the commits, which an
+// agent can replace by others; nil for other errors.
+func (d *delivery) refused(ctx context.Context, pushErr error) error {
+	said, ok := errors.AsType[host.GitError](pushErr)
+	if !ok || !slices.ContainsFunc(said.Lines, byRule().MatchString) {
+		return nil
+	}
+	isRewritten := false
+	if d.last != "" {
+		builds, err := d.contains(ctx, d.Commit, d.last)
+		isRewritten = err == nil && !builds
+	}
+	if !isRewritten && slices.ContainsFunc(said.Lines, noRight().MatchString) {
+		return nil
+	}
+	lines := text.Filter(said.Lines, func(line string) bool { return strings.HasPrefix(line, "remote:") })
+	if len(lines) == 0 {
+		lines = text.Filter(said.Lines, byRule().MatchString)
+	}
+	lines = lines[max(0, len(lines)-mostSaid):]
+	shown := text.Map(lines, func(line string) string {
+		return text.Within(strings.TrimSpace(strings.TrimPrefix(line, "remote:")), longestSaid)
+	})
+	message := host.RemoteRefuses + " " + strings.Join(shown, "; ")
+	if isRewritten {
+		message += "; it may take no rewritten history: put your work on top of refs/remotes/origin/" + d.branch
+	}
+	return reconcile.NewError(host.CodeDeliveryRefused, message, "")
 }
 
 // checkMoved returns an error if the remote accepted a push, and the branch is gone or where it

@@ -163,6 +163,11 @@ var runErrors = []RunError{
 			"lack the files that the message names; then `symphony retry ISSUE`",
 	},
 	{
+		"delivery_refused",
+		"the remote's own rules refuse the commits, and its agent has tried three times: " +
+			"`symphony tell ISSUE TEXT` says how to correct them, and `symphony retry ISSUE` lets it try again",
+	},
+	{
 		"repository_changed",
 		"change `repository.url` back to deliver there, or push the commits to the new " +
 			"repository yourself",
