@@ -45,19 +45,20 @@ func connect(o Options) (*Client, error) {
 }
 
 // me returns the login of the token's account if the workflow asks for it, and else nothing.
-// An answer without the login is an error: no issue would be the account's.
 func (c *Client) me(viewer account) (string, error) {
 	if !c.AsksForMe() {
 		return "", nil
 	}
-	if viewer.Login == "" {
-		return "", c.unknownViewer()
-	}
-	return viewer.Login, nil
+	return c.loginOf(viewer)
 }
 
-func (c *Client) unknownViewer() error {
-	return c.Fail("tracker_unknown_payload", "the answer does not say whose the token is")
+// loginOf returns the login of the token's account. An answer without it is an error: nothing would be
+// the account's.
+func (c *Client) loginOf(viewer account) (string, error) {
+	if viewer.Login == "" {
+		return "", c.Fail("tracker_unknown_payload", "the answer does not say whose the token is")
+	}
+	return viewer.Login, nil
 }
 
 // listKey is the key under which Memory stores the list of candidates.

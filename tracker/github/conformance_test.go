@@ -30,6 +30,14 @@ func TestConformance(t *testing.T) {
 			return newBackend(t, func(o *Options) { o.StateLabels = []string{"Todo", "In Progress"} })
 		})
 	})
+	t.Run("without optional keys", func(t *testing.T) {
+		trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
+			return newBackend(t, func(o *Options) {
+				o.StateLabels = []string{"Todo", "In Progress"}
+				o.Assignee = ""
+			})
+		})
+	})
 	t.Run("board", func(t *testing.T) {
 		trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
 			return newBackend(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
@@ -98,6 +106,9 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 			fault(s, "garbage", "tracker_unknown_payload", githubtest.Failure{Kind: githubtest.FailHTML}),
 			fault(s, "cut", "tracker_api_request", githubtest.Failure{Kind: githubtest.FailCut}),
 		},
+	}
+	if options.Assignee == "" {
+		b.Me = ""
 	}
 	if options.Memory != nil { // the first request is for the changes
 		b.Page = 0

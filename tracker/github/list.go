@@ -173,7 +173,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 	return listed{records: records, me: l.Me}, nil
 }
 
-// login asks for the login of the token's account, as me returns it.
+// login asks for the login of the token's account.
 func (c *Client) login(ctx context.Context) (string, error) {
 	data, _, err := graphQL[struct {
 		Viewer account `json:"viewer"`
@@ -181,7 +181,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.me(data.Viewer)
+	return c.loginOf(data.Viewer)
 }
 
 // whoami implements reconcile.TrackerAdapter.
