@@ -71,8 +71,12 @@ func (c *client) transitionTo(ctx context.Context, issue reconcile.Issue, state 
 	fitting := text.Filter(list, func(t transition) bool { return reconcile.SameState(t.To.Name, state) })
 	if len(fitting) == 0 {
 		reachable := text.Unique(text.Map(list, func(t transition) string { return t.To.Name }))
-		where := fmt.Sprintf("the workflow of %s, which is %s,", issue.Identifier, issue.State)
-		return transition{}, reconcile.NoState(where, state, reachable)
+		return transition{}, reconcile.NewError(
+			reconcile.CodeNoState,
+			fmt.Sprintf("no transition leads from %s to %s; from there %s can reach %s",
+				issue.State, state, issue.Identifier, strings.Join(reachable, ", ")),
+			"add a transition to the workflow of the project, or name a state in WORKFLOW.md that can be reached",
+		)
 	}
 	free := func(t transition) bool { return len(t.needs()) == 0 }
 	if i := slices.IndexFunc(fitting, free); i >= 0 {

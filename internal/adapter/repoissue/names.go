@@ -244,10 +244,16 @@ func (n *Names) NoRepository(repo, said string) error {
 	if said != "" {
 		said = ": " + said
 	}
+	kind := "repository"
+	form := "OWNER/NAME"
+	if n.o.Groups {
+		kind = "project"
+		form = "GROUP/PROJECT"
+	}
 	return reconcile.NewError(
 		"tracker_project_not_found",
-		n.api.Scrub(fmt.Sprintf("%s shows no issues of the repository %q%s", n.api.Name, repo, said)),
-		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
+		n.api.Scrub(fmt.Sprintf("%s shows no issues of the %s %q%s", n.api.Name, kind, repo, said)),
+		fmt.Sprintf("check the name %s, that the %s has issues, and that the token may read it", form, kind),
 	)
 }
 
