@@ -17,6 +17,7 @@ func TestObeyedInRepository(t *testing.T) {
 	for _, dir := range []string{".git", "shared/conf", "bin", "ws"} {
 		test.OK(t, os.MkdirAll(filepath.Join(top, dir), 0o700))
 	}
+	test.Write(t, filepath.Join(top, ".git", "HEAD"), "ref: refs/heads/main\n")
 	for name, target := range map[string]string{
 		"shop/ops":              "shared/conf",
 		"shop/shared/conf/shop": "../../base.md",

@@ -71,3 +71,13 @@ func TestShownCommitInTables(t *testing.T) {
 		test.Equal(t, name+" shows a commit", place != "", want)
 	}
 }
+
+// An empty directory .git above, as codex leaves one where it is killed, is no repository.
+func TestRepositoryAbove(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "shop", "ops")
+	test.OK(t, os.MkdirAll(filepath.Join(dir, ".git"), 0o755))
+	test.OK(t, os.MkdirAll(filepath.Join(top, "shop", ".git"), 0o755))
+	test.OK(t, os.WriteFile(filepath.Join(top, "shop", ".git", "HEAD"), []byte("ref: refs/heads/main\n"), 0o600))
+	test.Equal(t, "the repository", RepositoryAbove(dir), filepath.Join(top, "shop"))
+}

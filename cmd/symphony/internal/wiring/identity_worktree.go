@@ -69,13 +69,20 @@ func linkedWorktree(dir string) (top, gitDir string) {
 // RepositoryAbove returns the top of the work tree of git that contains a directory, such as
 // /src/shop for /src/shop/ops; empty if there is none.
 func RepositoryAbove(dir string) string {
-	for !existsAt(filepath.Join(dir, ".git")) {
+	for !isRepository(filepath.Join(dir, ".git")) {
 		if dir == filepath.Dir(dir) {
 			return ""
 		}
 		dir = filepath.Dir(dir)
 	}
 	return dir
+}
+
+// isRepository reports whether git takes a path .git for a repository: a file or a link that leads to
+// one, or a directory with HEAD. Codex leaves an empty directory behind where it is killed.
+func isRepository(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && (!info.IsDir() || existsAt(filepath.Join(path, "HEAD")))
 }
 
 // existsAt reports whether there is something at the path, even a link that leads nowhere.
