@@ -517,12 +517,13 @@ func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
 	return d.failed(host.CodeDeliveryFailed, "", pushErr)
 }
 
-// byRule matches the refusal of a push by a rule of the remote: a hook, a rule set of GitHub, or
-// receive.denyNonFastForwards. A full disk or a lock there looks different.
+// byRule matches the refusal of a push by a rule of the remote: a hook, a rule set of the service, or
+// receive.denyNonFastForwards.
 var byRule = text.Pattern(`\[remote rejected\].*\((?:[^)]*hook declined|push declined[^)]*|non-fast-forward)\)`)
 
-// noRight matches refusals for which no other commits help.
-var noRight = text.Pattern(`(?i)not allowed to push|permission|denied to |write access|read[- ]only|archived`)
+// whatever matches refusals for which no other commits help: a missing right, or a fault of the remote.
+var whatever = text.Pattern(`(?i)not allowed to push|permission|denied to |write access|read[- ]only|archived|` +
+	`no space|disk|quota|internal server error|try again`)
 
 // Of what the remote says, an agent gets the last lines.
 const (
@@ -542,7 +543,7 @@ func (d *delivery) refused(ctx context.Context, pushErr error) error {
 		builds, err := d.contains(ctx, d.Commit, d.last)
 		isRewritten = err == nil && !builds
 	}
-	if !isRewritten && slices.ContainsFunc(said.Lines, noRight().MatchString) {
+	if !isRewritten && slices.ContainsFunc(said.Lines, whatever().MatchString) {
 		return nil
 	}
 	lines := text.Filter(said.Lines, func(line string) bool { return strings.HasPrefix(line, "remote:") })

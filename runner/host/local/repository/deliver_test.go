@@ -41,8 +41,11 @@ func TestRemoteFails(t *testing.T) {
 		code               string // of the first delivery, empty if it succeeds
 		parts              []string
 	}{
-		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryFailed, []string{
-			"git push: remote: no pushes on Friday; ", " (pre-receive hook declined)",
+		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryRefused, []string{
+			"the remote refuses the commits: no pushes on Friday",
+		}},
+		{"may not", "pre-receive", "echo You are not allowed to push >&2; exit 1", host.CodeDeliveryFailed, []string{
+			"git push: remote: You are not allowed to push; ", " (pre-receive hook declined)",
 		}},
 		{"is full", "pre-receive", full, host.CodeDeliveryFailed, []string{
 			"remote: fatal: write error: No space left on device",
