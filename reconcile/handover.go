@@ -306,9 +306,9 @@ type Delivered struct {
 	PullID string `json:"-"`
 }
 
-// ofContent reports whether the last delivery failed because of what the commits contain: only other
+// OfContent reports whether the last delivery failed because of what the commits contain: only other
 // commits can help.
-func (d Delivery) ofContent() bool {
+func (d Delivery) OfContent() bool {
 	return d.Code == CodeIncomplete || d.Code == CodeDeliveryRefused
 }
 

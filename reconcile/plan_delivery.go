@@ -207,7 +207,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 		c.Kind = Continuation
 	case r.Outcome == Succeeded:
 		ofDelivery := c.HoldReason == HoldRefused || c.HoldReason == CodeDeliveryRefused
-		if ofDelivery && c.Delivery.ofContent() {
+		if ofDelivery && c.Delivery.OfContent() {
 			c = s.endHold(c)
 		}
 		c.Delivery = c.Delivery.done()

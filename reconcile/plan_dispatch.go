@@ -581,7 +581,7 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 	if claim.Delivery.Handover.Refused() {
 		run.Delivery.Handover = claim.Delivery.Handover
 	}
-	if claim.Delivery.ofContent() {
+	if claim.Delivery.OfContent() {
 		run.Delivery.Mend = claim.Delivery.Message
 	}
 	return run

@@ -129,7 +129,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c = s.endHold(c)
 	c.ErrorCode = ""
 	c.ErrorMessage = ""
-	if c.Delivery.ofContent() && kind != Delivering {
+	if c.Delivery.OfContent() && kind != Delivering {
 		c.Delivery.WaitsForAgent = true
 		c.Delivery.Tries = 0
 		c.Delivery.Repeats = 0

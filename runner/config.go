@@ -109,6 +109,7 @@ type Repository struct {
 	host.Repository
 	Branch  Prompt              // renders the name of an issue's branch
 	Deliver bool                // push the commits of runs
+	Check   string              // decides whether they may be pushed; empty for no check
 	Words   reconcile.PullWords // what people call pull requests there
 	// Token is the token for the forge that the workflow names, empty for none. TokenVar is
 	// the variable that contains it, such as GITHUB_TOKEN.

@@ -69,8 +69,13 @@ func (d *deliveryStep) deliverSince(
 		Again:        d.mayPushAgain(last),
 		Fence:        d.claim.fence(branch, timeout),
 		ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
-		Timeout:      timeout,
-		Env:          env,
+		Check: host.Check{
+			Script:  d.site.Config.Repository.Check,
+			Timeout: d.site.Config.Hooks.Timeout,
+			Env:     d.site.Config.Repository.withoutToken(env),
+		},
+		Timeout: timeout,
+		Env:     env,
 	})
 	if err != nil {
 		logOutput(d.Log, err)

@@ -317,6 +317,14 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
 }
 
+// withoutToken returns the environment of git without the token, for a command that is not git.
+func (r Repository) withoutToken(env []string) []string {
+	return text.Filter(env, func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		return name != r.TokenVar && (r.Token == "" || value != r.Token)
+	})
+}
+
 // unattended returns an environment in which no git, ssh, gpg or credential helper waits for a
 // person. Without a display and a terminal, a dialog for a password and the pinentry of gpg
 // fail at once, while a program of the operator that prints a password still works.

@@ -292,8 +292,11 @@ func workspaceKeys(c *Config) []Key {
 			"name of the commits' author; default: that of git",
 		),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
+		key("repository.check", typeShell, "", &c.Repository.Check,
+			"runs on the new commits before they are pushed; if it fails, its output reaches the agent").
+			naming(NamesScript).then((*reader).beforePush),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
-			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
+			"sign the commits of agents with your key before they are pushed").then((*reader).beforePush),
 		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
 			"set up submodules, and theirs, in new workspaces"),
 		key(

@@ -26,8 +26,9 @@ type Repository struct {
 	TokenVar      string // the variable that contains it
 	Name, Email   string // of the author of commits; empty for the account's
 	branchPattern *Prompt
-	Submodules    bool // clones have submodules
-	Sign          bool // commits are signed with the operator's key before they are pushed
+	Submodules    bool   // clones have submodules
+	Check         string // a command that decides before a push whether the commits may be pushed
+	Sign          bool   // commits are signed with the operator's key before they are pushed
 	Claims        Claims
 }
 
@@ -99,9 +100,10 @@ func (r *reader) repositoryURL(f field) {
 	}
 }
 
-func (r *reader) sign(field) {
-	if r.cfg.Repository.Sign && !r.cfg.Repository.Delivers() {
-		r.warnKey("repository.sign", "no effect, because symphony pushes no commits")
+// beforePush warns about a key that changes how commits are pushed, if none are.
+func (r *reader) beforePush(f field) {
+	if !r.cfg.Repository.Delivers() {
+		r.warnKey(f.key, "no effect, because symphony pushes no commits")
 	}
 }
 

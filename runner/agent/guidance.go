@@ -212,12 +212,12 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 func (u Update) Text() string {
 	parts := []string{u.Rework, pushedText(u.Pushed), baseText(u.Base)}
 	if u.Undelivered != "" {
-		why := u.Undelivered + "."
-		if said, refused := strings.CutPrefix(why, host.RemoteRefuses); refused {
-			why = host.RemoteRefuses + "\n\n" + fenced(strings.ReplaceAll(said, "; ", "\n"), maxOutput) + "\n\n"
+		why := u.Undelivered + ". "
+		if who, said, refused := strings.Cut(u.Undelivered, host.RefusesCommits); refused {
+			why = who + " refuses them:\n\n" + fenced(strings.ReplaceAll(said, "; ", "\n"), maxOutput) + "\n\n"
 		}
 		parts = append(parts, "Symphony can't deliver what you have committed: "+why+
-			" Correct it, commit, and end your turn.")
+			"Correct it, commit, and end your turn.")
 	}
 	if v := u.Refused; v != nil {
 		parts = append(parts,

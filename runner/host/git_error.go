@@ -65,9 +65,9 @@ func isAdvice(line string) bool {
 	return slices.ContainsFunc(advice, func(start string) bool { return strings.HasPrefix(line, start) })
 }
 
-// RemoteRefuses begins the message of an error with the code delivery_refused. The last lines of the
-// remote follow.
-const RemoteRefuses = "the remote refuses the commits:"
+// RefusesCommits is in the message of an error with the code delivery_refused, after who refuses them: the
+// remote, or repository.check. The last lines that it has printed follow.
+const RefusesCommits = " refuses the commits: "
 
 // GitOutput returns the output of the GitError in err, and the text of another error; empty for
 // nil.

@@ -180,8 +180,16 @@ type DeliverRequest struct {
 	// ClaimsBranch is the branch of the remote with the claims, such as symphony-claims; empty if
 	// they are references.
 	ClaimsBranch string
+	Check        Check
 	Timeout      time.Duration
 	Env          []string // of CloneRequest
+}
+
+// Check is a command of the operator that decides, before a push, whether the commits may be pushed.
+type Check struct {
+	Script  string // for sh; empty for none
+	Timeout time.Duration
+	Env     []string // that of hooks, without secrets of symphony
 }
 
 // DeliverAnswer describes a push.

@@ -78,6 +78,19 @@ func Command(ctx context.Context, dir string, trust Trust, env []string, args ..
 	return cmd
 }
 
+// Shell returns a command of the operator that reads a repository in which agents have a part. Each git that
+// it starts obeys no settings of the account or the system. Its output goes to stderr, so that an error of
+// Run has the end of it.
+func Shell(ctx context.Context, dir string, env []string, script string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-c", "exec >&2\n"+script)
+	cmd.Dir = dir
+	cmd.Env = append(environ(Nobody, env), "HOME="+host.Variable(env, "HOME"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
+	cmd.WaitDelay = endGrace
+	return cmd
+}
+
 // noPager is the last of the words before the arguments of a command.
 const noPager = "--no-pager"
 

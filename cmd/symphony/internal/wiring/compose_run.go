@@ -103,6 +103,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Words:    cfg.Repository.ForgeKind().Words,
 			Branch:   cfg.Repository,
 			Deliver:  cfg.Repository.Delivers(),
+			Check:    cfg.Repository.Check,
 			Token:    cfg.Repository.Token.Reveal(),
 			TokenVar: cfg.Repository.TokenVar,
 

@@ -159,6 +159,9 @@ func (m *Mirror) Deliver(
 	if err := d.checkSubmodules(ctx); err != nil {
 		return answer, err
 	}
+	if err := d.check(ctx, q.Check); err != nil {
+		return answer, err
+	}
 	if err := d.deliverLargeFiles(ctx); err != nil || q.Try {
 		return answer, err
 	}
@@ -550,15 +553,19 @@ func (d *delivery) refused(ctx context.Context, pushErr error) error {
 	if len(lines) == 0 {
 		lines = text.Filter(said.Lines, byRule().MatchString)
 	}
+	if isRewritten {
+		lines = append(lines, "it may take no rewritten history: put your work on top of refs/remotes/origin/"+d.branch)
+	}
+	return refusal("the remote", lines)
+}
+
+// refusal is the error of commits that the remote or repository.check refuses, with its last lines.
+func refusal(who string, lines []string) error {
 	lines = lines[max(0, len(lines)-mostSaid):]
 	shown := text.Map(lines, func(line string) string {
 		return text.Within(strings.TrimSpace(strings.TrimPrefix(line, "remote:")), longestSaid)
 	})
-	message := host.RemoteRefuses + " " + strings.Join(shown, "; ")
-	if isRewritten {
-		message += "; it may take no rewritten history: put your work on top of refs/remotes/origin/" + d.branch
-	}
-	return reconcile.NewError(host.CodeDeliveryRefused, message, "")
+	return reconcile.NewError(host.CodeDeliveryRefused, who+host.RefusesCommits+strings.Join(shown, "; "), "")
 }
 
 // checkMoved returns an error if the remote accepted a push, and the branch is gone or where it

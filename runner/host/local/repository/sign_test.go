@@ -77,7 +77,7 @@ func TestSignedDelivery(t *testing.T) {
 	// A delivery that was interrupted before the workspace moved pushes the same commits.
 	third := p.commit("one", "third")
 	p.hook("pre-receive", "exit 1")
-	wantFault(t, test.Err(deliver("one", second.Commit)), host.CodeDeliveryFailed)
+	wantFault(t, test.Err(deliver("one", second.Commit)), host.CodeDeliveryRefused)
 	p.hook("pre-receive", "")
 	pushed := test.Must(deliver("one", second.Commit)).Commit
 	p.sh("git -C one reset -q --soft " + third)

@@ -167,6 +167,10 @@ func TestWhyBehind(t *testing.T) {
 			"the commits are incomplete", reconcile.Requested, reconcile.CodeIncomplete,
 			"an operator asked for another run",
 		},
+		{
+			"the remote refuses the commits", reconcile.Continuation, reconcile.CodeDeliveryRefused,
+			"the remote refuses the commits: its agent corrects them in its next run",
+		},
 		{"the next run has failed", reconcile.Backoff, "", "its last run failed: hook_failed: exit status 1"},
 	} {
 		claim := reconcile.Claim{
@@ -175,7 +179,7 @@ func TestWhyBehind(t *testing.T) {
 			DueAt:        now.Add(time.Minute),
 			ErrorCode:    "hook_failed",
 			ErrorMessage: "exit status 1",
-			Delivery:     reconcile.Delivery{Due: true, WaitsForAgent: true, Code: c.code},
+			Delivery:     reconcile.Delivery{Due: true, WaitsForAgent: true, Code: c.code, Message: c.what},
 		}
 		r := &issueReader{Facts: view.Facts{Now: now}, claim: &claim}
 		test.Equal(t, c.what, r.whyNotRunning(forecast{}).Message, c.want)

@@ -336,6 +336,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 			"its agent merges that before anything is delivered"
 		return Why{reconcile.CodeOthersPushed, message}
 	}
+	if c.Delivery.WaitsForAgent && c.Delivery.OfContent() && c.Kind == reconcile.Continuation {
+		return Why{c.Delivery.Code, c.Delivery.Message + ": its agent corrects them in its next run"}
+	}
 	last := ""
 	if e := view.ErrorText(c.Fault()); e != nil {
 		last = ": " + *e

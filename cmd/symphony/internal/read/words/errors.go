@@ -164,7 +164,7 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_refused",
-		"the remote's own rules refuse the commits, and its agent has tried three times: " +
+		"its agent gets these words, and corrects the commits; after three refusals the issue is held: then " +
 			"`symphony tell ISSUE TEXT` says how to correct them, and `symphony retry ISSUE` lets it try again",
 	},
 	{
