@@ -525,7 +525,7 @@ func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
 var byRule = text.Pattern(`\[remote rejected\].*\((?:[^)]*hook declined|push declined[^)]*|non-fast-forward)\)`)
 
 // whatever matches refusals for which no other commits help: a missing right, or a fault of the remote.
-var whatever = text.Pattern(`(?i)not allowed to push|permission|denied to |write access|read[- ]only|archived|` +
+var whatever = text.Pattern(`(?i)not (?:allowed|authorized) to push|permission|denied to |write access|read[- ]only|archived|` +
 	`no space|disk|quota|internal server error|try again`)
 
 // Of what the remote says, an agent gets the last lines.
