@@ -130,6 +130,10 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	case r.Turns > 0:
 		c.Delivery.Due = true
 		c.Delivery.WaitsForAgent = false
+		if c.Delivery.Handover.Waits() { // an earlier refusal was about other commits
+			c.Delivery.Code = ""
+			c.Delivery.Message = ""
+		}
 	}
 	return s.awaitDelivery(c, ended)
 }

@@ -258,6 +258,17 @@ func TestIncompleteDelivery(t *testing.T) {
 	equal(t, "refused twice", after(1, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
 	equal(t, "refused three times, in other words", after(2, CodeDeliveryRefused, said), "held delivery_refused runs=1")
 
+	// The worker died while it delivered what the agent has corrected: no other agent is needed.
+	handedOver := func(c *Claim, r *Run) {
+		incomplete(1)(c)
+		c.Delivery.Code = CodeDeliveryRefused
+		r.Turns = 1
+		r.Outcome = Lost
+		r.Delivery.Handover = &Handover{Summary: "No key is there any more."}
+	}
+	lost := compute(delivers(newScene().running(one, handedOver)).Snapshot)
+	equal(t, "lost after the correction", state(lost, one), "retry delivery_failed #2 in 10s failures=1 runs=1")
+
 	held := func(i Issue) *scene {
 		s := newScene().held(i, HoldRefused)
 		incomplete(3)(&s.Claims[0])
