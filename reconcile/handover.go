@@ -17,6 +17,12 @@ type Handover struct {
 	// person.
 	Summary string `json:"summary,omitempty"`
 	Blocked string `json:"blocked,omitempty"`
+	// NoChange: the agent says that nothing has to be changed. Leave are the branches, stashes
+	// and files that it means to leave as they are.
+	NoChange bool     `json:"no_change,omitempty"`
+	Leave    []string `json:"leave,omitempty"`
+	// Notes are sentences for people about the work, such as "The work deletes tests: `a_test.go`."
+	Notes []string `json:"notes,omitempty"`
 	// to which the issue is moved, unless the workflow names another state by then
 	State string `json:"state"`
 	// Delivers: the agent's commits must be pushed before. Verifies: verify must pass before.

@@ -3,6 +3,8 @@ package reconcile
 import (
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func delivers(s *scene) *scene { return s.edit(func(s *Snapshot) { s.Policy.Deliver = true }) }
@@ -618,7 +620,7 @@ func TestVerifyRefuses(t *testing.T) {
 		})
 		plan := Compute(held.Snapshot)
 		equal(t, "held", story(plan), "retry A-1 operator; deliver A-1 delivering")
-		equal(t, "what is delivered", *plan.Actions[1].Change.Insert.Delivery.Handover, want)
+		test.Equal(t, "what is delivered", *plan.Actions[1].Change.Insert.Delivery.Handover, want)
 	}
 	again := newScene().running(one, func(c *Claim, r *Run) {
 		c.Kind = Delivering

@@ -182,18 +182,18 @@ func (b *issueBranch) takePushed(ctx context.Context, p *host.Pushed) {
 	b.events.note("pushed", who+" "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }
 
-// deliverable returns why the commits of the workspace can't be delivered, as far as that is
-// their own fault, such as a missing file of Git LFS.
-func (b *issueBranch) deliverable(ctx context.Context) error {
+// deliverable returns what people should know about the commits of the workspace, or why they
+// can't be delivered, as far as that is their own fault, such as a missing file of Git LFS.
+func (b *issueBranch) deliverable(ctx context.Context) (look host.Look, err error) {
 	branch, last, err := b.name(ctx)
 	if err != nil {
-		return err
+		return look, err
 	}
 	env, err := b.shell.gitEnv(ctx)
 	if err != nil {
-		return err
+		return look, err
 	}
-	_, err = b.site.host.Deliver(ctx, host.DeliverRequest{
+	answer, err := b.site.host.Deliver(ctx, host.DeliverRequest{
 		Repository: b.site.Config.Repository.Repository,
 		Branch:     branch,
 		Delivered:  last.Commit,
@@ -201,7 +201,7 @@ func (b *issueBranch) deliverable(ctx context.Context) error {
 		Timeout:    repositoryTimeout,
 		Env:        env,
 	})
-	return err
+	return answer.Look, err
 }
 
 // keep copies the commits of the workspace to this machine, if they are on another machine: if

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -23,9 +24,7 @@ type deliveryStep struct {
 	verifier  *verifier
 	workspace *workspaceStep
 
-	// obeyed are the files that the delivered commits change and that decide what symphony
-	// runs for their own project, such as its WORKFLOW.md.
-	obeyed []string
+	look host.Look // at the delivered commits
 }
 
 // deliver pushes the commits of the workspace, stores the result, and opens a pull request if
@@ -82,7 +81,7 @@ func (d *deliveryStep) deliverSince(
 		return result, "", err
 	}
 	d.takeSigned(answer)
-	d.obeyed = answer.Obeyed
+	d.look = answer.Look
 	if answer.Commits == 0 {
 		d.Log.Info("nothing to push")
 	} else {
@@ -249,15 +248,46 @@ func adding(what string, err error, code string) error {
 // workflowText warns of work that changes the WORKFLOW.md of its own project, or another file
 // that decides what symphony runs; empty for other work.
 func (d *deliveryStep) workflowText() string {
-	if len(d.obeyed) == 0 {
+	if len(d.look.Obeyed) == 0 {
 		return ""
 	}
-	names := make([]string, len(d.obeyed))
-	for i, name := range d.obeyed {
-		names[i] = "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`"
-	}
 	return "The work changes what symphony runs for this project, outside the sandbox, too: " +
-		strings.Join(names, ", ") + ". Review that before you merge it."
+		quotedNames(d.look.Obeyed) + ". Review that before you merge it."
+}
+
+// mostQuoted is how many names a line of a comment has.
+const mostQuoted = 10
+
+// quotedNames is a list of names as Markdown.
+func quotedNames(names []string) string {
+	quoted := text.Map(names[:min(len(names), mostQuoted)], func(name string) string {
+		return "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`"
+	})
+	if more := len(names) - len(quoted); more > 0 {
+		quoted = append(quoted, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// notes says what people should know about the work that is handed over, a line each.
+func notes(look host.Look, leave []string) (lines []string) {
+	if look.Unrelated {
+		lines = append(lines, "The work has no common history with the base.")
+	}
+	for _, list := range []struct {
+		says  string
+		names []string
+	}{
+		{"A merge has left its marks in ", look.Markers},
+		{"The work deletes tests: ", look.DeletedTests},
+		{"The work changes tests: ", look.ChangedTests},
+		{"Left as it is, on purpose: ", leave},
+	} {
+		if len(list.names) > 0 {
+			lines = append(lines, list.says+quotedNames(list.names)+".")
+		}
+	}
+	return lines
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
@@ -440,6 +470,7 @@ func (d *deliveryStep) redeliver(ctx context.Context) error {
 			"set repository.url and deliver again, or move the issue yourself",
 		)
 	}
+	delivers = delivers && (h == nil || !h.NoChange || h.Delivers)
 	if !delivers && !d.site.Config.Verify.isDue(h, "") { // only the issue is to be handed over
 		return d.handOverAlone(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -44,6 +45,9 @@ func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head 
 	if issue.Elsewhere {
 		d.Log.Info("the issue was taken out of the project meanwhile")
 		return nil
+	}
+	if h.Blocked == "" {
+		h.Notes = text.Map(notes(d.look, h.Leave), d.Redactor.Text)
 	}
 	if err := d.answerRework(ctx, h, work); err != nil {
 		return err
@@ -147,6 +151,9 @@ func handoverText(h reconcile.Handover, work reconcile.Delivered, warning string
 			quotation(h.Blocked)
 	}
 	words := "**Handed over**"
+	if h.NoChange {
+		words += ", without a change"
+	}
 	if work.Branch != "" {
 		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", work.Branch, work.Commit)
 	}
@@ -159,7 +166,7 @@ func handoverText(h reconcile.Handover, work reconcile.Delivered, warning string
 	if warning != "" {
 		words += "\n\n" + warning
 	}
-	return words + quotation(h.Summary)
+	return strings.Join(append([]string{words}, h.Notes...), "\n\n") + quotation(h.Summary)
 }
 
 // answerRework comments on the pull request, once, with the answer to the rework and its

@@ -26,7 +26,9 @@ func handOverTool() agent.Tool {
 			"symphony then delivers the commits, comments on the issue and moves it. " +
 			`Example: {"summary": "Fixed the total; the tests pass."} ` +
 			"If you can't go on without a person: " +
-			`{"blocked": "I need access to the staging database."} Then end your turn.`,
+			`{"blocked": "I need access to the staging database."} ` +
+			`If nothing has to change, or the issue is a question: {"summary": "It is right, because ...", ` +
+			`"no_change": true}. Then end your turn.`,
 		InputSchema: agenttool.Object(nil, map[string]any{
 			"summary": map[string]string{
 				"type":        "string",
@@ -35,6 +37,15 @@ func handOverTool() agent.Tool {
 			"blocked": map[string]string{
 				"type":        "string",
 				"description": "What you need from a person, if the work is not done.",
+			},
+			"no_change": map[string]string{
+				"type":        "boolean",
+				"description": "Nothing is to be delivered: summary is the answer.",
+			},
+			"leave": map[string]any{
+				"type":        "array",
+				"items":       map[string]string{"type": "string"},
+				"description": "Branches, stashes and files that a refusal has named and that are meant as they are.",
 			},
 		}),
 	}
@@ -59,7 +70,8 @@ func (h *handovers) accept(ctx context.Context, args json.RawMessage) (reconcile
 	if err != nil || wish.Blocked != "" {
 		return wish, err
 	}
-	return wish, h.checkWork(ctx)
+	err = h.checkWork(ctx, &wish)
+	return wish, err
 }
 
 // read reads the arguments of the tool.
@@ -67,7 +79,11 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 	invalid := func(why string) (reconcile.Handover, error) {
 		return reconcile.Handover{}, agenttool.Refusal("invalid_input", why)
 	}
-	var in struct{ Summary, Blocked string }
+	var in struct {
+		Summary, Blocked string
+		NoChange         bool `json:"no_change"`
+		Leave            []string
+	}
 	d := json.NewDecoder(strings.NewReader(string(args)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
@@ -78,14 +94,19 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 		At:       h.Now(),
 		Summary:  text.VisibleLines(h.Redactor.Text(strings.TrimSpace(in.Summary))),
 		Blocked:  text.VisibleLines(h.Redactor.Text(strings.TrimSpace(in.Blocked))),
-		Delivers: h.site.Config.Repository.Deliver,
-		Verifies: h.site.Config.Verify.Command != "",
+		NoChange: in.NoChange,
+		Leave:    in.Leave,
+		Delivers: h.site.Config.Repository.Deliver && !in.NoChange,
+		Verifies: h.site.Config.Verify.Command != "" && !in.NoChange,
 	}
 	wish.State = h.site.Config.Handoff.stateFor(wish)
 	if (wish.Summary == "") == (wish.Blocked == "") {
 		return invalid("give either summary or blocked, as a text that is not empty")
 	}
-	words := wish.Summary + wish.Blocked
+	if wish.NoChange && wish.Blocked != "" {
+		return invalid("give no_change together with summary, not with blocked")
+	}
+	words := wish.Summary + wish.Blocked + strings.Join(wish.Leave, "")
 	if len(words) > longestHandover {
 		return invalid(fmt.Sprintf("the text is longer than %d bytes", longestHandover))
 	}
@@ -96,9 +117,9 @@ func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
 	return wish, nil
 }
 
-// checkWork returns an error for the agent if something in the workspace is not committed, or
-// if nothing is.
-func (h *handovers) checkWork(ctx context.Context) error {
+// checkWork returns an error for the agent if something in the workspace is not committed, if
+// nothing is, or if HEAD lacks some of it.
+func (h *handovers) checkWork(ctx context.Context, wish *reconcile.Handover) error {
 	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path, Hashed: true})
 	if err != nil {
 		return err
@@ -115,28 +136,105 @@ func (h *handovers) checkWork(ctx context.Context) error {
 	if refusal := uncommitted(found.Git); refusal != nil {
 		return refusal
 	}
-	if h.site.Config.Repository.Deliver && found.Git.Ahead != nil && *found.Git.Ahead == 0 {
-		return noCommit(found.Git)
+	if refusal := leftOut(found.Git, wish.Leave); refusal != nil {
+		return refusal
 	}
-	return h.tryDelivery(ctx)
+	ahead := found.Git.Ahead
+	switch {
+	case !h.site.Config.Repository.Deliver || ahead == nil:
+	case wish.NoChange:
+		return h.checkUnchanged(ctx, wish, found.Git)
+	case *ahead == 0:
+		return agenttool.Refusal(
+			"no_commit",
+			"the branch has no commit of yours: commit the work, say with no_change that nothing has to "+
+				"change, or say with blocked what you need",
+		)
+	}
+	return h.tryDelivery(ctx, wish.Leave)
 }
 
-// tryDelivery returns an error for the agent if a clone of the commits that it hands over
-// would lack some of its files. Other faults of a delivery are none of the agent's, and the
-// delivery reports them.
-func (h *handovers) tryDelivery(ctx context.Context) error {
+// lookElsewhere is leftOut for an agent that does not hand over.
+func (h *handovers) lookElsewhere(ctx context.Context) error {
+	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path, Hashed: true})
+	if err != nil || found.Git == nil || !h.site.Config.Repository.Deliver {
+		warn(h.Log, "the workspace was not examined", err)
+		return nil
+	}
+	return leftOut(found.Git, nil)
+}
+
+// checkUnchanged returns an error for an agent that says that it changed nothing, if it made
+// commits since the last delivery. Delivered commits are handed over again.
+func (h *handovers) checkUnchanged(ctx context.Context, wish *reconcile.Handover, g *host.GitStatus) error {
+	if *g.Ahead == 0 {
+		return nil
+	}
+	_, last, err := h.branch.name(ctx)
+	if err != nil {
+		return err
+	}
+	if text.OrEmpty(g.Commit) != last.Commit {
+		return agenttool.Refusal(
+			"has_commits",
+			"the branch has "+text.Plural(*g.Ahead, "commit")+": hand over without no_change, "+
+				"or remove them with git reset",
+		)
+	}
+	wish.Delivers = true
+	wish.Verifies = h.site.Config.Verify.Command != ""
+	return nil
+}
+
+// leftOut returns an error for the agent if the work has commits that HEAD lacks and no remote
+// has, unless it says that they are meant to stay where they are.
+func leftOut(g *host.GitStatus, leave []string) error {
+	places := text.Filter(g.Elsewhere, func(name string) bool { return !slices.Contains(leave, name) })
+	if len(places) == 0 {
+		return nil
+	}
+	return agenttool.Refusal("commits_elsewhere", fmt.Sprintf(
+		"HEAD (%s) lacks commits that no remote has: %s; bring them to HEAD (git merge, git stash pop), remove them, "+
+			`or hand over with "leave": %s if they are meant to stay there`,
+		headName(g),
+		strings.Join(places, ", "),
+		text.JSON(places),
+	))
+}
+
+// tryDelivery returns an error for the agent if its commits can't be delivered because of what
+// they contain: a clone would lack some of their files, a merge is not finished, or they are
+// not on top of the base. Other faults of a delivery are none of the agent's, and the delivery
+// reports them.
+func (h *handovers) tryDelivery(ctx context.Context, leave []string) error {
 	if !h.site.Config.Repository.Deliver {
 		return nil
 	}
-	err := h.branch.deliverable(ctx)
-	if err == nil {
+	look, err := h.branch.deliverable(ctx)
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known != nil && (known.Code == host.CodeIncomplete || known.Code == host.CodeDeliveryRefused) {
+		return agenttool.Refusal(known.Code, strings.TrimSuffix(known.Message+": "+known.Hint, ": "))
+	}
+	if err != nil {
+		warn(h.Log, "the delivery was not tried", err)
 		return nil
 	}
-	known, _ := errors.AsType[*reconcile.Error](err)
-	if known != nil && known.Code == host.CodeIncomplete {
-		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)
+	if look.Unrelated {
+		return agenttool.Refusal(
+			"no_common_history",
+			"your commits have no common history with the base: put them on top of it, for example "+
+				"git rebase --onto origin/HEAD --root",
+		)
 	}
-	warn(h.Log, "the delivery was not tried", err)
+	marked := text.Filter(look.Markers, func(name string) bool { return !slices.Contains(leave, name) })
+	if len(marked) > 0 {
+		return agenttool.Refusal("conflict_markers", fmt.Sprintf(
+			"a merge has left its marks (<<<<<<<) in %s: finish it and commit, or hand over with "+
+				`"leave": %s if they are meant`,
+			strings.Join(marked, ", "),
+			text.JSON(marked),
+		))
+	}
 	return nil
 }
 
@@ -209,24 +307,6 @@ func (h *handovers) hopeless() error {
 	h.refusals.mu.Lock()
 	defer h.refusals.mu.Unlock()
 	return h.refusals.end
-}
-
-// noCommit returns the error for an agent whose branch contains no commit of its own.
-func noCommit(g *host.GitStatus) error {
-	branches := g.Elsewhere
-	if len(branches) == 0 {
-		return agenttool.Refusal(
-			"no_commit",
-			"the branch has no commit of yours: commit the work, or say with blocked what you need",
-		)
-	}
-	return agenttool.Refusal("no_commit", fmt.Sprintf(
-		"HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or git switch to it, "+
-			"then hand over again",
-		headName(g),
-		strings.Join(branches, ", "),
-		branches[0],
-	))
 }
 
 // headName returns the branch of HEAD, or its commit if it is detached.

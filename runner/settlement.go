@@ -22,6 +22,8 @@ type settlement struct {
 
 	// refused is how verify failed last in this run; the zero value if it did not.
 	refused reconcile.Verification
+	// toldElsewhere: the agent was told in this run of commits that are not on its branch.
+	toldElsewhere bool
 }
 
 // settle reports whether the agent gets another turn. turnErr is the error of the turn that
@@ -70,7 +72,7 @@ func (s *settlement) wantsMore(ctx context.Context, turn int) (bool, error) {
 // part of the delivery.
 func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	if wish.Blocked == "" {
-		err = s.handovers.checkWork(ctx)
+		err = s.handovers.checkWork(ctx, &wish)
 	}
 	if agenttool.IsRefusal(err) {
 		// the agent is told when it hands over again
@@ -101,7 +103,11 @@ func (s *settlement) returnForDelivery(ctx context.Context, turn int) (more bool
 	if s.site.Config.Handoff.State != "" || s.rec.overBudget.Load() || ctx.Err() != nil {
 		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
 	}
-	refusal := s.handovers.tryDelivery(ctx)
+	refusal := s.handovers.tryDelivery(ctx, nil)
+	if refusal == nil && !s.toldElsewhere {
+		refusal = s.handovers.lookElsewhere(ctx)
+		s.toldElsewhere = refusal != nil // the agent can't say that it is meant
+	}
 	if refusal == nil {
 		return false, nil
 	}

@@ -201,9 +201,19 @@ type DeliverAnswer struct {
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there
 	// are none, nothing was pushed.
 	Commits int
-	// Obeyed are those paths of the repository's Obeyed that the commits on the branch, and
-	// not on Base, change.
+	Look
+}
+
+// Look is what people should know about the commits that are on the branch and not on Base.
+type Look struct {
+	// Obeyed are those paths of the repository's Obeyed that they change.
 	Obeyed []string
+	// Unrelated: they have no common history with Base.
+	Unrelated bool
+	// Markers are the files in which a merge has left its marks.
+	Markers []string
+	// DeletedTests and ChangedTests are tests of Base.
+	DeletedTests, ChangedTests []string
 }
 
 // PushFenced pushes commits together with the change of a claim, and returns the object of the claim

@@ -102,8 +102,9 @@ type GitStatus struct {
 	// the commits of HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`
-	// Elsewhere are branches with commits that neither HEAD nor Base contains. They are looked
-	// for if Ahead is 0.
+	// Elsewhere are branches, stashes (stash@{0}) and linked worktrees (worktree wt) with commits
+	// that neither HEAD, Base nor a remote contains, and that were not there before the first
+	// agent. At most 20 are named.
 	Elsewhere []string `json:"commits_elsewhere,omitempty"`
 	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if
 	// there is none. Unpushed counts the commits of HEAD that it does not contain.

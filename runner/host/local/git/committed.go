@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // PackTree writes a pack of the commit of HEAD in dir, with its files and without its history.
@@ -98,12 +100,15 @@ func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 	return began, nil
 }
 
-// Began returns the commit of HEAD in dir, or the empty tree if there is none.
-func Began(ctx context.Context, dir string) string {
+// Began returns the commit of HEAD in dir, or the empty tree if there is none, and the commits
+// beside it that no remote has.
+func Began(ctx context.Context, dir string) (commit string, beside []string) {
 	r, ok, err := openReader(ctx, dir)
 	if err != nil || !ok {
-		return emptyTree1
+		return emptyTree1, nil
 	}
-	defer func() { _ = r.close() }() // a temporary directory
-	return cmp.Or(r.commit, r.emptyTree())
+	defer func() { _ = r.close() }()           // a temporary directory
+	places, _ := r.elsewhere(ctx, "", Clone{}) // what it misses counts as an agent's
+	beside = text.Map(places, func(p place) string { return p.commit })
+	return cmp.Or(r.commit, r.emptyTree()), beside
 }

@@ -9,7 +9,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/patch"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -49,6 +50,8 @@ type Clone struct {
 	// Began is the result of the function Began before the first agent. It counts if there is
 	// no Origin.
 	Began string
+	// Beside are the commits on no remote that Began found beside HEAD.
+	Beside []string
 	// Elsewhere is the result of the function Elsewhere before the first agent, if Began is known.
 	// An agent could lead to a repository of the operator instead, to learn what it contains.
 	Elsewhere string
@@ -87,7 +90,13 @@ func Inspect(
 	if err != nil {
 		return g, nil, true, err
 	}
-	err = r.compareWithRemote(ctx, &g, clone.Origin.URL)
+	if err := r.compareWithRemote(ctx, &g, clone.Origin.URL); err != nil {
+		return g, commits, true, err
+	}
+	places, err := r.withOwnObjects().elsewhere(ctx, r.baseCommit, clone) // their names and nothing else
+	for _, p := range places {
+		g.Elsewhere = append(g.Elsewhere, p.name)
+	}
 	return g, commits, true, err
 }
 
@@ -132,9 +141,6 @@ func (r *reader) compareWithBase(
 			return nil, err
 		}
 	}
-	if *g.Ahead == 0 {
-		g.Elsewhere = r.withOwnObjects().elsewhere(ctx, base) // names of branches and nothing else
-	}
 	return commits, nil
 }
 
@@ -156,25 +162,55 @@ func (r *reader) compareWithRemote(ctx context.Context, g *host.GitStatus, origi
 	return err
 }
 
-// elsewhere lists branches with commits that neither HEAD nor the base contains, the first
-// ones by name.
-func (r *reader) elsewhere(ctx context.Context, base string) (branches []string) {
-	for _, name := range slices.Sorted(maps.Keys(r.refs)) {
-		id := r.refs[name]
-		branch, is := strings.CutPrefix(name, "refs/heads/")
-		if !is || !objectID(id) || id == r.commit || id == base || len(branches) == mostElsewhere {
-			continue
-		}
-		// a branch that can't be compared is left out
-		own, err := r.output(r.git(ctx, "rev-list", "--max-count=1", id, "^"+r.commit, "^"+base, "--"))
-		if err == nil && own != "" {
-			branches = append(branches, branch)
+// elsewhere returns where work ends that neither HEAD, the base nor a remote contains, unless
+// it was there before the first agent: branches, stashes, and linked worktrees whose HEAD is on
+// no branch. A linked worktree shares these with others, so there it returns nothing.
+func (r *reader) elsewhere(ctx context.Context, base string, clone Clone) (places []place, err error) {
+	if !paths.Inside(r.tree, r.common) {
+		return nil, nil
+	}
+	u := unsavedSearch{top: r.tree, origin: clone.Origin.URL, deleted: []string{r.tree}}
+	ends, saved, err := u.ends(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range append([]string{r.commit, base}, clone.Beside...) {
+		if id != "" {
+			saved = append(saved, "^"+id)
 		}
 	}
-	return branches
+	isOpen := func(p place) bool {
+		return !slices.Contains(saved, "^"+p.commit) && !strings.HasPrefix(p.name, "refs/")
+	}
+	ends = text.Filter(ends, isOpen)
+	if len(ends) == 0 {
+		return nil, nil
+	}
+	asked := append(text.Map(ends, func(p place) string { return p.commit }), saved...)
+	list := r.git(ctx, "rev-list", "--ignore-missing", "--stdin")
+	list.Stdin = strings.NewReader(strings.Join(asked, "\n") + "\n")
+	commits, err := r.output(list)
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]bool{}
+	for line := range strings.Lines(commits) {
+		open[strings.TrimSpace(line)] = true
+	}
+	slices.SortFunc(ends, func(a, b place) int { // worktrees last, because their names have a space
+		return cmp.Or(strings.Count(a.name, " ")-strings.Count(b.name, " "), cmp.Compare(a.name, b.name))
+	})
+	for _, p := range ends {
+		isNew := open[p.commit] && len(places) < mostElsewhere
+		if isNew {
+			places = append(places, p)
+			delete(open, p.commit) // a worktree on a branch is named once
+		}
+	}
+	return places, nil
 }
 
-const mostElsewhere = 5
+const mostElsewhere = 20
 
 // Has reports whether the repository in dir, which may be bare, contains a commit.
 func Has(ctx context.Context, dir, commit string) bool {

@@ -205,7 +205,7 @@ func TestSHA256WithoutACommit(t *testing.T) {
 	wantStatus(t, dir, "main  0  0", "A. file")
 	wantDiff(t, dir, []string{"+one"})
 	test.Equal(t, "unsaved", unsaved(t, dir), "1 change not committed")
-	test.Equal(t, "where the work began", Began(t.Context(), dir), emptyTree256)
+	test.Equal(t, "where the work began", first(Began(t.Context(), dir)), emptyTree256)
 	sh(t, dir, `git commit -qm one; git checkout -q --orphan other; put new "two\n"`)
 	wantStatus(t, dir, "other  0  0", "A. file", "? new")
 	wantDiff(t, dir, []string{"+one", "+two"})
@@ -567,7 +567,7 @@ func TestForeignRepository(t *testing.T) {
 			sh(t, dir, "repo own; repo foreign; cd foreign; put secret-name s; git add .; git commit -qm secret; "+
 				"put .git/secret 'secret-file\\n'")
 			own := filepath.Join(dir, "own")
-			record := Clone{Began: Began(t.Context(), own), Elsewhere: Elsewhere(own)}
+			record := Clone{Began: first(Began(t.Context(), own)), Elsewhere: Elsewhere(own)}
 			sh(t, own, script)
 			g, _, _, err := Inspect(t.Context(), own, record, 0)
 			if strings.HasSuffix(name, "directory") || name == "gitdir" {
@@ -590,11 +590,37 @@ func TestLinkedWorktreeIsItsOwn(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, "repo main; git -C main worktree add -q -b topic ../linked; repo other")
 	linked := filepath.Join(dir, "linked")
-	record := Clone{Began: Began(t.Context(), linked), Elsewhere: Elsewhere(linked)}
+	record := Clone{Began: first(Began(t.Context(), linked)), Elsewhere: Elsewhere(linked)}
 	test.Equal(t, "its git directory", record.Elsewhere, filepath.Join(dir, "main/.git/worktrees/linked"))
 	_, _, ok, err := Inspect(t.Context(), linked, record, 0)
 	test.Equal(t, "read", []any{ok, err}, []any{true, nil})
 	sh(t, dir, "git -C other worktree add -q ../more; cp more/.git linked/.git")
 	_, _, _, err = Inspect(t.Context(), linked, record, 0)
 	test.Contains(t, "the error", fmt.Sprint(err), "leads to another repository")
+}
+
+// Work beside HEAD is named by its place, unless a remote has it, HEAD contains it, or it was there
+// before the first agent.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sh := func(script string) { sh(t, dir, script) }
+	sh(`git init -q -b main w; cd w; git commit -q --allow-empty -m one; git branch hook $(git commit-tree -m hook HEAD^{tree})`)
+	w := filepath.Join(dir, "w")
+	began, beside := Began(t.Context(), w)
+	names := func() []string {
+		found, _, _, err := Inspect(t.Context(), w, Clone{Began: began, Beside: beside}, 0)
+		test.OK(t, err)
+		return found.Elsewhere
+	}
+	test.Equal(t, "before the agent", names(), nil)
+	sh(`cd w; git branch same; git branch aside $(git commit-tree -m aside -p HEAD HEAD^{tree}); git branch zed aside
+		git worktree add -q ../wt aside; git worktree add -q --detach ../free; git -C ../free commit -q --allow-empty -m free
+		echo 1 > a; git add a; git stash -q; git tag t $(git commit-tree -m tag HEAD^{tree})
+		git branch more $(git commit-tree -m more -p hook HEAD^{tree}); git pack-refs --all`)
+	test.Equal(t, "of the agent", names(), []string{"aside", "more", "stash@{0}", "worktree free"})
+	sh(`cd w; git merge -q aside; git update-ref refs/remotes/origin/x more; git stash drop -q`)
+	test.Equal(t, "without a remote", names(), []string{"more", "worktree free"})
+	sh(`cd w; git remote add origin https://git.example/x.git`)
+	test.Equal(t, "of a remote", names(), []string{"worktree free"})
 }

@@ -75,3 +75,6 @@ func ended(t *testing.T) context.Context {
 	cancel()
 	return ctx
 }
+
+// first returns the first of two results.
+func first[A, B any](a A, _ B) A { return a }

@@ -384,8 +384,9 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if len(work) == 0 {
 		return nil
 	}
-	slices.Sort(work) // so that the names are the same every time
-	revisions := strings.Join(append(work, saved...), "\n") + "\n"
+	commits := text.Map(work, func(p place) string { return p.commit })
+	slices.Sort(commits) // so that the names are the same every time
+	revisions := strings.Join(append(commits, saved...), "\n") + "\n"
 	list := func(args ...string) (string, error) {
 		cmd := r.git(ctx, append([]string{"rev-list", "--stdin"}, args...)...)
 		cmd.Stdin = strings.NewReader(revisions)
@@ -411,9 +412,13 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
-// ends returns the commits with which lines of work end in a repository, and, after a "^", the
-// commits up to which the work is saved.
-func (u *unsavedSearch) ends(ctx context.Context, r *reader) (work, saved []string, err error) {
+// place is where a line of work ends: the branch aside, stash@{0}, or the linked worktree wt,
+// called "worktree wt".
+type place struct{ name, commit string }
+
+// ends returns where lines of work end in a repository, and, after a "^", the commits up to
+// which the work is saved.
+func (u *unsavedSearch) ends(ctx context.Context, r *reader) (work []place, saved []string, err error) {
 	// Otherwise branches survive in the main repository, except in a linked worktree's
 	// submodule, which is deleted with it.
 	deleted := u.deletes(r.common) ||
@@ -440,7 +445,7 @@ func (u *unsavedSearch) ends(ctx context.Context, r *reader) (work, saved []stri
 			continue
 		}
 		if !r.clonedTag(name) || slices.Contains(heads.past, r.packed[name]) {
-			work = append(work, id)
+			work = append(work, place{strings.TrimPrefix(name, "refs/heads/"), id})
 		}
 	}
 	return work, saved, nil
@@ -541,7 +546,7 @@ func rewritten(address, name string, config []setting) (addresses []string) {
 
 // heads are the commits that only HEAD or a stash refers to. past are earlier commits of HEAD.
 type heads struct {
-	current []string
+	current []place
 	past    []string
 }
 
@@ -551,33 +556,39 @@ var automaticStashes = []string{"rebase-merge/autostash", "rebase-apply/autostas
 // readHeads reads HEAD and, if the repository itself is deleted, the HEADs of its linked
 // worktrees and every stash: refs/stash is only the latest stash.
 func (r *reader) readHeads(deleted bool) (h heads, err error) {
-	dirs := []string{r.gitDir}
+	dirs := map[string]string{"HEAD": r.gitDir}
 	if deleted {
 		worktrees, err := os.ReadDir(filepath.Join(r.common, "worktrees"))
 		if err != nil && !files.Absent(err) {
 			return h, err
 		}
 		for _, w := range worktrees {
-			dirs = append(dirs, filepath.Join(r.common, "worktrees", w.Name()))
+			dirs["worktree "+w.Name()] = filepath.Join(r.common, "worktrees", w.Name())
 		}
-		h.current, err = reflog(filepath.Join(r.common, "logs", "refs", "stash"))
+		stashes, err := reflog(filepath.Join(r.common, "logs", "refs", "stash"))
 		if err != nil {
 			return h, err
 		}
+		slices.Reverse(stashes) // stash@{0} is the last one
+		for i, id := range stashes {
+			h.current = append(h.current, place{fmt.Sprintf("stash@{%d}", i), id})
+		}
 	}
-	for _, dir := range dirs {
+	for name, dir := range dirs {
 		_, commit, err := r.headOf(dir)
 		if err != nil {
 			return h, err
 		}
 		if commit != "" {
-			h.current = append(h.current, commit)
+			h.current = append(h.current, place{name, commit})
 		}
 		stashes, err := readAutomaticStashes(dir)
 		if err != nil {
 			return h, err
 		}
-		h.current = append(h.current, stashes...)
+		for _, id := range stashes {
+			h.current = append(h.current, place{"autostash", id})
+		}
 		past, err := reflog(filepath.Join(dir, "logs", "HEAD"))
 		if err != nil {
 			return h, err

@@ -148,7 +148,7 @@ func (m *Mirror) Deliver(
 			answer.Commit = d.Commit
 		}
 	}
-	answer.Obeyed, err = d.changesObeyed(ctx)
+	answer.Look, err = d.look(ctx)
 	if err != nil {
 		return answer, err
 	}

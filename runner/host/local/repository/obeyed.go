@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -9,44 +10,101 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
-// changesObeyed returns the paths that decide what symphony runs and that the commit changes,
-// compared with where it left the base. A link that leads to one of them counts, too: passes may
-// find WORKFLOW.md by it.
-func (d *delivery) changesObeyed(ctx context.Context) ([]string, error) {
-	if d.Commit == "" || len(d.remote.Obeyed) == 0 {
-		return nil, nil
+// look compares the commit with where it left the base. A link that leads to a path of Obeyed
+// counts as one: passes may find WORKFLOW.md by it.
+func (d *delivery) look(ctx context.Context) (look host.Look, err error) {
+	if d.Commit == "" {
+		return look, nil
 	}
-	changed, err := d.obeyedChanges(ctx)
-	return changed, d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Obeyed[0], err)
+	look, err = d.lookSinceBase(ctx)
+	return look, d.failed(host.CodeDeliveryFailed, "look at the changes of the commits", err)
 }
 
-func (d *delivery) obeyedChanges(ctx context.Context) ([]string, error) {
+func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error) {
 	base, err := d.output(d.localGit(ctx, "merge-base", "refs/heads/"+d.base, d.Commit))
-	if err != nil { // no common history: all of the work is new
+	if gitcmd.ExitedWith(err, 1) { // no common history: all of the work is new
+		look.Unrelated = true
+		if len(d.remote.Obeyed) == 0 {
+			return look, nil
+		}
 		list := []string{"ls-tree", "-z", "--name-only", d.Commit, "--"}
-		return d.entries(d.localGit(ctx, append(list, d.remote.Obeyed...)...))
+		look.Obeyed, err = d.entries(d.localGit(ctx, append(list, d.remote.Obeyed...)...))
+		return look, err
+	}
+	if err != nil {
+		return look, err
 	}
 	raw, err := d.entries(d.localGit(ctx, "diff", "--raw", "-z", "--no-renames", base, d.Commit))
 	if err != nil {
-		return nil, err
+		return look, err
 	}
-	var list []string
-	var links []string // of the base
+	added := map[string]bool{}     // objects of new files
+	var links []string             // of the base
+	deleted := map[string]string{} // tests, and their objects
 	for i := 0; i+1 < len(raw); i += 2 {
 		name := raw[i+1]
 		obeyed := d.obeyedAt(name)
 		isLink := strings.HasPrefix(raw[i], ":120000 ")
 		switch {
-		case obeyed != "" && !slices.Contains(list, obeyed):
-			list = append(list, obeyed)
+		case obeyed != "" && !slices.Contains(look.Obeyed, obeyed):
+			look.Obeyed = append(look.Obeyed, obeyed)
 		case obeyed == "" && isLink:
 			links = append(links, name)
 		}
+		// ":100644 100644 8ab686e 3f2a9c1 M": modes, objects, and what happened
+		fields := strings.Fields(raw[i])
+		switch change := fields[4]; {
+		case change == "A":
+			added[fields[3]] = true
+		case !isTest().MatchString(name):
+		case change == "D":
+			deleted[name] = fields[2]
+		default:
+			look.ChangedTests = append(look.ChangedTests, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(deleted)) {
+		isMoved := added[deleted[name]]
+		if !isMoved {
+			look.DeletedTests = append(look.DeletedTests, name)
+		}
+	}
+	look.Markers, err = d.findMarkers(ctx, base)
+	if err != nil {
+		return look, err
 	}
 	leading, err := d.leadToObeyed(ctx, base, links)
-	return append(list, leading...), err
+	look.Obeyed = append(look.Obeyed, leading...)
+	return look, err
+}
+
+// isTest matches the paths of tests and of what they read: test/a.py, a_test.go, test_a.py,
+// a.spec.ts, ATest.java.
+var isTest = text.Pattern(`(?i)(?:^|/)(?:tests?|__tests__|specs?|testdata)/|(?:^|/)test_[^/]*$|` +
+	`[._-](?:test|spec)s?\.[^/]+$|(?-i:Tests?\.[a-z]+$)`)
+
+// marks matches a line that git leaves where a merge conflicts. A line of = could be under a
+// heading, too.
+const marks = "^(<<<<<<<|>>>>>>>) "
+
+// findMarkers returns the files with marks of a merge that the commit has added since base.
+func (d *delivery) findMarkers(ctx context.Context, base string) ([]string, error) {
+	diff := []string{"diff", "--name-only", "-z", "--no-renames", "--diff-filter=d", "-G" + marks}
+	changed, err := d.entries(d.localGit(ctx, append(diff, base, d.Commit)...))
+	if err != nil || len(changed) == 0 {
+		return nil, err
+	}
+	grep := d.localGit(ctx, append([]string{"grep", "-lzIE", marks, d.Commit, "--"}, changed...)...)
+	grep.Env = append(grep.Env, "GIT_LITERAL_PATHSPECS=1")
+	found, err := d.entries(grep)
+	if gitcmd.ExitedWith(err, 1) { // only lines with marks were removed
+		return nil, nil
+	}
+	cut := func(name string) string { return strings.TrimPrefix(name, d.Commit+":") }
+	return text.Map(found, cut), err
 }
 
 // obeyedAt returns that of the paths which decide what symphony runs that a path is, or is below:

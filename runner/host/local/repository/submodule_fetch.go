@@ -110,7 +110,7 @@ func (m *Mirror) submoduleWork(ctx context.Context, workspace string, s submodul
 		return s.failed(err).Error()
 	}
 	_, err := os.Lstat(filepath.Join(at, ".git"))
-	commit := git.Began(ctx, at)
+	commit, _ := git.Began(ctx, at)
 	if err == nil && commit != s.was && commit != s.commit {
 		return s.failed(errors.New("it is at another commit")).Error()
 	}

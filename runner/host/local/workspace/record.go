@@ -73,6 +73,8 @@ type Record struct {
 	// Agents can move every branch of their repository, also of the remote. It is empty if the
 	// workspace is older than this field.
 	Began string `json:"began,omitempty"`
+	// Beside are commits that after_create left beside it, for example in other branches.
+	Beside []string `json:"beside,omitempty"`
 	// GitDir is the git directory as after_create left it, if it is elsewhere (see git.Elsewhere).
 	GitDir string `json:"git_dir,omitempty"`
 	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
@@ -84,7 +86,13 @@ type Record struct {
 
 // clone returns symphony's knowledge of the clone in the workspace.
 func (r Record) clone() git.Clone {
-	return git.Clone{Origin: r.Origin, Began: r.Began, Elsewhere: r.GitDir, Ignored: r.Ignored}
+	return git.Clone{
+		Origin:    r.Origin,
+		Began:     r.Began,
+		Beside:    r.Beside,
+		Elsewhere: r.GitDir,
+		Ignored:   r.Ignored,
+	}
 }
 
 const (

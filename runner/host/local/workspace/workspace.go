@@ -340,7 +340,7 @@ func (w *Workspace) Ready() error {
 	if w.rec.State == Creating {
 		ctx := context.Background()
 		w.rec.Outside = git.OutsideFiles(ctx, w.Path)
-		w.rec.Began = git.Began(ctx, w.Path)
+		w.rec.Began, w.rec.Beside = git.Began(ctx, w.Path)
 		w.rec.GitDir = git.Elsewhere(w.Path)
 	}
 	w.rec.State = Prepared

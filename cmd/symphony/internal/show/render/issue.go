@@ -235,6 +235,9 @@ func printResults(w *term.Env, v detail.Issue) {
 	if v.Verification != nil {
 		printVerification(w, now, v.Verification)
 	}
+	for _, note := range handoverNotes(v.Runs) {
+		printField(w, "note", note)
+	}
 	for _, l := range v.Links {
 		isPull := v.PullRequest != nil && l.URL == v.PullRequest.URL || d != nil && l.URL == d.PullRequest
 		if !isPull {
@@ -254,6 +257,16 @@ func printResults(w *term.Env, v detail.Issue) {
 			commits, text.ShellQuote(k.Mirror), k.Commit))
 	}
 	printUsed(w, v)
+}
+
+// handoverNotes is what people should know about the work that was handed over last.
+func handoverNotes(newest []view.RunRow) []string {
+	for _, r := range newest {
+		if r.Delivery != nil && r.Delivery.Handover.Asked() {
+			return r.Delivery.Handover.Notes
+		}
+	}
+	return nil
 }
 
 // printPullRequest prints the pull request as the tracker described it last, or else its
