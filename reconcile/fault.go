@@ -152,7 +152,8 @@ const (
 	// CodeIncomplete: a clone of the delivered commit would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = "delivery_incomplete"
-	// CodeDeliveryRefused: a rule of the remote refuses the commits, for example a pattern of their
+	// CodeDeliveryRefused: the base has dropped some of the commits, whose history was replaced; or
+	// a rule of the remote refuses the commits, for example a pattern of their
 	// messages, the size of a file, or a secret in one.
 	CodeDeliveryRefused = "delivery_refused"
 	// CodeBranchCheckedOut: where the branch of an issue would be pushed, a person checked it

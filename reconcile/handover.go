@@ -148,6 +148,10 @@ func (h *Handover) AnsweredAfter() time.Time {
 // AsksHelp reports whether the agent can't go on without a person.
 func (h *Handover) AsksHelp() bool { return h != nil && h.Blocked != "" }
 
+// TakesAnything reports whether a user decided to deliver the work although something speaks
+// against it.
+func (h *Handover) TakesAnything() bool { return h != nil && h.UnverifiedBy != "" }
+
 // Waits reports whether symphony still must finish the handover: the agent asked for it, and
 // verify did not fail for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }

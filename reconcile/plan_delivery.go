@@ -86,8 +86,11 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 }
 
 // forCommand returns the handover for the delivery run of the command deliver; nil if nothing
-// is to be handed over.
+// is to be handed over, unless a user takes the work as it is.
 func (h *Handover) forCommand(cmd Command) *Handover {
+	if h == nil && cmd.UnverifiedBy != "" {
+		h = &Handover{}
+	}
 	if h == nil {
 		return nil
 	}

@@ -66,6 +66,7 @@ func (d *deliveryStep) deliverSince(
 		Branch:       branch,
 		Delivered:    last.Commit,
 		Again:        d.mayPushAgain(last),
+		TakeDropped:  d.rec.get().Delivery.Handover.TakesAnything(),
 		Fence:        d.claim.fence(branch, timeout),
 		ClaimsBranch: d.site.Config.Repository.ClaimsBranch,
 		Check: host.Check{

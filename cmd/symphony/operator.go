@@ -46,8 +46,9 @@ func retryCommand(w *term.Env) *cli.Command {
 				Usage: "use the model `NAME` in the run that starts now",
 			},
 			&cli.BoolFlag{
-				Name:  "unverified",
-				Usage: "hand the issue over although verify.command has not passed; the comment says so, with your name",
+				Name: "unverified",
+				Usage: "hand the issue over although verify.command has not passed, or deliver commits that the " +
+					"base has dropped; the comment says so, with your name",
 			},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end of a delivery"},
 		),

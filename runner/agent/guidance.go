@@ -317,6 +317,13 @@ func andMore(n int) string {
 
 // baseText tells how far the base is ahead of HEAD. Its name is quoted, because it comes from outside.
 func baseText(b host.FetchAnswer) string {
+	if b.Dropped != "" {
+		return fmt.Sprintf(
+			"The history of the base branch, %q, was replaced, and your work is built on commits that it has "+
+				"dropped. Symphony delivers none of these. Put your own commits on top of it: %s",
+			"origin/"+text.Short(b.Base, maxAuthor), host.Rebase(b.Dropped),
+		)
+	}
 	if b.Behind <= 0 {
 		return ""
 	}

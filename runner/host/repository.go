@@ -129,7 +129,14 @@ type FetchAnswer struct {
 	Pushed       *Pushed // others' pushes to the branch of the workspace; nil for none
 	// Found is the same as that of CloneAnswer.
 	Found *FoundBranch
+	// Dropped is an earlier commit of Base, whose history was replaced since, if HEAD is built on
+	// commits that Base has dropped.
+	Dropped string
 }
+
+// Rebase is the command that brings the agent's commits from a commit which the base has dropped
+// to the present base.
+func Rebase(dropped string) string { return "git rebase --onto origin/HEAD " + dropped }
 
 // MaxPushed is how many commits a Pushed names at most.
 const MaxPushed = 20
@@ -171,6 +178,8 @@ type DeliverRequest struct {
 	Try bool
 	// Again pushes the commits again if Delivered has them all and Branch was deleted since.
 	Again bool
+	// TakeDropped pushes commits that the base has dropped, too.
+	TakeDropped bool
 	// Fence, if set, calls push with a change of this machine's claim of the issue. The delivery calls
 	// it when nothing but the push is left to do, and not at all if there is nothing to push. push
 	// changes the claim in the same push: without the claim nothing is pushed (CodeClaimLost), also if
@@ -198,6 +207,8 @@ type DeliverAnswer struct {
 	Commit, Base string
 	// Head is HEAD as the delivery found it, if Commit is its signed copy; otherwise empty.
 	Head string
+	// BaseCommit is the commit of Base if a person has taken commits that it has dropped.
+	BaseCommit string
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there
 	// are none, nothing was pushed.
 	Commits int
@@ -272,6 +283,10 @@ type Origin struct {
 	Commit string `json:"commit"`
 	// a newer such commit, with which the work is compared; empty if none was fetched
 	Base string `json:"base,omitempty"`
+	// Branch is the name of the base then. Dropped are earlier commits of that branch, with spaces
+	// between, which it no longer contained at a later fetch: its history was replaced.
+	Branch  string `json:"branch,omitempty"`
+	Dropped string `json:"dropped,omitempty"`
 }
 
 // Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through
@@ -443,8 +458,9 @@ type PackRequest struct {
 // PackAnswer is the size of the pack in bytes.
 type PackAnswer struct{ Size int64 }
 
-// DeliveredRequest names a delivered commit, and where it was delivered.
-type DeliveredRequest struct{ Address, Branch, Commit string }
+// DeliveredRequest names a delivered commit, and where it was delivered. BaseCommit is as in
+// DeliverAnswer.
+type DeliveredRequest struct{ Address, Branch, Commit, BaseCommit string }
 
 // Within calls f with a limit on its time. The error tells whether the limit was reached or
 // ctx ended.
@@ -509,7 +525,7 @@ const (
 	// CodeIncomplete: a clone of the commits to push would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = reconcile.CodeIncomplete
-	// CodeDeliveryRefused: a rule of the remote refuses the commits.
+	// CodeDeliveryRefused: a rule of the remote refuses the commits, or the base has dropped some.
 	CodeDeliveryRefused = reconcile.CodeDeliveryRefused
 	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict

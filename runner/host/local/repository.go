@@ -30,7 +30,11 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 		if err != nil {
 			return answer, err
 		}
-		return answer, r.space.SetOrigin(host.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
+		return answer, r.space.SetOrigin(host.Origin{
+			URL:    q.Repository.URL,
+			Commit: answer.BaseCommit,
+			Branch: answer.Base,
+		})
 	}
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", clone)
 }
@@ -51,21 +55,27 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 		if err != nil {
 			return answer, err
 		}
-		return answer, r.recordBase(q.Repository.URL, answer.Commit)
+		return r.recordBase(ctx, m, q.Repository.URL, answer)
 	}
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", fetch)
 }
 
 // recordBase records the commit of the base that was fetched, with which the work is compared
-// from now on. If the workspace was cloned from another address, the record stays: that may be
-// another repository.
-func (r *run) recordBase(address, commit string) error {
+// from now on, and what the base has dropped. If the workspace was cloned from another address,
+// the record stays: that may be another repository.
+func (r *run) recordBase(
+	ctx context.Context, m *repository.Mirror, address string, answer host.FetchAnswer,
+) (host.FetchAnswer, error) {
 	origin := r.space.Origin()
-	if origin.URL != address || origin.Base == commit {
-		return nil
+	if origin.URL != address {
+		return answer, nil
 	}
-	origin.Base = commit
-	return r.space.SetOrigin(origin)
+	now, dropped, err := m.Compare(ctx, r.space.Path, origin, answer)
+	answer.Dropped = dropped
+	if err != nil || now == origin {
+		return answer, err
+	}
+	return answer, r.space.SetOrigin(now)
 }
 
 func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
@@ -79,7 +89,7 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 		if err != nil || answer.Base == "" || q.Try {
 			return answer, err
 		}
-		return answer, r.moveOrigin(q.Repository.URL)
+		return answer, r.moveOrigin(q.Repository.URL, answer.BaseCommit)
 	}
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", deliver)
 }
@@ -126,13 +136,19 @@ func (Machine) DeliverWorkspace(
 }
 
 // moveOrigin records the address of the repository to which the workspace was delivered, if it
-// was cloned from another address.
-func (r *run) moveOrigin(address string) error {
-	origin := r.space.Origin()
-	if origin.URL == "" || origin.URL == address {
-		return nil
+// was cloned from another address. If a person has taken what the base has dropped, base is its
+// commit from which on that is looked for again.
+func (r *run) moveOrigin(address, base string) error {
+	before := r.space.Origin()
+	origin := before
+	if base != "" {
+		origin.Base = base
+		origin.Dropped = ""
 	}
 	origin.URL = address
+	if before.URL == "" || origin == before {
+		return nil
+	}
 	return r.space.SetOrigin(origin)
 }
 
@@ -290,7 +306,7 @@ func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error)
 	if err := m.CloneBundle(ctx, r.space.Path, q.Branch, q.BundleAnswer, bundle); err != nil {
 		return err
 	}
-	return r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
+	return r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit, Branch: q.Base})
 }
 
 func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer host.FetchAnswer, err error) {
@@ -306,7 +322,7 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	if err != nil {
 		return answer, err
 	}
-	return answer, r.recordBase(q.Address, answer.Commit)
+	return r.recordBase(ctx, m, q.Address, answer)
 }
 
 // removeParts removes the leftovers of clones and deliveries in the directory of the run.
@@ -357,5 +373,5 @@ func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) erro
 	}
 	// if this fails, the workspace is kept as unsaved
 	_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit)
-	return r.moveOrigin(q.Address)
+	return r.moveOrigin(q.Address, q.BaseCommit)
 }

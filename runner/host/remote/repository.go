@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -53,6 +54,9 @@ func (r run) fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, 
 	// These are known here, whatever the host says.
 	answer.Base = b.Base
 	answer.Commit = b.BaseCommit
+	if !objectName().MatchString(answer.Dropped) {
+		answer.Dropped = ""
+	}
 	if b.Pushed == "" {
 		answer.Pushed = nil
 	}
@@ -117,7 +121,8 @@ func (r run) readTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer,
 	if err != nil {
 		return host.TipsAnswer{}, err
 	}
-	for _, id := range append([]string{answer.Commit, answer.Cloned.Commit}, answer.Tips...) {
+	ids := append(strings.Fields(answer.Cloned.Dropped), answer.Commit, answer.Cloned.Commit, answer.Cloned.Base)
+	for _, id := range append(ids, answer.Tips...) {
 		if id != "" && !objectName().MatchString(id) {
 			return host.TipsAnswer{}, reconcile.NewError(
 				codeFailed,
@@ -178,9 +183,10 @@ func (r run) deliverTo(
 	// If this fails, the workspace is kept as unsaved, as on this machine.
 	at := cmp.Or(answer.Head, answer.Commit) // the next fetch brings the signed copies there
 	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{
-		Address: m.Address(),
-		Branch:  q.Branch,
-		Commit:  at,
+		Address:    m.Address(),
+		Branch:     q.Branch,
+		Commit:     at,
+		BaseCommit: answer.BaseCommit,
 	})
 	return answer, nil
 }

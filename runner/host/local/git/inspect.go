@@ -174,7 +174,9 @@ func (r *reader) elsewhere(ctx context.Context, base string, clone Clone) (place
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range append([]string{r.commit, base}, clone.Beside...) {
+	from := clone.Origin // what it had once counts as saved: a local main stays at a commit that was purged there
+	known := append(strings.Fields(from.Dropped), r.commit, base, from.Commit, from.Base)
+	for _, id := range append(known, clone.Beside...) {
 		if id != "" {
 			saved = append(saved, "^"+id)
 		}

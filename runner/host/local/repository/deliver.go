@@ -139,6 +139,14 @@ func (m *Mirror) Deliver(
 		return answer, err
 	}
 	answer.Base = d.base
+	if q.TakeDropped {
+		answer.BaseCommit, err = d.commitOf(ctx, d.base)
+	} else {
+		err = d.checkDropped(ctx)
+	}
+	if err != nil {
+		return answer, err
+	}
 	if m.remote.Sign && d.Commit != "" && !q.Try {
 		if err := d.sign(ctx); err != nil {
 			return answer, err
@@ -245,8 +253,9 @@ func (d *delivery) receive(ctx context.Context) error {
 }
 
 // findPresentBase finds the base. It updates the mirror if the mirror does not know the base,
-// or if the default branch of the remote changed since the mirror was fetched, and there is
-// something to push: a person may rename main to trunk during a run.
+// or if the default branch of the remote or the base changed since the mirror was fetched, and
+// there is something to push: a person may rename main to trunk, or replace its history, during
+// a run.
 func (d *delivery) findPresentBase(ctx context.Context) (err error) {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
@@ -255,7 +264,7 @@ func (d *delivery) findPresentBase(ctx context.Context) (err error) {
 		d.base, _ = d.findBase(ctx) // the update finds a base that is missing here
 	}
 	pushes := !d.try && d.Commit != "" && d.Commit != d.last
-	if d.base != "" && (!pushes || !d.hasOtherDefault(ctx)) {
+	if d.base != "" && (!pushes || !d.hasOtherBase(ctx)) {
 		return nil
 	}
 	d.base, err = d.current(ctx)

@@ -331,20 +331,24 @@ func (m writer) readHead(ctx context.Context) error {
 	return m.setHead(ctx, reference, head.sha256)
 }
 
-// hasOtherDefault reports whether the default branch of the remote differs from the mirror's.
-// It reports false if the remote can't be asked; the push reports that error.
-func (m *Mirror) hasOtherDefault(ctx context.Context) bool {
-	head, err := m.askHead(ctx)
+// hasOtherBase reports whether the default branch of the remote, or the commit of the base,
+// differs from the mirror's. It reports false if the remote can't be asked; the push reports
+// that error.
+func (d *delivery) hasOtherBase(ctx context.Context) bool {
+	head, err := d.askHead(ctx)
 	if err != nil || head.reference == "" {
 		return false
 	}
-	return head.reference != "refs/heads/"+m.headBranch()
+	at, err := d.commitOf(ctx, d.base)
+	isMoved := err == nil && head.base != "" && head.base != at
+	return isMoved || head.reference != "refs/heads/"+d.headBranch()
 }
 
 // remoteHead is HEAD of a remote.
 type remoteHead struct {
 	reference string // the default branch, such as refs/heads/main; empty if it names none
 	commit    string // empty if there is none
+	base      string // the commit of the base; empty if there is none
 	sha256    bool   // objects are named by SHA-256
 }
 
@@ -370,6 +374,9 @@ func (m *Mirror) askHead(ctx context.Context) (head remoteHead, err error) {
 		head.sha256 = len(words[0]) == sha256Length
 		if words[1] == "HEAD" {
 			head.commit = words[0]
+		}
+		if m.remote.Base == "" || words[1] != "HEAD" {
+			head.base = words[0]
 		}
 	}
 	return head, nil
