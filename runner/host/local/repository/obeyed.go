@@ -56,7 +56,8 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 		}
 		// ":100644 100644 8ab686e 3f2a9c1 M": modes, objects, and what happened
 		fields := strings.Fields(raw[i])
-		switch change := fields[4]; {
+		change := fields[4]
+		switch {
 		case change == "A":
 			added[fields[3]] = true
 		case !isTest().MatchString(name):
