@@ -26,7 +26,7 @@ func TestTreeBomb(t *testing.T) {
 		git update-ref HEAD $(git commit-tree -p HEAD -m bomb $tree); git rev-parse HEAD`)
 	const reason = "git needs more than 64 MiB of memory"
 	_, err := p.deliver("one", "")
-	wantFault(t, err, host.CodeGitLimit, "list the submodules", reason)
+	wantFault(t, err, host.CodeGitLimit, "look at the changes", reason)
 	p.sh("git -C remote.git fetch -q ../one HEAD:refs/heads/work/two")
 	_, err = p.clone("two", commit)
 	wantFault(t, err, host.CodeGitLimit, "check out work/two", reason)
