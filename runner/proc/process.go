@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,15 @@ type Entry struct {
 // Process identifies the process.
 func (e Entry) Process() reconcile.Process {
 	return reconcile.Process{PID: e.PID, Start: e.Start, Name: e.Name}
+}
+
+// IgnoreLeftover returns the error of a program that has ended, nil if it only left a process behind that
+// holds its output open, as ssh and gh's keyring do: Go waits for that until the command's WaitDelay.
+func IgnoreLeftover(err error) error {
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return err
 }
 
 // Self returns the handle of this process.

@@ -152,7 +152,7 @@ func (s *ScopeManager) output(
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil {
+	if err := IgnoreLeftover(cmd.Run()); err != nil {
 		said := strings.Join(strings.Fields(stderr.String()), " ")
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("%s does not answer", program)

@@ -65,9 +65,9 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	}
 	// it may have ended
 	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })()
-	err := cmd.Wait()
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return out.String(), nil // a process that it left behind may have its stdout open
+	err := proc.IgnoreLeftover(cmd.Wait())
+	if err == nil {
+		return out.String(), nil
 	}
 	name := filepath.Base(cmd.Path)
 	if ctx.Err() != nil {

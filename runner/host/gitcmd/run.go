@@ -40,8 +40,7 @@ func Run(cmd *exec.Cmd, memory uint64) error {
 	if answer, ok := cmd.Stdout.(*Answer); ok && answer.Err() != nil {
 		return answer.Err()
 	}
-	// a process in the background holds its streams
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+	if proc.IgnoreLeftover(err) == nil {
 		return nil
 	}
 	complaint, _ := tail.Text()

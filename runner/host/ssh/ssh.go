@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Engine reaches the daemon of an incarnation of a run on a host. It is an engine.Engine.
@@ -270,10 +271,7 @@ func (e Engine) run(
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	connected, printed, linesErr := converse(p, out, in, stdin)
-	err = cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // a process that ssh left behind holds its stderr open
-	}
+	err = proc.IgnoreLeftover(cmd.Wait())
 	if other, isOther := errors.AsType[*systemError](linesErr); isOther {
 		return nil, other
 	}

@@ -65,6 +65,7 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	complaint := &text.Tail{Limit: 1 << 10}
 	cmd.Stderr = complaint
 	out, err := cmd.Output()
+	err = proc.IgnoreLeftover(err)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}

@@ -12,10 +12,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// gh prints its token for one host, and counts its calls.
+// gh prints its token for one host, and counts its calls. What it starts for the keyring holds its
+// output open when it has ended.
 const fakeGh = `
 echo "$*" >> calls
 [ "$GITHUB_TOKEN$GH_TOKEN" ] && exit 1
+sleep 3 &
 [ "$*" = "auth token --hostname github.com" ] && echo gho_0123456789
 `
 

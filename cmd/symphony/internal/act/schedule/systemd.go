@@ -274,7 +274,7 @@ func runProgram(
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	err := cmd.Run()
+	err := proc.IgnoreLeftover(cmd.Run())
 	if err == nil {
 		return stdout.String(), nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // The environments, as --json names them.
@@ -282,6 +283,7 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
+	err = proc.IgnoreLeftover(err)
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s: %w", script, ctx.Err())
 	}
