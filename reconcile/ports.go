@@ -226,6 +226,7 @@ type TrackerFindings struct {
 	States, Labels []UnknownName // states that the project lacks, labels that the tracker lacks
 	Assignee       *UnknownName  // nil if the assignee exists or none was looked up
 	OwnOperators   []string      // the operators whose comments look like comments of agents
+	Denied         *Error        // why the key may not change issues; nil if it may, as far as is known
 }
 
 // TrackerProject identifies a project, or a team.
@@ -396,6 +397,18 @@ type IssueClaims interface {
 	// not answer.
 	Settle(ctx context.Context, tracked *Tracked) error
 }
+
+// NoClaims implements the methods of IssueClaims other than Take, without claims.
+type NoClaims struct{}
+
+// Known implements IssueClaims.
+func (NoClaims) Known(context.Context) (Claimed, error) { return Claimed{}, nil }
+
+// Release implements IssueClaims.
+func (NoClaims) Release() {}
+
+// Settle implements IssueClaims.
+func (NoClaims) Settle(context.Context, *Tracked) error { return nil }
 
 // Claimed are issues that others have, by their ids. Each value is a sentence that says who has it and
 // for what: "ann on buildhost-2 works on it, at least until 10:40".

@@ -465,7 +465,8 @@ func (t *tick) settleClaims(ctx context.Context) {
 // startNothing lets the pass continue without starting agents after an error about state that
 // projects share. It returns false.
 func (t *tick) startNothing(err error) bool {
-	_ = t.fail("account_state", err)
+	known := t.fail("account_state", err)
+	t.report.Obstacle = cmp.Or(t.report.Obstacle, &Obstacle{Reason: known.Code, Message: known.Message})
 	t.snapshot.DispatchOff = true
 	return false
 }

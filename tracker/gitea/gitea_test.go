@@ -146,8 +146,8 @@ func TestSettingsOfRepository(t *testing.T) {
 	settings(map[string]any{"has_issues": true, "archived": true})
 	_, err = a.Post(t.Context(), "1", "Hello.")
 	test.Contains(t, "a comment in an archived repository", fmt.Sprint(err), "423", "is archived")
-	test.Must(a.Verify(t.Context(), reconcile.TrackerNames{States: s.States}))
-	test.Contains(t, "warnings", strings.Join(warnings, "\n"), s.Name+" is archived")
+	verified := test.Must(a.Verify(t.Context(), reconcile.TrackerNames{States: s.States}))
+	test.Contains(t, "denied", verified.Denied.Message, s.Name+" is archived")
 }
 
 // A token without a scope, and an account that may only read, are told by name.

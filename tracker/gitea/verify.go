@@ -1,6 +1,7 @@
 package gitea
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -36,7 +37,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	var labels, logins []string
 	for i, repo := range c.o.Repositories {
-		project, there, err := c.verifyRepository(ctx, repo, viewer.Login)
+		project, there, err := c.verifyRepository(ctx, repo, &found)
 		if err != nil {
 			return found, err
 		}
@@ -64,10 +65,12 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	return found, nil
 }
 
-// verifyRepository reads a repository with the names of its labels.
+// verifyRepository reads a repository with the names of its labels. It notes in found
+// what its user may not change.
 func (c *client) verifyRepository(
 	ctx context.Context,
-	repo, login string,
+	repo string,
+	found *reconcile.TrackerFindings,
 ) (reconcile.TrackerProject, []string, error) {
 	r, err := c.repository(ctx, repo)
 	if err != nil {
@@ -76,7 +79,7 @@ func (c *client) verifyRepository(
 	if !r.HasIssues {
 		return reconcile.TrackerProject{}, nil, c.NoRepository(repo, "its issues are disabled")
 	}
-	c.WarnOfRights(r.Name, login, r.Archived, r.Permissions.Push)
+	found.Denied = cmp.Or(found.Denied, c.CheckRights(r.Name, found.User, r.Archived, r.Permissions.Push))
 	labels, err := c.labels(ctx, repo)
 	project := reconcile.TrackerProject{
 		ID:   strconv.FormatInt(r.ID, 10),
@@ -118,7 +121,7 @@ func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAc
 			if err != nil {
 				return reconcile.TrackerBoard{}, err
 			}
-			project, labels, err := c.verifyRepository(ctx, repo, viewer.Login)
+			project, labels, err := c.verifyRepository(ctx, repo, &reconcile.TrackerFindings{})
 			if err != nil {
 				return reconcile.TrackerBoard{}, err
 			}

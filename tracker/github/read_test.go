@@ -596,14 +596,16 @@ func TestVerifyWarnsAboutRights(t *testing.T) {
 			o.Warn = func(text string) { warned = append(warned, text) }
 			o.Project = "https://github.com/orgs/acme/projects/4"
 		})
-		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
+		found := test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
+		if found.Denied != nil {
+			warned = append(warned, found.Denied.Error())
+		}
 		test.Equal(t, "warnings with the scopes "+scopes, len(warned), want)
 	}
-	var warned []string
-	s := newScene(t, func(o *Options) { o.Warn = func(text string) { warned = append(warned, text) } })
+	s := newScene(t)
 	s.Archived = true
-	test.Must(s.client().Verify(t.Context(), reconcile.TrackerNames{}))
-	test.Contains(t, "the warning", strings.Join(warned, "\n"), "is archived")
+	found := test.Must(s.client().Verify(t.Context(), reconcile.TrackerNames{}))
+	test.Contains(t, "denied", found.Denied.Error(), "is archived")
 }
 
 func TestVerifyFails(t *testing.T) {

@@ -1,6 +1,7 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ func (c *Client) Verify(
 		labels = append(labels, repo.labels...)
 		logins = append(logins, repo.logins...)
 		viewer = repo.viewer
+		found.Denied = cmp.Or(found.Denied, repo.denied)
 	}
 	found.User = viewer.Login
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
@@ -68,8 +70,9 @@ func (c *Client) Verify(
 type repository struct {
 	project reconcile.TrackerProject
 	labels  []string
-	logins  []string // the accounts whose login resembles the assignee
-	viewer  account  // the token's account
+	logins  []string         // the accounts whose login resembles the assignee
+	viewer  account          // the token's account
+	denied  *reconcile.Error // see reconcile.TrackerFindings
 }
 
 // verifyRepository reads a repository with its labels, and the accounts whose login resembles
@@ -109,7 +112,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string) (r
 		found.project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		found.viewer = data.Viewer
 		found.logins = text.Map(r.Users.Nodes, func(u account) string { return u.Login })
-		c.WarnOfRights(r.Name, data.Viewer.Login, r.Archived, r.May != "READ")
+		found.denied = c.CheckRights(r.Name, data.Viewer.Login, r.Archived, r.May != "READ")
 		for _, raw := range r.Labels.Nodes {
 			var l label
 			if json.Unmarshal(raw, &l) == nil {

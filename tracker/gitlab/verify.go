@@ -1,6 +1,7 @@
 package gitlab
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strconv"
@@ -28,7 +29,7 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	})
 	var labels []string
 	for i, name := range c.o.Projects {
-		project, there, err := c.verifyProject(ctx, name, viewer.Login)
+		project, there, err := c.verifyProject(ctx, name, &found)
 		if err != nil {
 			return found, err
 		}
@@ -56,16 +57,18 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	return found, nil
 }
 
-// verifyProject reads a project with the names of its labels.
+// verifyProject reads a project with the names of its labels. It notes in found
+// what its user may not change.
 func (c *client) verifyProject(
 	ctx context.Context,
-	name, login string,
+	name string,
+	found *reconcile.TrackerFindings,
 ) (reconcile.TrackerProject, []string, error) {
 	p, err := c.project(ctx, name)
 	if err != nil {
 		return reconcile.TrackerProject{}, nil, err
 	}
-	c.WarnOfRights(p.Name, login, p.Archived, p.Level() >= gitlabapi.Planner)
+	found.Denied = cmp.Or(found.Denied, c.CheckRights(p.Name, found.User, p.Archived, p.Level() >= gitlabapi.Planner))
 	labels, err := c.labels(ctx, name, "")
 	project := reconcile.TrackerProject{
 		ID:   strconv.FormatInt(p.ID, 10),
@@ -108,7 +111,7 @@ func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAc
 			if err != nil {
 				return reconcile.TrackerBoard{}, err
 			}
-			project, labels, err := c.verifyProject(ctx, name, viewer.Login)
+			project, labels, err := c.verifyProject(ctx, name, &reconcile.TrackerFindings{})
 			if err != nil {
 				return reconcile.TrackerBoard{}, err
 			}

@@ -307,8 +307,6 @@ func TestVerify(t *testing.T) {
 	s := newSite(t)
 	s.Denied = "TRANSITION_ISSUES"
 	o := optionsFor(s)
-	var warnings []string
-	o.Warn = func(w string) { warnings = append(warnings, w) }
 	found := test.Must(test.Must(Adapter(o)).Verify(t.Context(), reconcile.TrackerNames{
 		States:   []string{"Todo", "Dne"},
 		Assignee: "nobody@example.com",
@@ -317,8 +315,8 @@ func TestVerify(t *testing.T) {
 	test.Equal(t, "project", found.Project.Name, "Web Shop")
 	test.Equal(t, "states", fmt.Sprint(found.States), `["Dne" (did you mean "Done"?)]`)
 	test.Equal(t, "assignee", found.Assignee.Name, "nobody@example.com")
-	want := []string{"Symphony lacks permissions in the project SHOP: Transition Issues"}
-	test.Equal(t, "warnings", warnings, want)
+	want := "Symphony lacks permissions in the project SHOP: Transition Issues"
+	test.Equal(t, "denied", found.Denied.Message, want)
 }
 
 // A token with scopes is sent to the gateway of Atlassian; addresses for people stay those of the

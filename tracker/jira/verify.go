@@ -1,6 +1,7 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,16 +45,21 @@ func (c *client) verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		c.api.WarnOnce(c.renamed(p.Key))
 	}
 	if p.Archived {
-		c.api.WarnOnce("the project " + p.Key + " is archived, so that nothing in it can be changed: restore it")
+		found.Denied = &reconcile.Error{
+			Message: "the project " + p.Key + " is archived, so that nothing in it can be changed",
+			Hint:    "restore it",
+		}
 	}
 	known, err := c.statuses(ctx)
 	if err != nil {
 		return found, err
 	}
 	found.States = transport.Unknown(text.Unique(names.States), namesOf(known), namesOf(known))
-	if err := c.checkRights(ctx, me); err != nil {
+	denied, err := c.checkRights(ctx, me)
+	if err != nil {
 		return found, err
 	}
+	found.Denied = cmp.Or(found.Denied, denied)
 	if err := c.checkQuery(ctx); err != nil {
 		return found, err
 	}
@@ -70,8 +76,8 @@ func (c *client) asProject(p project) reconcile.TrackerProject {
 	}
 }
 
-// checkRights warns about rights that the account lacks.
-func (c *client) checkRights(ctx context.Context, me account) error {
+// checkRights returns the rights that the account lacks as an error; nil if it has all.
+func (c *client) checkRights(ctx context.Context, me account) (*reconcile.Error, error) {
 	keys := slices.Sorted(maps.Keys(permissions))
 	found, err := get[struct {
 		Permissions map[string]struct {
@@ -82,7 +88,7 @@ func (c *client) checkRights(ctx context.Context, me account) error {
 		"permissions": {strings.Join(keys, ",")},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lacks []string
 	for _, key := range keys {
@@ -90,11 +96,14 @@ func (c *client) checkRights(ctx context.Context, me account) error {
 			lacks = append(lacks, permissions[key])
 		}
 	}
-	if lacks != nil {
-		const warning = "%s lacks permissions in the project %s: %s"
-		c.api.WarnOnce(fmt.Sprintf(warning, me.Name, c.o.Project, strings.Join(lacks, ", ")))
+	if lacks == nil {
+		return nil, nil
 	}
-	return nil
+	const message = "%s lacks permissions in the project %s: %s"
+	return &reconcile.Error{
+		Message: fmt.Sprintf(message, me.Name, c.o.Project, strings.Join(lacks, ", ")),
+		Hint:    "give them to that account",
+	}, nil
 }
 
 // checkQuery lets Jira check the query with the operator's condition.

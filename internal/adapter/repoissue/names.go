@@ -257,14 +257,21 @@ func (n *Names) NoRepository(repo, said string) error {
 	)
 }
 
-// WarnOfRights warns about a repository in which the token's account can't change anything.
-func (n *Names) WarnOfRights(repo, login string, isArchived, mayWrite bool) {
-	if isArchived {
-		n.api.WarnOnce(repo + " is archived, so that nothing in it can be changed: unarchive it in its settings")
+// CheckRights returns why the token's account can't change anything in a repository; nil if it can.
+func (n *Names) CheckRights(repo, login string, isArchived, mayWrite bool) *reconcile.Error {
+	switch {
+	case isArchived:
+		return &reconcile.Error{
+			Message: n.api.Scrub(repo + " is archived, so that nothing in it can be changed"),
+			Hint:    "unarchive it in its settings",
+		}
+	case !mayWrite:
+		return &reconcile.Error{
+			Message: n.api.Scrub(login + " may only read " + repo),
+			Hint:    "let that account write there",
+		}
 	}
-	if !mayWrite {
-		n.api.WarnOnce(login + " may only read " + repo + ": let that account write there")
-	}
+	return nil
 }
 
 // Issue turns a record into an issue that is in a state. me is the login of the token's

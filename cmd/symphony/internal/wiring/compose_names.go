@@ -24,8 +24,8 @@ func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	}
 }
 
-// WrongNames returns an error for each name in the workflow that the tracker does not have,
-// with the next step as its hint.
+// WrongNames returns an error for each name in the workflow that the tracker does not have, and for
+// the rights that its key lacks, with the next step as its hint.
 func WrongNames(
 	cfg *workflow.Config,
 	tracker string,
@@ -63,6 +63,9 @@ func WrongNames(
 			),
 			"give symphony a key of another user, or name another operator",
 		)
+	}
+	if found.Denied != nil {
+		list = append(list, found.Denied)
 	}
 	return list
 }

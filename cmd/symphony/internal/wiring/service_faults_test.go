@@ -438,10 +438,9 @@ func TestArchivedProjects(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(out)
 			}))
 			defer s.Close()
-			var warned []string
-			a := trackerAt(t, kind, s.URL, func(text string) { warned = append(warned, text) })
-			test.Must(a.Verify(t.Context(), reconcile.TrackerNames{}))
-			test.Contains(t, "warnings", strings.Join(warned, "\n"), "is archived, so that nothing in it can be changed")
+			a := trackerAt(t, kind, s.URL, func(string) {})
+			found := test.Must(a.Verify(t.Context(), reconcile.TrackerNames{}))
+			test.Contains(t, "denied", found.Denied.Error(), "is archived, so that nothing in it can be changed")
 		})
 	}
 }

@@ -16,9 +16,10 @@ import (
 // project of the tracker. They implement reconcile.IssueClaims: the rows of claims in their databases
 // are their claims.
 type Others struct {
-	p       *Project
-	project string // Policy.Project
-	warn    func(string)
+	reconcile.NoClaims // a look at other databases is made only for a start; deleted rows are given back
+	p                  *Project
+	project            string // Policy.Project
+	warn               func(string)
 
 	unlock    func()            // nil while nothing is locked
 	elsewhere map[string]string // what Take found, while it is locked
@@ -29,9 +30,6 @@ type Others struct {
 func NewOthers(p *Project, project string, warn func(string)) *Others {
 	return &Others{p: p, project: project, warn: warn}
 }
-
-// Known implements reconcile.IssueClaims: a look at other databases is made only for a start.
-func (o *Others) Known(context.Context) (reconcile.Claimed, error) { return reconcile.Claimed{}, nil }
 
 // Take implements reconcile.IssueClaims. It returns all issues of the tracker that other projects have,
 // and keeps them from starting runs for others until Release.
@@ -62,9 +60,6 @@ func (o *Others) Release() {
 	}
 	o.unlock = nil
 }
-
-// Settle implements reconcile.IssueClaims: what a pass deletes from its database is given back.
-func (o *Others) Settle(context.Context, *reconcile.Tracked) error { return nil }
 
 // Claimed returns the issues of the tracker that other projects have claimed, with a sentence that names
 // the workflow and the purpose. Without a live worker an issue counts only if that project has a

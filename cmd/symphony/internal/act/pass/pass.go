@@ -384,6 +384,8 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 			r.addObstacle(err)
 			return
 		}
+		rights := wiring.Rights{Project: c.p, Config: cfg, DB: c.db, Tracker: deps.Tracker}
+		deps.Claims = append([]reconcile.IssueClaims{rights}, deps.Claims...)
 	}
 	runners.Logins, err = proc.SharedFile()
 	if err != nil {

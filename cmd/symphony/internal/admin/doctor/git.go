@@ -385,20 +385,8 @@ func checkForge(ctx context.Context, e *environment) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	if _, err := forge.Read(ctx, []int{1}); err != nil { // there need not be one
+	if err := wiring.CheckForge(ctx, e.config, forge); err != nil {
 		return failWith(err)
-	}
-	if merges && forge.MayMerge != nil {
-		may, err := forge.MayMerge(ctx, repository.Base)
-		if err != nil {
-			return failWith(err)
-		}
-		if !may {
-			return fail(
-				"the account of the token for "+repository.OwnerName+" may not merge there, as merge.when wants",
-				"give the account the right to write, and to merge into the base if that is protected, or leave out merge.when",
-			)
-		}
 	}
 	if repository.ForgeKind().Gh {
 		return ok("%s lets the account merge in %s", repository.ForgeKind().Title, repository.OwnerName)
