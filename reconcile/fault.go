@@ -152,10 +152,12 @@ const (
 	// CodeIncomplete: a clone of the delivered commit would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = "delivery_incomplete"
-	// CodeDeliveryRefused: the base has dropped some of the commits, whose history was replaced; or
-	// a rule of the remote refuses the commits, for example a pattern of their
-	// messages, the size of a file, or a secret in one.
+	// CodeDeliveryRefused: a rule of the remote, or the operator's check, refuses the commits, for
+	// example because of a pattern of their messages, the size of a file, or a secret in one.
 	CodeDeliveryRefused = "delivery_refused"
+	// CodeBaseReplaced: the history of the base was replaced, and the commits are built on some that
+	// it has dropped. An operator's retry --unverified delivers them all the same.
+	CodeBaseReplaced = "base_replaced"
 	// CodeBranchCheckedOut: where the branch of an issue would be pushed, a person checked it
 	// out, and can switch to another branch.
 	CodeBranchCheckedOut = "branch_checked_out"
@@ -305,6 +307,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"delivery_conflict",
 			"delivery_incomplete",
 			"delivery_refused",
+			"base_replaced",
 			"invalid_branch",
 			"branch_checked_out",
 			"repository_changed",

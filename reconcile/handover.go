@@ -319,7 +319,13 @@ type Delivered struct {
 // OfContent reports whether the last delivery failed because of what the commits contain: only other
 // commits can help.
 func (d Delivery) OfContent() bool {
-	return d.Code == CodeIncomplete || d.Code == CodeDeliveryRefused
+	return d.Code == CodeIncomplete || d.RefusedByRule()
+}
+
+// RefusedByRule reports whether the last delivery was refused by a rule about commits, which an
+// agent is told: it hands over others.
+func (d Delivery) RefusedByRule() bool {
+	return d.Code == CodeDeliveryRefused || d.Code == CodeBaseReplaced
 }
 
 // afterOthersPushed returns the delivery when others pushed to the branch. If the issue was

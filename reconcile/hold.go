@@ -64,6 +64,10 @@ var holdRules = map[string]holdRule{
 	CodeDeliveryRefused: {
 		ends: "symphony tell ISSUE TEXT, or symphony retry ISSUE, lets its agent correct it",
 	},
+	CodeBaseReplaced: {
+		ends: "symphony tell ISSUE TEXT, or symphony retry ISSUE, lets its agent put its commits on the new base; " +
+			"symphony retry --unverified ISSUE delivers them as they are",
+	},
 	HoldLeftover: {ends: "end the process, then symphony retry ISSUE"},
 	HoldHostLost: {
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",

@@ -145,7 +145,7 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 // the issue any more. Passes try the delivery again, and say why it fails.
 func (s *Snapshot) deliverAnyway(c Claim) Claim {
 	c.Delivery.WaitsForAgent = false
-	if c.Status == Waiting && s.undelivered(c) && c.Delivery.Code == CodeDeliveryRefused {
+	if c.Status == Waiting && s.undelivered(c) && c.Delivery.RefusedByRule() {
 		return s.deliverAgain(c, s.Now)
 	}
 	return s.awaitDelivery(c, s.Now)
@@ -158,7 +158,7 @@ const maxRefusals = 3
 // if the delivery was refused too often. Another hold, such as an operator's, stays.
 func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	tries := c.Delivery.Tries
-	ofDelivery := c.HoldReason == HoldRefused || c.HoldReason == CodeDeliveryRefused
+	ofDelivery := isOfDelivery(c.HoldReason)
 	heldOtherwise := c.HoldNext || c.HoldReason != "" && !ofDelivery
 	switch {
 	case c.Status != Waiting || !s.undelivered(c):
@@ -170,9 +170,9 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 			c.Delivery.Message,
 		)
 		return s.hold(c, HoldRefused, message)
-	case c.Delivery.Code == CodeDeliveryRefused && tries >= maxRefusals && !heldOtherwise:
-		return s.hold(c, CodeDeliveryRefused, c.Delivery.Message)
-	case c.Delivery.Code == CodeDeliveryRefused:
+	case c.Delivery.RefusedByRule() && tries >= maxRefusals && !heldOtherwise:
+		return s.hold(c, c.Delivery.Code, c.Delivery.Message)
+	case c.Delivery.RefusedByRule():
 		// The same commits would be refused again. An agent hands over others.
 		c.Delivery.WaitsForAgent = true
 		c.Delivery.Handover = nil
@@ -185,6 +185,11 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 		c.DueAt = since
 	}
 	return c
+}
+
+// isOfDelivery reports whether a hold is about commits that a delivery or hand_over refused.
+func isOfDelivery(hold string) bool {
+	return hold == HoldRefused || hold == CodeDeliveryRefused || hold == CodeBaseReplaced
 }
 
 // deliverAgain returns a claim that waits for another try of its delivery, later after each failure.
@@ -213,7 +218,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 		c.Delivery = c.Delivery.afterOthersPushed()
 		c.Kind = Continuation
 	case r.Outcome == Succeeded:
-		ofDelivery := c.HoldReason == HoldRefused || c.HoldReason == CodeDeliveryRefused
+		ofDelivery := isOfDelivery(c.HoldReason)
 		if ofDelivery && c.Delivery.OfContent() {
 			c = s.endHold(c)
 		}

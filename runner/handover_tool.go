@@ -212,7 +212,7 @@ func (h *handovers) tryDelivery(ctx context.Context, leave []string) error {
 	}
 	look, err := h.branch.deliverable(ctx)
 	known, _ := errors.AsType[*reconcile.Error](err)
-	if known != nil && (known.Code == host.CodeIncomplete || known.Code == host.CodeDeliveryRefused) {
+	if known != nil && (reconcile.Delivery{Code: known.Code}).OfContent() {
 		return agenttool.Refusal(known.Code, strings.TrimSuffix(known.Message+": "+known.Hint, ": "))
 	}
 	if err != nil {

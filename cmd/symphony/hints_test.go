@@ -45,6 +45,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"delivery_failed", "symphony retry", "all/repository_sign_gpg", ""},
 	{"delivery_incomplete", "symphony retry", "all/delivery_complete", ""},
 	{"delivery_incomplete", "symphony takeover", "all/delivery_complete", ""},
+	{"base_replaced", "symphony retry --unverified", "all/base_replaced", ""},
 	{"delivery_refused", "symphony retry", "all/delivery_refused", ""},
 	{"delivery_refused", "symphony tell", "all/delivery_refused", ""},
 	{"file_write", "symphony retry", "script/hand_over_file", ""},

@@ -525,8 +525,10 @@ const (
 	// CodeIncomplete: a clone of the commits to push would lack files of submodules or of Git
 	// LFS.
 	CodeIncomplete = reconcile.CodeIncomplete
-	// CodeDeliveryRefused: a rule of the remote refuses the commits, or the base has dropped some.
+	// CodeDeliveryRefused: a rule of the remote, or the operator's check, refuses the commits.
 	CodeDeliveryRefused = reconcile.CodeDeliveryRefused
+	// CodeBaseReplaced: the base has dropped commits on which these are built.
+	CodeBaseReplaced = reconcile.CodeBaseReplaced
 	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
 	// CodeClaimLost: the remote has another claim than the request expects: another machine has the

@@ -83,7 +83,7 @@ func (d *delivery) checkDropped(ctx context.Context) error {
 	if err != nil || one == "" {
 		return failed(err)
 	}
-	return reconcile.NewError(host.CodeDeliveryRefused, fmt.Sprintf(
+	return reconcile.NewError(host.CodeBaseReplaced, fmt.Sprintf(
 		"the history of %s was replaced, and the work is built on commits that it has dropped; put your own "+
 			"commits on top of it: %s",
 		text.Visible(d.base),

@@ -101,7 +101,7 @@ func (o *operation) undeliverable(c reconcile.Claim) error {
 	switch {
 	case c.Status == reconcile.Running:
 		message = name + " is running; its work is delivered when its run has ended"
-	case c.Delivery.Code != reconcile.CodeDeliveryRefused && !c.Delivery.Handover.Asked() &&
+	case c.Delivery.Code != reconcile.CodeBaseReplaced && !c.Delivery.Handover.Asked() &&
 		o.command.UnverifiedBy != "":
 		message = "no agent waits for " + name + " to be handed over"
 	default:

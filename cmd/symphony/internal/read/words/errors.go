@@ -168,6 +168,11 @@ var runErrors = []RunError{
 			"`symphony tell ISSUE TEXT` says how to correct them, and `symphony retry ISSUE` lets it try again",
 	},
 	{
+		"base_replaced",
+		"its agent is told how to put its commits on the new base; after three refusals the issue is held: then " +
+			"`symphony retry --unverified ISSUE` delivers the commits as they are, with what the base has dropped",
+	},
+	{
 		"repository_changed",
 		"change `repository.url` back to deliver there, or push the commits to the new " +
 			"repository yourself",
