@@ -34,6 +34,7 @@ func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 		"SYMPHONY_ATTEMPT="+strconv.Itoa(w.run.Attempt),
 		"SYMPHONY_WORKSPACE="+w.site.space.Path,
 	)
+	env = append(env, w.site.Config.SlotVar()...)
 	if outcome != "" {
 		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
 	}

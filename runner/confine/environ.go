@@ -59,6 +59,10 @@ type Config struct {
 	// variables that the agent's commands get even if their names look like secrets
 	PassEnv []string
 
+	// Slot is the number of the run on this machine, from 0; empty for none. The login shell does not
+	// get it, because runs share one.
+	Slot string
+
 	// Secrets are the names of variables that neither hooks nor the agent may see.
 	// SecretValues are redacted everywhere, and removed from the environment of hooks and
 	// agent under any name.
@@ -80,21 +84,29 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 // StartEnv returns the environment that the agent is started with. Its directories are its own:
 // The command may be a launcher, such as npx, that executes files in them.
 func (c Config) StartEnv(env []string, runID string, w host.Workspace) []string {
-	return c.withoutHidden(c.env(env, runID, w.Agent))
+	return c.ofAgent(c.env(env, runID, w.Agent))
 }
 
 // BoxEnv returns the environment with which an agent is started in a sandbox of symphony: as
 // StartEnv, with the directories of the agent's commands. /tmp is its own there.
 func (c Config) BoxEnv(env []string, runID string, w host.Workspace) []string {
-	return c.withoutHidden(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}))
+	return c.ofAgent(c.env(env, runID, host.Dirs{Tmp: tmpInBox, Cache: w.CacheDir}))
 }
 
-// withoutHidden removes from the environment of hooks what only hooks may see.
-func (c Config) withoutHidden(env []string) []string {
-	return slices.DeleteFunc(env, func(entry string) bool {
+// ofAgent removes from the environment of hooks what only hooks may see, and adds the slot.
+func (c Config) ofAgent(env []string) []string {
+	return slices.DeleteFunc(append(env, c.SlotVar()...), func(entry string) bool {
 		name := nameOf(entry)
 		return ownSecret(name) || slices.Contains(c.Hidden, name)
 	})
+}
+
+// SlotVar is the variable with the slot; empty for none.
+func (c Config) SlotVar() []string {
+	if c.Slot == "" {
+		return nil
+	}
+	return []string{"SYMPHONY_SLOT=" + c.Slot}
 }
 
 // tmpInBox is the directory for temporary files in a sandbox of symphony.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -136,6 +137,8 @@ type OwnRun struct {
 	exe   string // the path of this program
 	model string
 	slot  *os.File // the account's slot, held while it is open; nil for none
+	// number is what holds the SYMPHONY_SLOT of the run until the process ends; nil for none
+	number io.Closer
 	// logins is the file in which the workers of the same pass share the results of their
 	// login shells, nil for none.
 	logins *os.File
@@ -293,6 +296,15 @@ func (h *OwnRun) newWorker(
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	config.RootsAreReal = h.Run.Host == ""
+	if h.Run.Kind == reconcile.AgentRun {
+		number, held, err := proc.TakeSlot()
+		if err != nil {
+			log.Warn("the run has no SYMPHONY_SLOT", slog.Any("error", err))
+		} else {
+			h.number = held
+			config.Slot = strconv.Itoa(number)
+		}
+	}
 	account := wiring.OpenAccount(p, cfg.Chosen.Home)
 	member, err := h.memberOf(p, cfg)
 	if err != nil {
