@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -144,16 +143,13 @@ func (s *ScopeManager) output(
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = "/"
-	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + lookup(s.Env, "PATH")}
 	if m.user {
 		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
 	}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout = &stdout
-	cmd.Stderr = &stderr
-	if err := IgnoreLeftover(cmd.Run()); err != nil {
-		said := strings.Join(strings.Fields(stderr.String()), " ")
+	stdout, stderr, err := Output(cmd)
+	if err != nil {
+		said := strings.Join(strings.Fields(stderr), " ")
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("%s does not answer", program)
 		}
@@ -162,7 +158,7 @@ func (s *ScopeManager) output(
 		}
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
-	return strings.TrimSpace(stdout.String()), nil
+	return strings.TrimSpace(stdout), nil
 }
 
 // Scope returns the scope for the worker of a run, nil if it needs none or none is available.

@@ -42,6 +42,8 @@ func (p *Project) GhToken(api string) string {
 	return token.(string)
 }
 
+const mostSaid = 300 // bytes of what gh says
+
 // askGh asks gh for its token. gh prints the token of a variable in env, such as GH_TOKEN,
 // otherwise its stored token. The error is why there is none.
 func askGh(ctx context.Context, api string, env []string) (string, error) {
@@ -54,7 +56,6 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(bounded, program, "auth", "token", "--hostname", name)
 	cmd.Dir = "/"
-	cmd.WaitDelay = time.Second
 	cmd.Env = append(
 		host.Scrub(env, "GH_DEBUG"),
 		"GH_PROMPT_DISABLED=1",
@@ -62,20 +63,16 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 		"NO_COLOR=1",
 		"GH_FORCE_TTY=",
 	)
-	complaint := &text.Tail{Limit: 1 << 10}
-	cmd.Stderr = complaint
-	out, err := cmd.Output()
-	err = proc.IgnoreLeftover(err)
+	out, said, err := proc.Output(cmd)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	if bounded.Err() != nil {
 		return "", fmt.Errorf("gh auth token did not answer within %v", ghBound)
 	}
-	token := strings.TrimSpace(string(out))
+	token := strings.TrimSpace(out)
 	if err != nil || token == "" || strings.ContainsAny(token, " \n") {
-		said, _ := complaint.Text()
-		why := cmp.Or(text.Visible(text.OneLine(string(said))), fmt.Sprint(err))
+		why := cmp.Or(text.Short(text.Visible(text.OneLine(said)), mostSaid), fmt.Sprint(err))
 		return "", fmt.Errorf("gh is not logged in to %s (%s)", name, why)
 	}
 	return token, nil

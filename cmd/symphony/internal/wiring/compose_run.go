@@ -300,14 +300,21 @@ func LauncherWarning(kind agent.Kind, l host.Launcher) string {
 		"runs" + where + ": runs in workspaces with such files end with agent_command_unsafe"
 }
 
-// Inspect starts the agent as a worker does, in a temporary workspace below parent.
+// Inspect starts the agent as a worker does, in a temporary workspace below parent. If the workflow sets no
+// time limit for its answers, all get that of the first, and patience makes them longer.
 func Inspect(
 	ctx context.Context,
 	p *Project,
 	cfg *workflow.Config,
 	parent string,
+	patience func(time.Duration) time.Duration,
 ) (*runner.Inspection, error) {
-	return RunnerConfig(p, cfg).Inspect(ctx, trialMachine(p.Env), p.Environ(), parent, Version())
+	c := RunnerConfig(p, cfg)
+	if !cfg.Session.ReadTimeoutSet {
+		c.InitializeTimeout = patience(c.InitializeTimeout)
+		c.ReadTimeout = c.InitializeTimeout
+	}
+	return c.Inspect(ctx, trialMachine(p.Env), p.Environ(), parent, Version())
 }
 
 // TryBox runs a program in the sandbox of agents, in a temporary workspace below parent.

@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -52,13 +49,13 @@ func RunHook(ctx context.Context, h Hook, w *Workspace) (log string, err error) 
 	if err := proc.SealDescriptors(); err != nil {
 		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
-	out, err := newCapture()
+	out, err := proc.NewCapture(hookOutput)
 	if err != nil {
 		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
 	err = h.run(ctx, w, out)
-	output, lost := out.finish()
+	output, lost := out.Finish()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = h.exitFailed(exit, output)
 	}
@@ -67,16 +64,16 @@ func RunHook(ctx context.Context, h Hook, w *Workspace) (log string, err error) 
 }
 
 // run starts the shell and waits until it exits. Its output goes to out.
-func (h Hook) run(ctx context.Context, w *Workspace, out *capture) error {
+func (h Hook) run(ctx context.Context, w *Workspace, out *proc.Capture) error {
 	cmd := exec.Command("sh", "-c", h.Script) //nolint:noctx // waitShell ends it, with all of its group
 	cmd.Dir = w.Path
 	cmd.Env = append(append([]string{}, h.Env...), w.Env()...)
 	cmd.ExtraFiles = h.Files
-	cmd.Stdout = out.in
-	cmd.Stderr = out.in // an *os.File, so that Wait does not wait for a child that keeps it open
+	cmd.Stdout = out.In
+	cmd.Stderr = out.In // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := cmd.Start()
-	_ = out.in.Close() // the child holds its own
+	_ = out.In.Close() // the child holds its own
 	crash.At("workspace.hook.started")
 	if err != nil {
 		return reconcile.NewError(
@@ -149,13 +146,12 @@ func CheckScript(shell, script string) (message string, line int) {
 	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shell, "-n", "-c", script)
-	cmd.WaitDelay = time.Second
-	said, err := cmd.CombinedOutput()
+	_, said, err := proc.Output(cmd)
 	exit, is := errors.AsType[*exec.ExitError](err)
 	if !is || ctx.Err() != nil {
 		return "", 0 // without a shell nothing is known
 	}
-	message, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
+	message, _, _ = strings.Cut(strings.TrimSpace(said), "\n")
 	if m := lineNumber().FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		message = m[2]
@@ -177,67 +173,4 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 		return fmt.Errorf("hook %s: %w", h.Name, err)
 	}
 	return err
-}
-
-// capture keeps the last bytes that are written to a pipe. It can be finished while a process
-// still holds the writing end open. Later output is read and discarded for as long as the
-// worker lives, so that such a process neither gets SIGPIPE nor blocks.
-type capture struct {
-	in, out *os.File
-	tail    text.Tail
-	done    chan struct{}
-}
-
-func newCapture() (*capture, error) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	c := &capture{in: in, out: out, tail: text.Tail{Limit: hookOutput}, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		_, _ = io.Copy(&c.tail, c.out) // until the end of the output, or until finish stops it
-	}()
-	return c, nil
-}
-
-// finish returns the kept part of the output before the call, and how many bytes came before
-// it.
-func (c *capture) finish() (text []byte, lost int64) {
-	_ = c.out.SetReadDeadline(time.Now()) // files of os.Pipe support deadlines
-	<-c.done
-	_ = c.out.SetReadDeadline(time.Time{})
-	c.drain()
-	text, lost = c.tail.Text()
-	go func() {
-		_, _ = io.Copy(io.Discard, c.out)
-		_ = c.out.Close()
-	}()
-	return text, lost
-}
-
-// drain reads the bytes already in the pipe, without waiting for more. It stops after a
-// pipeful, because a child may still be writing: everything written before is in the first
-// pipeful, and no pipe contains more than 1 MiB.
-func (c *capture) drain() {
-	const pipeful = 1 << 20
-	raw, err := c.out.SyscallConn()
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 32<<10)
-	_ = raw.Read(func(fd uintptr) bool {
-		for got := 0; got < pipeful; {
-			n, err := unix.Read(int(fd), buf)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			if err != nil || n <= 0 {
-				break
-			}
-			_, _ = c.tail.Write(buf[:n])
-			got += n
-		}
-		return true
-	})
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -136,18 +135,6 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 		"the child to end by itself",
 		func() bool { return test.Exists(t, filepath.Join(w.Path, "over")) },
 	)
-}
-
-// The content of the pipe when the shell ends belongs to the output, even if it is read late.
-func TestCaptureTakesUnreadOutput(t *testing.T) {
-	out, in, err := os.Pipe()
-	test.OK(t, err)
-	defer in.Close()
-	c := &capture{in: in, out: out, tail: text.Tail{Limit: 10}, done: make(chan struct{})}
-	close(c.done) // the reader, stopped before it read anything
-	test.OK(t, test.Err(in.WriteString("the first words\nthe last")))
-	kept, lost := c.finish()
-	test.Equal(t, "the end, and the bytes before it", []any{string(kept), lost}, []any{"the last", int64(16)})
 }
 
 func TestHookOutputIsBounded(t *testing.T) {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -263,7 +262,6 @@ func runProgram(
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
-	cmd.WaitDelay = time.Second
 	cmd.Env = append(env, "LC_ALL=C", "HOME="+w.Home)
 	for _, name := range []string{"PATH", "USER", "LOGNAME"} {
 		if v, set := w.Lookup(name); set {
@@ -271,18 +269,15 @@ func runProgram(
 		}
 	}
 	cmd.Stdin = strings.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout = &stdout
-	cmd.Stderr = &stderr
-	err := proc.IgnoreLeftover(cmd.Run())
+	stdout, stderr, err := proc.Output(cmd)
 	if err == nil {
-		return stdout.String(), nil
+		return stdout, nil
 	}
-	why := strings.Join(strings.Fields(stderr.String()), " ")
+	why := strings.Join(strings.Fields(stderr), " ")
 	if ctx.Err() != nil {
 		why = "no answer: " + ctx.Err().Error()
 	}
-	return stdout.String(), failed(
+	return stdout, failed(
 		"run that command yourself to see more, then repeat yours",
 		"%s %s: %v: %s",
 		name,

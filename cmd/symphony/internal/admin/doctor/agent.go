@@ -70,7 +70,7 @@ func checkBox(ctx context.Context, e *environment) []finding {
 	if e.config == nil || !e.config.Chosen.Boxed {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startBound)
+	ctx, cancel := context.WithTimeout(ctx, patience(startBound))
 	defer cancel()
 	err := wiring.TryBox(ctx, e.p, e.config, e.trialDir(ctx))
 	if err != nil {

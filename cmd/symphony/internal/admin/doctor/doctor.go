@@ -157,7 +157,7 @@ func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) err
 			e.login() // alone: the other checks would slow it down
 		}
 	}
-	giveUp := giveUpBound
+	giveUp := patience(giveUpBound)
 	if o.Deep {
 		giveUp += turnBound
 	}
@@ -199,7 +199,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	done := make(chan answer, 1)
 	out := make(chan answer, 1)
 	go func() {
-		bound := checkBound
+		bound := patience(checkBound)
 		if e.deep {
 			bound += turnBound
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -119,7 +120,22 @@ func (e *environment) secrets() (values []string) {
 	return values
 }
 
-// startBound is long enough for the agent to start with a new home on a busy machine.
+// patience returns how long something may take that takes bound at most on a machine with nothing else to
+// do: up to six times as long, by the load for each of its processors.
+func patience(bound time.Duration) time.Duration {
+	text, err := os.ReadFile("/proc/loadavg") // "31.04 18.64 12.45 35/410 2211"
+	if err != nil {
+		return bound // macOS does not have it
+	}
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		return bound
+	}
+	factor := min(max(load/float64(runtime.NumCPU()), 1), 6)
+	return time.Duration(factor * float64(bound))
+}
+
+// startBound is long enough for the agent to start with a new home.
 const startBound = 40 * time.Second
 
 // startAgent starts the agent as a worker would.
@@ -146,9 +162,9 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 			return nil, err // it would hang here, too, until the checks that wait for it give up
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startBound)
+	ctx, cancel := context.WithTimeout(ctx, patience(startBound))
 	defer cancel()
-	return wiring.Inspect(ctx, e.p, e.config, e.trialDir(ctx))
+	return wiring.Inspect(ctx, e.p, e.config, e.trialDir(ctx), patience)
 }
 
 // hangs reports whether an agent gave no answer in time.
@@ -173,7 +189,7 @@ func (e *environment) openConversation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startBound)
+	ctx, cancel := context.WithTimeout(ctx, patience(startBound))
 	defer cancel()
 	return i.Open(ctx)
 }
@@ -224,8 +240,7 @@ func (e *environment) agentHome() string {
 
 const (
 	loginBound = 20 * time.Second // for a login shell
-	// a slower login shell delays each run noticeably; on a busy machine any login shell takes
-	// a second
+	// a slower login shell delays each run noticeably
 	slowLogin = 2 * time.Second
 )
 
@@ -247,10 +262,10 @@ func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 		began := time.Now()
 		profile, err := run.Login(ctx, host.LoginRequest{
 			Env:     append(env, host.RunMark+"="+id),
-			Timeout: loginBound,
+			Timeout: patience(loginBound),
 		})
 		shell = loginShell{profile, time.Since(began), err}
-		if err != nil || shell.took <= slowLogin {
+		if err != nil || shell.took <= patience(slowLogin) {
 			break
 		}
 	}
@@ -281,16 +296,14 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	err = proc.IgnoreLeftover(err)
+	out, _, err := proc.Output(cmd)
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s: %w", script, ctx.Err())
 	}
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return "", fmt.Errorf("bash -c: %w", err)
 	}
-	answer, _, _ := strings.Cut(string(out), "\n")
+	answer, _, _ := strings.Cut(out, "\n")
 	return strings.TrimSuffix(answer, "\r"), nil // ssh ends its lines as a terminal does
 }
 

@@ -354,7 +354,7 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		where = " to " + name
 		variable = workflow.GhTokenVar(name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, ghBound)
+	ctx, cancel := context.WithTimeout(ctx, patience(ghBound))
 	defer cancel()
 	answer, err := e.shell(ctx, "if "+status+" >/dev/null 2>&1; then echo in; else echo out; fi")
 	switch {

@@ -148,7 +148,7 @@ type trackerAnswer struct {
 const trackerBound = 30 * time.Second
 
 func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
-	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	ctx, cancel := context.WithTimeout(ctx, patience(trackerBound))
 	defer cancel()
 	// A schedule does not have the proxy variables of this process.
 	keep := func(text string) { answer.warnings = append(answer.warnings, text) }
