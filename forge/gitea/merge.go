@@ -15,13 +15,15 @@ import (
 )
 
 // mayMerge implements reconcile.Forge.
-func (h *hub) mayMerge(ctx context.Context, _ string) (bool, error) {
-	repository, err := get[struct {
-		May struct {
-			Push bool `json:"push"`
-		} `json:"permissions"`
-	}](ctx, h, giteaapi.ReadRepository, "")
-	return repository.May.Push, err
+func (h *hub) mayMerge(ctx context.Context, base string) (bool, error) {
+	base, err := h.baseOr(ctx, base)
+	if err != nil {
+		return false, err
+	}
+	branch, err := get[struct {
+		May bool `json:"user_can_merge"`
+	}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(base))
+	return branch.May, err
 }
 
 // readMerge implements reconcile.Forge. Gitea neither says whether something that the base

@@ -40,23 +40,17 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 		opened.ID = known.name()
 		return opened, nil
 	}
-	if n.Base == "" { // the default branch may be renamed since the work began
-		repository, err := get[struct {
-			Base string `json:"default_branch"`
-		}](ctx, h, giteaapi.ReadRepository, "")
-		if err != nil {
-			return opened, err
-		}
-		n.Base = repository.Base
-	}
-	// Gitea would open a pull request without commits, and answers alike if there is no branch
-	// and if there is no base.
-	if err := h.hasBranch(ctx, n.Branch); err != nil {
+	n.Base, err = h.baseOr(ctx, n.Base)
+	if err != nil {
 		return opened, err
 	}
+	// Gitea would open a pull request without commits.
 	compared, err := get[struct {
 		Commits int `json:"total_commits"`
 	}](ctx, h, giteaapi.ReadRepository, "/compare/"+url.PathEscape(n.Base)+"..."+url.PathEscape(n.Branch))
+	if errors.Is(err, reconcile.ErrGone) {
+		return opened, h.missing(ctx, err, n.Base)
+	}
 	if err != nil || compared.Commits == 0 {
 		return opened, err
 	}
@@ -78,11 +72,27 @@ func (h *hub) findOrCreate(ctx context.Context, n reconcile.NewPull) (reconcile.
 	return opened, nil
 }
 
-// hasBranch returns an error unless there is a branch.
-func (h *hub) hasBranch(ctx context.Context, name string) error {
-	_, err := get[struct{}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(name))
+// baseOr returns a base, or the default branch for none, which may be renamed since the work began.
+func (h *hub) baseOr(ctx context.Context, base string) (string, error) {
+	if base != "" {
+		return base, nil
+	}
+	repository, err := get[struct {
+		Base string `json:"default_branch"`
+	}](ctx, h, giteaapi.ReadRepository, "")
+	return repository.Base, err
+}
+
+// missing adds to the error of a comparison which branch is missing, about which Gitea answers alike.
+// If the server died in the middle of a push its database lacks a branch that git has. Then
+// /branches/NAME is 404 for ever, and only the comparison is right.
+func (h *hub) missing(ctx context.Context, gone error, base string) error {
+	_, err := get[struct{}](ctx, h, giteaapi.ReadRepository, "/branches/"+url.PathEscape(base))
+	if err == nil {
+		return errors.Join(gone, reconcile.ErrNoBranch)
+	}
 	if errors.Is(err, reconcile.ErrGone) {
-		return errors.Join(err, reconcile.ErrNoBranch)
+		return gone
 	}
 	return err
 }
