@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -30,8 +31,10 @@ func mainCode(change func(*term.Env)) int {
 		return bare.Exit(err)
 	}
 	change(w)
+	defer w.KeepTerminal()()
 	ctx, stop := signals(commandOf(os.Args))
 	defer stop()
+	w.Signals = ctx
 	return run(ctx, w, os.Args)
 }
 
@@ -58,6 +61,9 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	app := appFor(w, command)
 	w.JSON = wantsJSON(args)
 	err := runApp(ctx, app, args)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = exit.Canceled(err) // whatever it was doing
+	}
 	if c := app.Command(command); c != nil {
 		err = withProjects(w, c, exit.ForCommand(err, c.Name))
 	}

@@ -5,6 +5,7 @@ package gitcmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os/exec"
 	"slices"
 	"strings"
@@ -49,8 +50,8 @@ var settings = []string{
 }
 
 // endGrace is the time between SIGTERM and SIGKILL for a git whose context has ended. With
-// SIGTERM, git removes its locks.
-const endGrace = 2 * time.Second
+// SIGTERM, git removes its locks. A command that a signal has to end takes no more than a second.
+const endGrace = 800 * time.Millisecond
 
 // Command returns git in a directory, for Run. env is the environment of the account; variables
 // that select a repository are left out of it, and belong into Env of the command.
@@ -73,9 +74,20 @@ func Command(ctx context.Context, dir string, trust Trust, env []string, args ..
 		// and stay in the session, by which the processes of a dead worker are found
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-	cmd.WaitDelay = endGrace
+	endWith(ctx, cmd)
 	return cmd
+}
+
+// endWith ends a command and its group with a context. Err of the command tells Run about a context that
+// was canceled: the exit code alone would be that of a git that somebody has killed.
+func endWith(ctx context.Context, cmd *exec.Cmd) {
+	cmd.Cancel = func() error {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cmd.Err = ctx.Err()
+		}
+		return unix.Kill(-cmd.Process.Pid, unix.SIGTERM)
+	}
+	cmd.WaitDelay = endGrace
 }
 
 // Shell returns a command of the operator that reads a repository in which agents have a part. Each git that
@@ -86,8 +98,7 @@ func Shell(ctx context.Context, dir string, env []string, script string) *exec.C
 	cmd.Dir = dir
 	cmd.Env = append(environ(Nobody, env), "HOME="+host.Variable(env, "HOME"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-	cmd.WaitDelay = endGrace
+	endWith(ctx, cmd)
 	return cmd
 }
 

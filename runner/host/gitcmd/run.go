@@ -43,6 +43,9 @@ func Run(cmd *exec.Cmd, memory uint64) error {
 	if proc.IgnoreLeftover(err) == nil {
 		return nil
 	}
+	if cmd.Err != nil {
+		err = cmd.Err
+	}
 	complaint, _ := tail.Text()
 	if noMemory().Match(complaint) {
 		return LimitError{What: fmt.Sprintf("git needs more than %d MiB of memory", memory>>20)}

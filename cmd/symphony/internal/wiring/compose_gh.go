@@ -36,7 +36,7 @@ func (p *Project) GhToken(api string) string {
 			"GH_ENTERPRISE_TOKEN",
 			"GITHUB_ENTERPRISE_TOKEN",
 		)
-		stored, _ := askGh(context.Background(), api, env) // empty without a stored token
+		stored, _ := askGh(p.Env.Context(), api, env) // empty without a stored token
 		token, _ = p.gh.LoadOrStore(api, stored)
 	}
 	return token.(string)

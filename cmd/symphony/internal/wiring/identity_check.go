@@ -174,7 +174,7 @@ func scriptsOf(cfg *workflow.Config) []script {
 // scriptFaults returns an error for each script that its shell can't read. Nothing is run.
 func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 	for _, h := range scriptsOf(cfg) {
-		message, lineOf := workspace.CheckScript(h.shell, h.text)
+		message, lineOf := workspace.CheckScript(p.Env.Context(), h.shell, h.text)
 		if message == "" {
 			continue
 		}

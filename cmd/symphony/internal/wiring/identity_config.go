@@ -39,6 +39,9 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err != nil {
+		if canceled := p.Env.Context().Err(); canceled != nil { // gh was not asked for its token
+			return nil, canceled
+		}
 		addHints(err)
 		return nil, err // not the part that could be parsed
 	}

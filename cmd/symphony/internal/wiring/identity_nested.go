@@ -69,7 +69,8 @@ func (p *Project) refuseAgents() {
 	if owner != "" {
 		hint = "the project's own workflow is " + owner + ": -w " + text.ShellQuote(owner)
 	}
-	p.nested = reconcile.NewError(codeNested, p.Path+" is in "+place, hint)
+	p.nested = reconcile.NewError(codeNested, p.Path+" is in "+place, hint).
+		WithCause(p.Env.Context().Err()) // git was not asked after a signal
 	if !missing {
 		p.Source = workflow.Source{Name: p.Source.Name, Path: p.Source.Path}
 		p.SourceErr = p.nested
@@ -82,7 +83,7 @@ func (p *Project) refuseAgents() {
 func (p *Project) suspectPlace(at paths.Place) (place, owner string) {
 	dir := placeOf(filepath.Dir(at.Path))
 	inRoot := slices.ContainsFunc(dir.Names(), workspace.BelowRoot)
-	commit, commitOwner := shownCommit(dir.Path)
+	commit, commitOwner := shownCommit(p.Env.Context(), dir.Path)
 	if !inRoot && commit == "" {
 		return "", ""
 	}

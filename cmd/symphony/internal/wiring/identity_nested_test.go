@@ -67,7 +67,7 @@ func TestShownCommitInTables(t *testing.T) {
 		fi`)
 	isOld := test.Exists(t, filepath.Join(dir, "old"))
 	for name, want := range map[string]bool{"look": true, "mine": isOld} {
-		place, _ := shownCommit(filepath.Join(dir, name))
+		place, _ := shownCommit(t.Context(), filepath.Join(dir, name))
 		test.Equal(t, name+" shows a commit", place != "", want)
 	}
 }

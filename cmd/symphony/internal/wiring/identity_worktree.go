@@ -13,7 +13,7 @@ import (
 // branch, such as ../look after "git worktree add --detach ../look symphony/ABC-7": a person
 // looks at the work of an agent there. It is empty for any other directory. owner is the
 // WORKFLOW.md of the repository; empty if it has none.
-func shownCommit(dir string) (place, owner string) {
+func shownCommit(ctx context.Context, dir string) (place, owner string) {
 	top, gitDir := linkedWorktree(dir)
 	if top == "" {
 		return "", ""
@@ -24,7 +24,7 @@ func shownCommit(dir string) (place, owner string) {
 	}
 	branch, isOnBranch := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: ")
 	if branch == inTables {
-		isOnBranch = git.OnBranch(context.Background(), top)
+		isOnBranch = git.OnBranch(ctx, top)
 	}
 	if isOnBranch {
 		return "", ""

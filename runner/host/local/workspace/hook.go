@@ -142,8 +142,8 @@ var lineNumber = text.Pattern(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
 // CheckScript asks a shell whether it can read a script, which it does not run. It returns the
 // shell's message, empty if it can, and the line of the script from 1, 0 if the shell names
 // none.
-func CheckScript(shell, script string) (message string, line int) {
-	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
+func CheckScript(ctx context.Context, shell, script string) (message string, line int) {
+	ctx, cancel := context.WithTimeout(ctx, syntaxBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shell, "-n", "-c", script)
 	_, said, err := proc.Output(cmd)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 )
 
 var (
@@ -163,18 +163,23 @@ func (d *playground) addIssues(context.Context) error {
 
 // makeRepository makes the repository, and the environment of everything that the demo starts.
 func (d *playground) makeRepository(ctx context.Context) error {
-	const script = `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md
-		git add -A; git commit -qm Begin`
 	d.w.Environ = append(d.w.Environ, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
 	if d.Agent == "" { // the demo neither obeys the limits of a codex account nor counts as its use
 		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
-	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository())
-	git.Env = d.w.Environ
-	if out, err := git.CombinedOutput(); err != nil {
-		return failed("the demo needs git on PATH", "the repository: %v: %s", err, strings.TrimSpace(string(out)))
+	err := os.Mkdir(d.repository(), 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.repository(), "README.md"), []byte("# A small project\n"), 0o600)
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-qm", "Begin"}} {
+		if err == nil {
+			_, err = gitcmd.Ask(ctx, d.repository(), d.w.Environ, args...)
+		}
+	}
+	if err != nil {
+		return reconcile.NewError("failed", "the repository: "+err.Error(), "the demo needs git on PATH").WithCause(err)
 	}
 	return nil
 }

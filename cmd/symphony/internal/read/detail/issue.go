@@ -250,6 +250,9 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	r.explain(ctx, &v, plan)
 	r.addNameFaults(ctx, &v, plan)
 	v.Review = r.review(ctx, v)
+	if err == nil {
+		err = ctx.Err()
+	}
 	return v, err
 }
 

@@ -3,6 +3,7 @@
 package environ
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,11 +22,22 @@ type Env struct {
 	// empty if it is unknown.
 	AccountHome string
 
+	// Signals ends with a signal that ends the command; nil in tests.
+	Signals context.Context //nolint:containedctx // there is one for the whole process
+
 	Now func() time.Time
 	// SinceBoot replaces proc.SinceBoot in tests; nil otherwise.
 	SinceBoot func() time.Duration
 	// Warnings receives the warnings that are not part of a result; nil drops them.
 	Warnings func(text string)
+}
+
+// Context is for what is read before an operation has a context: it ends with a signal, too.
+func (e *Env) Context() context.Context {
+	if e.Signals == nil {
+		return context.Background()
+	}
+	return e.Signals
 }
 
 // Getenv returns the value of a variable, empty if it is not set.

@@ -37,9 +37,19 @@ func From(err error) *reconcile.Error {
 		return known
 	}
 	if errors.Is(err, context.Canceled) {
-		return &reconcile.Error{Code: "canceled", Message: "ended by a signal", Err: err}
+		return Canceled(err)
 	}
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
+}
+
+// Canceled is the error of a command that a signal has ended. It keeps one that says so already.
+func Canceled(err error) *reconcile.Error {
+	const code = "canceled"
+	known, is := errors.AsType[*reconcile.Error](err)
+	if is && known.Code == code {
+		return known
+	}
+	return &reconcile.Error{Code: code, Message: "ended by a signal", Err: err}
 }
 
 // About puts the subject of an error before its message; nil stays nil.

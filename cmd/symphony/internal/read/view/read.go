@@ -83,7 +83,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	v.listsReviews = o.All || len(o.Issues) > 0
 	v.count()
 	v.Rows = v.rows()
-	return v, nil
+	return v, ctx.Err()
 }
 
 // requestRows are the rows of the open requests of the wanted issues.

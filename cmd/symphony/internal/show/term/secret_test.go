@@ -28,18 +28,39 @@ func (see onPrompt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is typed at the moment of the prompt is echoed only if it is no secret. Afterwards, and
-// after an interrupt, there is an echo.
-func TestSecretIsNotEchoed(t *testing.T) {
+// newTerminal opens a pseudo-terminal, if the machine has some.
+func newTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("the machine has no pseudo-terminals: ", err)
 	}
-	defer master.Close()
+	t.Cleanup(func() { _ = master.Close() })
 	test.OK(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
 	n := test.Must(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))
-	slave := test.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))
-	defer slave.Close()
+	slave = test.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))
+	t.Cleanup(func() { _ = slave.Close() })
+	return master, slave
+}
+
+// Whatever an agent did with the terminal before a signal ended it, the end of the command puts it back.
+func TestTerminalIsPutBack(t *testing.T) {
+	_, slave := newTerminal(t)
+	w := &Env{Stdin: slave}
+	before := test.Must(unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS))
+	restore := w.KeepTerminal()
+	raw := *before
+	raw.Lflag &^= unix.ECHO | unix.ICANON
+	test.OK(t, unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, &raw))
+	restore()
+	test.Equal(t, "the modes", *test.Must(unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)), *before)
+	(&Env{Stdin: strings.NewReader("")}).KeepTerminal()()
+}
+
+// What is typed at the moment of the prompt is echoed only if it is no secret. Afterwards, and
+// after an interrupt, there is an echo.
+func TestSecretIsNotEchoed(t *testing.T) {
+	master, slave := newTerminal(t)
 	typed := func(text string) { test.Must(master.WriteString(text)) }
 	lines := make(chan string, 100)
 	go func() {
