@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -126,6 +128,10 @@ func (t *tick) request(
 	var wg sync.WaitGroup
 	if len(ids) > 0 {
 		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(ctx, ids) })
+	}
+	if candidates && t.Tracker.Expect != nil {
+		inReview := text.Map(t.snapshot.Reviews, func(r InReview) string { return r.IssueID })
+		t.Tracker.Expect(append(inReview, ids...))
 	}
 	if candidates {
 		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(ctx, t.Policy.ActiveStates) })

@@ -85,6 +85,10 @@ type TrackerAdapter struct {
 	// Find returns the issue with an identifier or id. The code of the error is
 	// issue_not_found if there is none.
 	Find func(ctx context.Context, identifier string) (*Issue, error)
+	// Expect names issues whose present state the next Candidates have to know, although the index of
+	// the tracker may lag behind: an issue in review that a person has just sent back. Nil: there is
+	// no such index.
+	Expect func(ids []string)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// LastComments returns the times of the newest comments of issues, by id. It is nil for a

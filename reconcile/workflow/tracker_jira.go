@@ -102,12 +102,42 @@ func (r trackerReader) jiraCloud(f field) {
 	}
 }
 
-// jiraCondition refuses a condition with an order of its own, which could not stand in
-// parentheses.
+// jiraCondition refuses a condition that could not stand in parentheses: one with an order of its own,
+// and one that closes them, such as x) OR (project = OTHER.
 func (r trackerReader) jiraCondition(f field) {
 	if strings.Contains(strings.ToLower(r.cfg.Tracker.Jira.JQL), "order by") {
 		r.invalid(f, "contains ORDER BY", "leave the order out: symphony sorts by priority and age")
 	}
+	if !isClosed(r.cfg.Tracker.Jira.JQL) {
+		r.invalid(f, "a bracket or a quotation mark has no partner", "write a condition that is complete in itself")
+	}
+}
+
+// isClosed reports whether each bracket and each quotation mark of a condition has its partner in it.
+// Brackets in quotes, such as summary ~ "a)", are text.
+func isClosed(jql string) bool {
+	depth := 0
+	quote := byte(0)
+	for i := 0; i < len(jql); i++ {
+		c := jql[i]
+		switch {
+		case quote != 0 && c == '\\':
+			i++ // what follows is text
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		}
+		if depth < 0 {
+			return false
+		}
+	}
+	return depth == 0 && quote == 0
 }
 
 // jiraSettings checks the site, and that the file names the states: the statuses of a project are

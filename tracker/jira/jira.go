@@ -89,6 +89,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		Tracker:      c,
 		Name:         "Jira",
 		Find:         c.find,
+		Expect:       c.expect,
 		Comments:     c.comments,
 		LastComments: c.lastComments,
 		Post:         c.post,
@@ -124,6 +125,8 @@ type client struct {
 	mu   sync.Mutex
 	me   *account // of the token; nil before it is known
 	home project  // without an id before it is known
+	// expected are the issues whose present state a search has to know
+	expected []int64
 }
 
 // connect returns a client that did not check its project.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,24 @@ func TestIndexLags(t *testing.T) {
 	test.OK(t, s.Move(second, "Done"))
 	a := test.Must(Adapter(optionsFor(s)))
 	found := test.Must(a.Candidates(t.Context(), []string{"Todo"}))
+	test.Equal(t, "candidates", idsOf(found), []string{"SHOP-1"})
+}
+
+// An issue that a person has just sent back is found, if the pass knows it. Jira takes 50 of them.
+func TestExpectedIssues(t *testing.T) {
+	s := newSite(t)
+	sentBack := add(t, s, jiratest.Issue{Status: "Done"})
+	s.Lag(true)
+	test.OK(t, s.Move(sentBack, "Todo"))
+	a := test.Must(Adapter(optionsFor(s)))
+	found := test.Must(a.Candidates(t.Context(), []string{"Todo"}))
+	test.Equal(t, "by the index", len(found), 0)
+	ids := []string{"no id", sentBack}
+	for n := range 60 {
+		ids = append(ids, strconv.Itoa(n+1))
+	}
+	a.Expect(ids)
+	found = test.Must(a.Candidates(t.Context(), []string{"Todo"}))
 	test.Equal(t, "candidates", idsOf(found), []string{"SHOP-1"})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -85,13 +86,37 @@ func (c *client) query(statuses []string) string {
 	return jql + " ORDER BY created ASC"
 }
 
+// mostExpected is how many issues Jira compares with its index in a search.
+const mostExpected = 50
+
+// expect implements reconcile.TrackerAdapter: the newest of these issues, by their ids.
+func (c *client) expect(ids []string) {
+	var list []int64
+	for _, id := range ids {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err == nil && !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expected = list[max(0, len(list)-mostExpected):]
+}
+
 // search returns the ids of the issues that a query finds.
 func (c *client) search(ctx context.Context, jql string) ([]string, error) {
 	var ids []string
 	seen := map[string]bool{}
 	token := ""
+	c.mu.Lock()
+	expected := c.expected
+	c.mu.Unlock()
 	for range maxPages {
 		body := map[string]any{"jql": jql, "fields": []string{"id"}, "maxResults": page}
+		if len(expected) > 0 {
+			body["reconcileIssues"] = expected
+		}
 		if token != "" {
 			body["nextPageToken"] = token
 		}

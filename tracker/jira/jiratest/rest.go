@@ -171,12 +171,21 @@ func (c *call) search() answer {
 		Fields     []string `json:"fields"`
 		MaxResults int      `json:"maxResults"`
 		Next       string   `json:"nextPageToken"`
+		Reconcile  []int64  `json:"reconcileIssues"`
 	}
 	if err := c.read(&in); err != nil {
 		return problem(http.StatusBadRequest, "Invalid request payload.")
 	}
 	if c.isStranger() {
 		return answer{http.StatusOK, map[string]any{"issues": []any{}, "isLast": true}}
+	}
+	if len(in.Reconcile) > 50 {
+		return problem(http.StatusBadRequest, "reconcileIssues has more than 50 issues.")
+	}
+	for _, i := range c.issues {
+		if id, err := strconv.ParseInt(i.id, 10, 64); err == nil && c.lag && slices.Contains(in.Reconcile, id) {
+			c.indexed[i.id] = indexed{status: i.status.ID, project: i.project}
+		}
 	}
 	fits, err := c.query(in.JQL)
 	if err != nil {
