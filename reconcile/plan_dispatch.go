@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // contender is a due retry or an unclaimed candidate. Both compete for the same slots, in the
@@ -255,14 +257,14 @@ func (c contender) lastProbe(b Block) (at time.Time) {
 }
 
 // CompareIssues compares issues in the order of dispatch: by priority 1 to 4 and then the
-// rest, by age, by identifier.
+// rest, by age, by identifier: TASK-2 comes before TASK-10 of the same minute.
 func CompareIssues(a, b Issue) int {
 	priorityA, createdA := rank(a)
 	priorityB, createdB := rank(b)
 	return cmp.Or(
 		cmp.Compare(priorityA, priorityB),
 		cmp.Compare(createdA, createdB),
-		strings.Compare(a.Identifier, b.Identifier),
+		text.CompareNatural(a.Identifier, b.Identifier),
 	)
 }
 
