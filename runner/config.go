@@ -114,6 +114,9 @@ type Repository struct {
 	// Token is the token for the forge that the workflow names, empty for none. TokenVar is
 	// the variable that contains it, such as GITHUB_TOKEN.
 	Token, TokenVar string
+	// AskPass is the program that git asks for a password, GIT_ASKPASS of the environment file; empty
+	// for none.
+	AskPass string
 	// ClaimsBranch is the branch of the remote with the claims of a team, such as symphony-claims;
 	// empty if they are references, or without a team.
 	ClaimsBranch string

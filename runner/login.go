@@ -314,7 +314,7 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	with := c.Config
 	with.Secrets = text.Filter(c.Secrets, func(name string) bool { return name != own.TokenVar })
 	with.SecretValues = text.Filter(c.SecretValues, func(value string) bool { return value != own.Token })
-	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
+	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets), own.AskPass)
 }
 
 // withoutToken returns the environment of git without the token, for a command that is not git.
@@ -329,13 +329,14 @@ func (r Repository) withoutToken(env []string) []string {
 // person. Without a display and a terminal, a dialog for a password and the pinentry of gpg
 // fail at once, while a program of the operator that prints a password still works.
 // SSH_ASKPASS_REQUIRE stays if the operator set it: only the operator knows that SSH_ASKPASS
-// is such a program.
-func unattended(env []string) []string {
-	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
+// is such a program. askPass is the program that git asks for a password, empty for none: a
+// GIT_ASKPASS of the terminal in which a pass was started, and core.askPass, may wait for a person.
+func unattended(env []string, askPass string) []string {
+	asking := []string{"GIT_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
 	kept := host.Scrub(env, asking...)
 	isSet := func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") }
 	if !slices.ContainsFunc(kept, isSet) {
 		kept = append(kept, "SSH_ASKPASS_REQUIRE=never")
 	}
-	return append(kept, "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never")
+	return append(kept, "GIT_ASKPASS="+askPass, "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never")
 }

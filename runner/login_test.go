@@ -209,17 +209,20 @@ func TestGitAsksNobody(t *testing.T) {
 		"WAYLAND_DISPLAY=wayland-0",
 		"GPG_TTY=/dev/pts/0",
 	}
+	configured := []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.askPass", "GIT_CONFIG_VALUE_0=" + script}
 	for name, c := range map[string]struct {
 		vars []string
+		own  string
 		want string
 	}{
-		"a dialog":           {[]string{"SSH_ASKPASS=" + dialog}, ""},
-		"another dialog":     {[]string{"GIT_ASKPASS=" + dialog}, ""},
-		"a terminal":         {nil, ""},
-		"the operator's own": {[]string{"GIT_ASKPASS=" + script}, "password=secret"},
+		"a dialog":                     {[]string{"SSH_ASKPASS=" + dialog}, "", ""},
+		"another dialog":               {[]string{"GIT_ASKPASS=" + script}, "", ""},
+		"one of git's settings":        {configured, "", ""},
+		"a terminal":                   {nil, "", ""},
+		"that of the environment file": {configured, script, "password=secret"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "git", "credential", "fill")
-		cmd.Env = (Config{}).GitEnv(append(session, c.vars...), host.LoginAnswer{})
+		cmd.Env = Config{Repository: Repository{AskPass: c.own}}.GitEnv(append(session, c.vars...), host.LoginAnswer{})
 		cmd.Stdin = strings.NewReader("protocol=https\nhost=git.invalid\nusername=ann\n")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		out, _ := cmd.Output() // fails where it gets no password

@@ -106,6 +106,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Check:    cfg.Repository.Check,
 			Token:    cfg.Repository.Token.Reveal(),
 			TokenVar: cfg.Repository.TokenVar,
+			AskPass:  p.EnvFile["GIT_ASKPASS"],
 
 			ClaimsBranch: cfg.Repository.Claims.Branch,
 		},
