@@ -140,8 +140,8 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 }
 
 // readDir lists a directory, and nothing else. Another account's directory that this account
-// can't enter counts as empty, because git can't enter it either, and an agent can't change
-// that.
+// can neither list nor change counts as empty, such as the data of a container: an agent can put
+// nothing there.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	if len(dir) >= unix.PathMax {
 		return readDeepDir(dir)
@@ -157,7 +157,7 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		return nil, nil
 	}
 	list, err := os.ReadDir(dir)
-	closed := errors.Is(err, fs.ErrPermission) && !paths.Ours(info) && unix.Access(dir, unix.X_OK) != nil
+	closed := errors.Is(err, fs.ErrPermission) && !paths.Ours(info) && unix.Access(dir, unix.W_OK|unix.X_OK) != nil
 	if closed {
 		return list, nil
 	}
