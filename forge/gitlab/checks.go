@@ -183,6 +183,9 @@ func (h *hub) jobsOf(ctx context.Context, run pipeline, known map[int64]bool) ([
 	ended := !slices.Contains(pending, run.State)
 	add := func(jobs []job, ofJobs bool) bool {
 		for _, j := range jobs {
+			if known[j.ID] {
+				continue
+			}
 			known[j.ID] = true
 			c := reconcile.Check{
 				Name:  text.Short(j.Name, maxName),
@@ -199,6 +202,10 @@ func (h *hub) jobsOf(ctx context.Context, run pipeline, known map[int64]bool) ([
 	}
 	path := fmt.Sprintf("/pipelines/%d", run.ID)
 	err := list(ctx, h, path+"/jobs", nil, func(jobs []job) bool { return add(jobs, true) })
+	if err == nil && len(checks) >= reconcile.MaxChecksRead && run.State == "failed" {
+		failed := url.Values{"scope": {"failed"}} // they may be among the others
+		err = list(ctx, h, path+"/jobs", failed, func(jobs []job) bool { return add(jobs, true) })
+	}
 	if err != nil {
 		return nil, err
 	}

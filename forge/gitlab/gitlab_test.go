@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,6 +81,20 @@ func TestJobs(t *testing.T) {
 	}
 	_, err := p.ReadLog(t.Context(), again.List[4].Job)
 	test.ErrorIs(t, "a log of a job that has not begun", err, reconcile.ErrGone)
+}
+
+// Of more jobs than are read, those that have failed are found.
+func TestManyJobs(t *testing.T) {
+	p := newPlace(t)
+	number, commit := p.opened("Text.")
+	for n := range reconcile.MaxChecksRead + 1 {
+		p.SetJob(commit, gitlabtest.Job{Name: fmt.Sprintf("test %04d", n), State: "success"})
+	}
+	p.SetJob(commit, gitlabtest.Job{Name: "the last", State: "failed"})
+	checks := p.one(number).Checks
+	test.Equal(t, "all", checks.State, reconcile.CheckFailure)
+	names := text.Map(checks.List, func(c reconcile.Check) string { return c.Name + " " + c.State })
+	test.Equal(t, "the failed one is named", slices.Contains(names, "the last failure"), true)
 }
 
 // The pipeline of an earlier commit says nothing about the present one.

@@ -175,7 +175,9 @@ func (c *call) jobObject(j *Job) object {
 
 func (c *call) listJobs() answer {
 	p := c.findPipeline()
-	return page(c, text.Filter(p.jobs, func(j *Job) bool { return !j.Reported }), c.jobObject)
+	scope := c.r.URL.Query().Get("scope")
+	isAsked := func(j *Job) bool { return !j.Reported && (scope == "" || scope == j.State) }
+	return page(c, text.Filter(p.jobs, isAsked), c.jobObject)
 }
 
 func (c *call) listBridges() answer {
