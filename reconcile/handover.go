@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Handover is an agent's request by its tool hand_over: symphony is to comment on its issue
@@ -57,8 +58,8 @@ type Verification struct {
 	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
 	TookMS int64  `json:"took_ms"`
 	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
-	// Runs are files that the command runs and that the work changed since its base, such as
-	// Makefile or scripts/test.sh.
+	// Runs are files that the command may run or obey and that the work changed since its base,
+	// such as Makefile or scripts/test.sh.
 	Runs []string `json:"runs,omitempty"`
 	// InWorkspace: the command ran in the workspace, because there is no commit.
 	InWorkspace bool `json:"in_workspace,omitempty"`
@@ -107,16 +108,12 @@ func (v *Verification) String() string {
 }
 
 // Caveats are sentences in Markdown that limit the proof of the result, such as files that the
-// work changed and the command runs. For most results there are none.
+// work changed and the command may run. For many results there are none.
 func (v *Verification) Caveats() (sentences []string) {
 	if len(v.Runs) == 0 {
 		return nil
 	}
-	var quoted []string
-	for _, name := range v.Runs {
-		quoted = append(quoted, "`"+strings.Map(visible, name)+"`")
-	}
-	return []string{"The work changes what this command runs: " + strings.Join(quoted, ", ") + "."}
+	return []string{"The work changes files that this command may run or obey: " + QuotedNames(v.Runs) + "."}
 }
 
 // Verification returns the last result of verify for the issue, as the run knows it; nil if it
@@ -307,6 +304,9 @@ type Delivered struct {
 	// Workflow are the paths in the repository of those files that decide what symphony runs
 	// for the project and that the commit changes: "ops/WORKFLOW.md, bin/tracker".
 	Workflow string `json:"-"`
+	// Proof are the files of the commit that its checks may run or obey, as Markdown: "`Makefile`".
+	// It is UnknownProof until this machine has looked at what another one has delivered.
+	Proof string `json:"-"`
 	// Origin is who had begun the branch, if this machine went on from there: "ann on
 	// buildhost-2", whose claim said so, or the author of a commit, such as
 	// "Ann <ann@example.com>". Empty if this machine has begun it.
@@ -315,6 +315,9 @@ type Delivered struct {
 	// RecordDelivered that only the address changed.
 	PullID string `json:"-"`
 }
+
+// UnknownProof is the Proof of what another machine has delivered.
+const UnknownProof = "not known here, because another machine has delivered the commit"
 
 // OfContent reports whether the last delivery failed because of what the commits contain: only other
 // commits can help.
@@ -351,14 +354,16 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	return d
 }
 
-// visible replaces characters of a file's name that could hide something in Markdown: line
-// breaks, control characters and marks of direction.
-func visible(r rune) rune {
-	if r == '`' {
-		return '\''
+// mostQuoted is how many names a line of a comment has.
+const mostQuoted = 10
+
+// QuotedNames is a list of names as Markdown.
+func QuotedNames(names []string) string {
+	quoted := text.Map(names[:min(len(names), mostQuoted)], func(name string) string {
+		return "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`"
+	})
+	if more := len(names) - len(quoted); more > 0 {
+		quoted = append(quoted, fmt.Sprintf("and %d more", more))
 	}
-	if !unicode.IsPrint(r) {
-		return unicode.ReplacementChar
-	}
-	return r
+	return strings.Join(quoted, ", ")
 }

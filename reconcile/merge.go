@@ -196,6 +196,9 @@ func (w *Watch) approval(f Feedback) (by, missing string) {
 	case w.Delivered.Workflow != "" && !w.approvedByPerson(f):
 		return "", "an approval by a person, because it changes what symphony runs outside the sandbox: " +
 			w.Delivered.Workflow
+	case f.Merge.When == MergeGreen && w.Delivered.Proof != "" && !w.approvedByPerson(f):
+		return "", "an approval by a person, because of changed files that its checks may run or obey: " +
+			w.Delivered.Proof
 	case len(who) > 0:
 		return "approved by " + named(who), ""
 	case f.Merge.When == MergeGreen:

@@ -48,6 +48,7 @@ func TestMayMerge(t *testing.T) {
 			}
 		}
 	}
+	proof := func(w *Watch) { w.Delivered.Proof = "`check.sh`" }
 	workflow := func(w *Watch) { w.Delivered.Workflow = "ops/WORKFLOW.md" }
 	for name, c := range map[string]struct {
 		merge  Merge
@@ -113,6 +114,16 @@ func TestMayMerge(t *testing.T) {
 			MergeNo, "an approval by a person, because it changes what symphony runs outside the sandbox: ops/WORKFLOW.md",
 		},
 		"green, WORKFLOW.md changed, approved": {green, workflow, MergeGo, "approved by ann"},
+		"green, its proof changed": {
+			green, both(noReview, proof),
+			MergeNo, "an approval by a person, because of changed files that its checks may run or obey: `check.sh`",
+		},
+		"green, its proof changed, approved by a bot": {
+			green, both(proof, func(w *Watch) { w.Pull.Reviews[0].Bot = true }),
+			MergeNo, "an approval by a person",
+		},
+		"green, its proof changed, approved": {green, proof, MergeGo, "approved by ann"},
+		"its proof changed, approved":        {approved, proof, MergeGo, "approved by ann"},
 	} {
 		w := approvedWatch()
 		if c.change != nil {

@@ -62,6 +62,7 @@ func (b *issueBranch) recordFound(
 		Commit: found.Commit,
 		Base:   base,
 		At:     now,
+		Proof:  reconcile.UnknownProof,
 		Origin: found.Origin,
 	})
 }

@@ -3,11 +3,9 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -74,6 +72,7 @@ func (d *deliveryStep) deliverSince(
 			Timeout: d.site.Config.Hooks.Timeout,
 			Env:     d.site.Config.Repository.withoutToken(env),
 		},
+		Verify:  d.site.Config.Verify.Command,
 		Timeout: timeout,
 		Env:     env,
 	})
@@ -83,9 +82,17 @@ func (d *deliveryStep) deliverSince(
 	}
 	d.takeSigned(answer)
 	d.look = answer.Look
-	if answer.Commits == 0 {
+	isUnknown := last.Proof == reconcile.UnknownProof && answer.Commit == last.Commit
+	switch {
+	case answer.Commits == 0 && !isUnknown:
 		d.Log.Info("nothing to push")
-	} else {
+	case answer.Commits == 0:
+		d.Log.Info("nothing to push, and the commits were looked at")
+		last.Proof = reconcile.QuotedNames(answer.Proof)
+		if err := d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last); err != nil {
+			return result, answer.Commit, err
+		}
+	default:
 		result.Branch = branch
 		result.Commit = answer.Commit
 		result.Commits = answer.Commits
@@ -98,6 +105,7 @@ func (d *deliveryStep) deliverSince(
 			At:     d.Now(),
 			// such as "ops/WORKFLOW.md, bin/tracker"
 			Workflow: strings.Join(answer.Obeyed, ", "),
+			Proof:    reconcile.QuotedNames(answer.Proof),
 			Origin:   last.Origin,
 		}
 		err := d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
@@ -253,21 +261,7 @@ func (d *deliveryStep) workflowText() string {
 		return ""
 	}
 	return "The work changes what symphony runs for this project, outside the sandbox, too: " +
-		quotedNames(d.look.Obeyed) + ". Review that before you merge it."
-}
-
-// mostQuoted is how many names a line of a comment has.
-const mostQuoted = 10
-
-// quotedNames is a list of names as Markdown.
-func quotedNames(names []string) string {
-	quoted := text.Map(names[:min(len(names), mostQuoted)], func(name string) string {
-		return "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`"
-	})
-	if more := len(names) - len(quoted); more > 0 {
-		quoted = append(quoted, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(quoted, ", ")
+		reconcile.QuotedNames(d.look.Obeyed) + ". Review that before you merge it."
 }
 
 // notes says what people should know about the work that is handed over, a line each.
@@ -285,7 +279,7 @@ func notes(look host.Look, leave []string) (lines []string) {
 		{"Left as it is, on purpose: ", leave},
 	} {
 		if len(list.names) > 0 {
-			lines = append(lines, list.says+quotedNames(list.names)+".")
+			lines = append(lines, list.says+reconcile.QuotedNames(list.names)+".")
 		}
 	}
 	return lines

@@ -30,6 +30,7 @@ const (
 	verifyEnds   = 30 * time.Second // for the script below to end the command and print its output
 	mostCommand  = 100              // bytes of the command in a message
 	namedChanges = 20               // files that a refusal names
+	mostProof    = 1000             // files of a proof that are stored
 )
 
 // verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. It
@@ -129,7 +130,7 @@ func (v *verifier) verifyCommit(
 	answer, err := v.site.host.CheckOut(ctx, host.CheckOutRequest{
 		Commit:     commit,
 		Branch:     branch,
-		Files:      commandFiles(config.Verify.Command),
+		Verify:     config.Verify.Command,
 		Repository: config.Repository.Repository,
 		Timeout:    max(repositoryTimeout, config.Hooks.Timeout),
 		Env:        env,
@@ -144,7 +145,7 @@ func (v *verifier) verifyCommit(
 	if err != nil {
 		return result, err
 	}
-	result.Runs = answer.Changed
+	result.Runs = answer.Proof[:min(len(answer.Proof), mostProof)]
 	return v.runVerify(ctx, answer.Space, result)
 }
 

@@ -15,7 +15,7 @@ import (
 const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHERE runs.issue_id = d.issue_id),
 		(SELECT max(identifier) FROM releases AS r WHERE r.issue_id = d.issue_id), ''),
 	d.url, d.branch, d."commit", d.base, d.at, coalesce(nullif(d.pull_request, ''), w.pull_request),
-	d.workflow, d.origin,
+	d.workflow, d.origin, d.proof,
 	coalesce(c.status, ''),
 	coalesce((SELECT nullif(delivery, '') ->> '$.handover.blocked' FROM runs AS r WHERE r.issue_id = d.issue_id
 		ORDER BY id DESC LIMIT 1), '') <> '',

@@ -501,10 +501,12 @@ func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (recon
 		ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }
 
-const deliveredColumns = `url, branch, "commit", base, at, pull_request, workflow, origin`
+const deliveredColumns = `url, branch, "commit", base, at, pull_request, workflow, origin, proof`
 
 func deliveredFields(d *reconcile.Delivered) []any {
-	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest, &d.Workflow, &d.Origin}
+	return []any{
+		&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest, &d.Workflow, &d.Origin, &d.Proof,
+	}
 }
 
 // Delivered returns the last push for an issue; false if there was none.
@@ -523,7 +525,7 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 			ON CONFLICT (issue_id) DO UPDATE SET
 				url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
 				base = excluded.base, at = excluded.at, pull_request = excluded.pull_request,
-				workflow = excluded.workflow, origin = excluded.origin`, values...)
+				workflow = excluded.workflow, origin = excluded.origin, proof = excluded.proof`, values...)
 		if err != nil || d.PullID == "" {
 			return err
 		}

@@ -190,8 +190,10 @@ type DeliverRequest struct {
 	// they are references.
 	ClaimsBranch string
 	Check        Check
-	Timeout      time.Duration
-	Env          []string // of CloneRequest
+	// Verify is the command of which Look.Proof tells; empty for none.
+	Verify  string
+	Timeout time.Duration
+	Env     []string // of CloneRequest
 }
 
 // Check is a command of the operator that decides, before a push, whether the commits may be pushed.
@@ -223,6 +225,9 @@ type Look struct {
 	Unrelated bool
 	// Markers are the files in which a merge has left its marks.
 	Markers []string
+	// Proof are files that they change and that Verify or other checks may run or obey, such as
+	// Makefile or check.sh.
+	Proof []string
 	// DeletedTests and ChangedTests are tests of Base.
 	DeletedTests, ChangedTests []string
 }
@@ -236,9 +241,8 @@ type PushFenced func(claim team.Change) (object string, err error)
 type CheckOutRequest struct {
 	// Commit is HEAD as it was read, Branch the branch that it is on; empty if it is on none.
 	Commit, Branch string
-	// Files are paths in the repository, such as Makefile. The answer lists the paths that the
-	// work changed since its base.
-	Files []string
+	// Verify is the command that will run in the checkout.
+	Verify string
 	// Repository is the workflow's description of the repository: who commits in the checkout,
 	// and whether it contains submodules. The URL is the address that the workspace was cloned
 	// from.
@@ -253,8 +257,8 @@ type CheckOutAnswer struct {
 	// Space is the workspace with other directories: Path is the work tree, and TmpDir and
 	// CacheDir are for the commands that run there.
 	Space Workspace
-	// Changed are the files of the request that the work changed since its base.
-	Changed []string
+	// Proof is that of Look.
+	Proof []string
 }
 
 // WorkspaceDelivery asks to deliver the workspace at Path. Its git commands are marked with

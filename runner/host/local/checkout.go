@@ -49,6 +49,6 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 			filepath.Join(m.Path(), "objects"),
 		}
 	}
-	answer.Changed, err = git.ChangedFiles(ctx, r.space.Path, work, q.Files)
+	answer.Proof, err = git.ChangedProof(ctx, r.space.Path, work, q.Verify)
 	return answer, err
 }

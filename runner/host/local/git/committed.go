@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -44,17 +45,8 @@ func openCommitted(ctx context.Context, dir, commit string) (*reader, error) {
 	return r, nil
 }
 
-// ChangedFiles returns the paths that HEAD changed since the work left its base. A path names
-// a file, not a directory.
-func ChangedFiles(
-	ctx context.Context,
-	dir string,
-	clone Clone,
-	paths []string,
-) (changed []string, err error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
+// ChangedProof returns ProofFiles among the files that HEAD changed since the work left its base.
+func ChangedProof(ctx context.Context, dir string, clone Clone, command string) (files []string, err error) {
 	r, ok, err := openToCompare(ctx, dir, clone)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
@@ -67,20 +59,17 @@ func ChangedFiles(
 	if err != nil {
 		return nil, err
 	}
-	differing := r.git(ctx, append(diffTreeWords, "--name-only", "-z", from, r.commit, "--")...)
-	differing.Args = append(differing.Args, paths...)
-	differing.Env = append(differing.Env, "GIT_LITERAL_PATHSPECS=1")
-	named := map[string]bool{}
-	differing.Stdout = &splitWriter{each: func(path string) { named[path] = true }}
-	if err := r.run(differing); err != nil {
+	ask := func(stdin string, args ...string) (string, error) {
+		cmd := r.git(ctx, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
+		return r.output(cmd)
+	}
+	raw, err := ask("", append(slices.Concat(diffTreeWords, RawChanges), from, r.commit, "--")...)
+	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		if named[path] {
-			changed = append(changed, path)
-		}
-	}
-	return changed, nil
+	return ProofFiles(ask, r.commit, command, ParseChanges(raw))
 }
 
 // workFrom is whereWorkBegan also for a repository made by hooks: there the branches of the

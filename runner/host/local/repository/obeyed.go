@@ -3,14 +3,13 @@ package repository
 import (
 	"context"
 	"maps"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // look compares the commit with where it left the base. A link that leads to a path of Obeyed
@@ -27,6 +26,7 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 	base, err := d.output(d.localGit(ctx, "merge-base", "refs/heads/"+d.base, d.Commit))
 	if gitcmd.ExitedWith(err, 1) { // no common history: all of the work is new
 		look.Unrelated = true
+		look.Proof = []string{"."}
 		if len(d.remote.Obeyed) == 0 {
 			return look, nil
 		}
@@ -37,34 +37,31 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 	if err != nil {
 		return look, err
 	}
-	raw, err := d.entries(d.localGit(ctx, "diff", "--raw", "-z", "--no-renames", base, d.Commit))
+	ask := d.ask(ctx)
+	raw, err := ask("", slices.Concat([]string{"diff"}, git.RawChanges, []string{base, d.Commit})...)
 	if err != nil {
 		return look, err
 	}
+	changes := git.ParseChanges(raw)
 	added := map[string]bool{}     // objects of new files
 	var links []string             // of the base
 	deleted := map[string]string{} // tests, and their objects
-	for i := 0; i+1 < len(raw); i += 2 {
-		name := raw[i+1]
-		obeyed := d.obeyedAt(name)
-		isLink := strings.HasPrefix(raw[i], ":120000 ")
+	for _, c := range changes {
+		obeyed := d.obeyedAt(c.Name)
 		switch {
 		case obeyed != "" && !slices.Contains(look.Obeyed, obeyed):
 			look.Obeyed = append(look.Obeyed, obeyed)
-		case obeyed == "" && isLink:
-			links = append(links, name)
+		case obeyed == "" && c.OldMode == "120000":
+			links = append(links, c.Name)
 		}
-		// ":100644 100644 8ab686e 3f2a9c1 M": modes, objects, and what happened
-		fields := strings.Fields(raw[i])
-		change := fields[4]
 		switch {
-		case change == "A":
-			added[fields[3]] = true
-		case !isTest().MatchString(name):
-		case change == "D":
-			deleted[name] = fields[2]
+		case c.IsNew:
+			added[c.Object] = true
+		case !isTest().MatchString(c.Name):
+		case c.WasDeleted:
+			deleted[c.Name] = c.OldObject
 		default:
-			look.ChangedTests = append(look.ChangedTests, name)
+			look.ChangedTests = append(look.ChangedTests, c.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(deleted)) {
@@ -77,9 +74,23 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 	if err != nil {
 		return look, err
 	}
-	leading, err := d.leadToObeyed(ctx, base, links)
+	look.Proof, err = git.ProofFiles(ask, d.Commit, d.verify, changes)
+	if err != nil {
+		return look, err
+	}
+	leading, err := d.leadToObeyed(ask, base, links)
 	look.Obeyed = append(look.Obeyed, leading...)
 	return look, err
+}
+
+// ask returns what asks git in the mirror.
+func (d *delivery) ask(ctx context.Context) git.Ask {
+	return func(stdin string, args ...string) (string, error) {
+		cmd := d.localGit(ctx, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
+		return d.output(cmd)
+	}
 }
 
 // isTest matches the paths of tests and of what they read: test/a.py, a_test.go, test_a.py,
@@ -121,18 +132,13 @@ func (d *delivery) obeyedAt(name string) string {
 
 // leadToObeyed returns the links of a commit that lead to a path which decides what symphony
 // runs, or to a directory above it. They lead to the same object there.
-func (d *delivery) leadToObeyed(ctx context.Context, commit string, links []string) ([]string, error) {
+func (d *delivery) leadToObeyed(ask git.Ask, commit string, links []string) ([]string, error) {
 	links = text.Filter(links, func(name string) bool { return !strings.Contains(name, "\n") })
 	if len(links) == 0 {
 		return nil, nil
 	}
-	var obeyed []string
-	for _, name := range d.remote.Obeyed {
-		for ; name != "."; name = path.Dir(name) {
-			obeyed = append(obeyed, name)
-		}
-	}
-	ids, err := d.objectsAt(ctx, commit, slices.Concat(obeyed, links))
+	obeyed := git.Above(d.remote.Obeyed)
+	ids, err := git.ObjectsAt(ask, commit, slices.Concat(obeyed, links))
 	if err != nil {
 		return nil, err
 	}
@@ -141,36 +147,4 @@ func (d *delivery) leadToObeyed(ctx context.Context, commit string, links []stri
 		targets[ids[name]] = true
 	}
 	return text.Filter(links, func(name string) bool { return ids[name] != "" && targets[ids[name]] }), nil
-}
-
-// objectsAt returns the ids of the objects at paths of a commit, through links within it. What
-// is missing there has none.
-func (d *delivery) objectsAt(ctx context.Context, commit string, names []string) (map[string]string, error) {
-	var asked strings.Builder
-	for _, name := range names {
-		asked.WriteString(commit + ":" + name + "\n")
-	}
-	look := d.localGit(ctx, "cat-file", "--follow-symlinks", "--batch-check=%(objectname) found")
-	look.Stdin = strings.NewReader(asked.String())
-	out, err := d.output(look)
-	if err != nil {
-		return nil, err
-	}
-	ids := map[string]string{}
-	for _, name := range names {
-		var line string
-		line, out, _ = strings.Cut(out, "\n")
-		id, isFound := strings.CutSuffix(line, " found")
-		if isFound {
-			ids[name] = id
-			continue
-		}
-		// A link that leads nowhere or out of the commit: "symlink 7", then 7 bytes and a line feed.
-		_, length, _ := strings.Cut(line, " ")
-		size, err := strconv.Atoi(length)
-		if err == nil {
-			out = out[min(size+1, len(out)):]
-		}
-	}
-	return ids, nil
 }

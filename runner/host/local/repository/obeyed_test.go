@@ -2,6 +2,7 @@ package repository
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -55,4 +56,40 @@ side"; ln -s bin tools; ln -s other.md plain
 		})
 	test.OK(t, err)
 	test.Equal(t, "without a common history", answer.Obeyed, text.Filter(obeyed, func(one string) bool { return one == "bin/new" }))
+}
+
+// A delivery names the changed files that a check may run or obey. No shell is read for that.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`cd person; mkdir -p web impl hooks
+		echo true > web/check; echo all: > impl/rules.txt; ln -s impl/rules.txt Makefile; ln -s hooks .husky
+		echo a > hooks/pre-push; echo a > main.go; echo a > main_test.go; echo a > old.cfg; ln -s main.go plain
+		printf '#!/bin/sh\n' > go; git add .; git commit -qm proof; git push -q origin HEAD:main`)
+	p.mustClone("one")
+	base := p.sh("git -C one rev-parse HEAD")
+	for _, c := range []struct{ name, command, change, want string }{
+		{"sources and tests", "go test ./...", "echo b > main.go; echo b > main_test.go; echo '#![allow(x)]' > a.rs", ""},
+		{"a name in the command", `d=web; cd "$PWD/$d" && sh check`, "echo b > web/check; echo b > web/other", "web/check"},
+		{"no command", "", "echo b > web/check", ""},
+		{"a program", "make", "echo b > tool; chmod +x tool; chmod +x main.go", "main.go tool"},
+		{"a program no longer", "make", "chmod +x main.go; git add .; git commit -qm x; chmod -x main.go; echo b > b", ""},
+		{"a script that is not executable", "make", "echo more >> go; printf 'a\\n#!/bin/sh\\n' > doc", "go"},
+		{"settings", "make", "mkdir -p .github x; touch .github/a x/package.json x/B.KTS; git rm -q old.cfg",
+			".github/a old.cfg x/B.KTS x/package.json"},
+		{"what a link of such a name leads to", "make", "echo b > impl/rules.txt", "impl/rules.txt"},
+		{"below a link of such a name", "make", "echo b > hooks/pre-push", "hooks/pre-push"},
+		{"a link", "make", "ln -sfn web plain", "plain"},
+		{"a name with a line feed", "make", "echo b > 'a\nb'", "a\nb"},
+	} {
+		p.sh("cd one; git reset -q --hard " + base + "; " + c.change + "; git add -A; git commit -qm work")
+		answer, err := p.mirrorOf(host.Repository{URL: p.remote}).
+			DeliverWorkspace(t.Context(), filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{
+				Branch:    "work/one",
+				Delivered: p.sh("git -C remote.git rev-parse -q --verify work/one || true"),
+				Verify:    c.command,
+			})
+		test.OK(t, err)
+		test.Equal(t, c.name, strings.Join(answer.Proof, " "), c.want)
+	}
 }

@@ -171,6 +171,7 @@ func (t *Team) workIn(c team.Claim) state.Work {
 			Base:        t.Base,
 			At:          t.Member.Now(),
 			PullRequest: c.PullRequest,
+			Proof:       reconcile.UnknownProof,
 			Origin:      c.Holder(),
 		},
 		Handled: c.Handled,

@@ -1,0 +1,200 @@
+package git
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
+)
+
+// Ask runs git in a repository, with literal paths, and returns what it prints.
+type Ask func(stdin string, args ...string) (string, error)
+
+// Change is a file that differs between two commits. Modes are as git prints them: 100644 for a
+// file, 000000 for none.
+type Change struct {
+	Name              string
+	OldMode, Mode     string
+	OldObject, Object string
+	IsNew, WasDeleted bool
+}
+
+// RawChanges are the arguments of git diff for ParseChanges.
+var RawChanges = []string{"--raw", "-z", "--no-abbrev", "--no-renames"}
+
+// ParseChanges reads what git diff prints with RawChanges.
+func ParseChanges(raw string) (changes []Change) {
+	entries := strings.Split(raw, "\x00")
+	for i := 0; i+1 < len(entries); i += 2 {
+		// ":100644 100755 8ab686e 3f2a9c1 M": modes, objects, and what happened
+		fields := strings.Fields(strings.TrimPrefix(entries[i], ":"))
+		changes = append(changes, Change{
+			Name:       entries[i+1],
+			OldMode:    fields[0],
+			Mode:       fields[1],
+			OldObject:  fields[2],
+			Object:     fields[3],
+			IsNew:      fields[4] == "A",
+			WasDeleted: fields[4] == "D",
+		})
+	}
+	return changes
+}
+
+const (
+	plainMode = "100644" // of a file that is not executable
+	noMode    = "000000" // of no file
+)
+
+// isPlain reports whether a change is only about a file that is not executable.
+func (c Change) isPlain() bool {
+	modes := []string{plainMode, noMode}
+	return slices.Contains(modes, c.OldMode) && slices.Contains(modes, c.Mode) && !strings.Contains(c.Name, "\n")
+}
+
+// settingsNames matches the paths of files that programs obey or run whatever the command is: dot
+// files, and files of builds and of configuration, such as web/package.json.
+var settingsNames = text.Pattern(`(?i)(?:^|/)\.|` +
+	`\.(?:sh|bash|zsh|ksh|fish|ps1|psm1|bat|cmd|mk|mak|ninja|cmake|just|rake|toml|ya?ml|json[5c]?|jsonnet|` +
+	`ini|cfg|conf|config|xml|plist|properties|props|targets|gradle|groovy|kts|sbt|bzl|bazel|nix|tf|hcl|lock|lockb|` +
+	`sum|mod|work|gemspec|podspec|cabal|opam|csproj|fsproj|sln|edn)(?:\.dist|\.in)?$|` +
+	`\.(?:conf|config|setup)\.[cm]?[jt]s$|` +
+	`(?:^|/)(?:GNUmake|make|docker|container|just|rake|gem|guard|fast|danger|vagrant|proc|jenkins|earth|tilt|pod|` +
+	`brew|snake|pip|task|cake)file(?:[._-][^/]*)?$|` +
+	`(?:^|/)(?:(?:requirements|constraints)[^/]*\.txt|CMakeLists\.txt|BUILD|WORKSPACE|SCons(?:truct|cript)|wscript|` +
+	`configure(?:\.ac)?|meson\.build|(?:conftest|setup|noxfile|tasks|fabfile|dodo|manage|sitecustomize)\.py|` +
+	`build\.(?:rs|zig|xml)|mix\.exs|(?:grunt|gulp)file\.[cm]?[jt]s|magefile\.go|Package\.swift|project\.clj)$`)
+
+// ProofFiles returns the changed files that a check of the work, such as the command, may run or
+// obey: what is executable or names its interpreter, settings, what has a name that occurs in the
+// command, and what a link with such a name leads to. No shell is parsed for that.
+func ProofFiles(ask Ask, commit, command string, changes []Change) (files []string, err error) {
+	obeyed := func(name string) bool {
+		return settingsNames().MatchString(name) || strings.Contains(command, path.Base(name))
+	}
+	var others []string
+	for _, c := range changes {
+		switch {
+		case !c.isPlain() || obeyed(c.Name):
+			files = append(files, c.Name)
+		case c.Mode == plainMode:
+			others = append(others, c.Name)
+		}
+	}
+	if len(others) == 0 {
+		return files, nil
+	}
+	scripts, err := scriptsAmong(ask, commit, others)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := targetsAmong(ask, commit, others, obeyed)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, scripts...)
+	files = append(files, targets...)
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}
+
+// namedAtOnce is how many paths are arguments of one git.
+const namedAtOnce = 1000
+
+// scriptsAmong returns those of the files of a commit that begin with their interpreter, such as
+// #!/bin/sh. Rust's #![allow(dead_code)] is none.
+func scriptsAmong(ask Ask, commit string, names []string) (scripts []string, err error) {
+	for some := range slices.Chunk(names, namedAtOnce) {
+		out, err := ask("", append([]string{"grep", "-naozE", "^#! ?/", commit, "--"}, some...)...)
+		if gitcmd.ExitedWith(err, 1) { // there is none
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		// "COMMIT:NAME", "1", "#!/" and a line feed, with a zero byte between
+		for line := range strings.Lines(out) {
+			fields := strings.Split(line, "\x00")
+			if len(fields) == 3 && fields[1] == "1" {
+				scripts = append(scripts, strings.TrimPrefix(fields[0], commit+":"))
+			}
+		}
+	}
+	return scripts, nil
+}
+
+// targetsAmong returns those of the files of a commit to which an obeyed link leads: itself, or a
+// directory above it.
+func targetsAmong(ask Ask, commit string, names []string, obeyed func(string) bool) (targets []string, err error) {
+	tree, err := ask("", "ls-tree", "-r", "-z", commit)
+	if err != nil {
+		return nil, err
+	}
+	var links []string
+	for entry := range strings.SplitSeq(tree, "\x00") {
+		about, name, _ := strings.Cut(entry, "\t")
+		if strings.HasPrefix(about, "120000 ") && obeyed(name) && !strings.Contains(name, "\n") {
+			links = append(links, name)
+		}
+	}
+	if len(links) == 0 {
+		return nil, nil
+	}
+	above := Above(names)
+	ids, err := ObjectsAt(ask, commit, slices.Concat(links, above))
+	if err != nil {
+		return nil, err
+	}
+	linked := map[string]bool{}
+	for _, name := range links {
+		linked[ids[name]] = true
+	}
+	isTarget := func(name string) bool {
+		return slices.ContainsFunc(Above([]string{name}), func(at string) bool { return ids[at] != "" && linked[ids[at]] })
+	}
+	return text.Filter(names, isTarget), nil
+}
+
+// Above returns paths and the directories above them: web/a.txt and web, for example.
+func Above(names []string) (all []string) {
+	for _, name := range names {
+		for ; name != "."; name = path.Dir(name) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ObjectsAt returns the ids of the objects at paths of a commit, through links within it. What is
+// missing there has none.
+func ObjectsAt(ask Ask, commit string, names []string) (map[string]string, error) {
+	var asked strings.Builder
+	for _, name := range names {
+		asked.WriteString(commit + ":" + name + "\n")
+	}
+	out, err := ask(asked.String(), "cat-file", "--follow-symlinks", "--batch-check=%(objectname) found")
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]string{}
+	for _, name := range names {
+		var line string
+		line, out, _ = strings.Cut(out, "\n")
+		id, isFound := strings.CutSuffix(line, " found")
+		if isFound {
+			ids[name] = id
+			continue
+		}
+		// A link that leads nowhere or out of the commit: "symlink 7", then 7 bytes and a line feed.
+		_, length, _ := strings.Cut(line, " ")
+		size, err := strconv.Atoi(length)
+		if err == nil {
+			out = out[min(size+1, len(out)):]
+		}
+	}
+	return ids, nil
+}
