@@ -400,7 +400,7 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) {
 			c.edit(
 				"hooks:\n",
-				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nhooks:\n",
 			)
 			deliveredPlay(c)
 		},
@@ -416,7 +416,7 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) {
 			c.edit(
 				"hooks:\n",
-				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nhooks:\n",
 			)
 			deliveredPlay(c)
 		},
@@ -433,7 +433,7 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) {
 			c.edit(
 				"hooks:\n",
-				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nhooks:\n",
 			)
 			deliveredPlay(c)
 		},
@@ -460,7 +460,7 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) {
 			c.edit(
 				"hooks:\n",
-				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nhooks:\n",
 			)
 			deliveredPlay(c)
 		},
@@ -884,7 +884,7 @@ func takenOver(name string, play func(c *crashScene)) crashScenario {
 // pull request, and the claim.
 func (c *crashScene) leftBehind(status team.Status) {
 	c.t.Helper()
-	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nhooks:\n")
 	deliveredPlay(c)
 	other := c.path("tmp", "other")
 	remote := c.path("remote")
@@ -990,7 +990,7 @@ func comesBackToItsClaimPlay(c *crashScene) {
 func comesBackPlay(c *crashScene) {
 	c.edit(
 		"hooks:\n",
-		"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: "+
+		"handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\nfeedback: {state: "+
 			"In Progress, rounds: 1}\nhooks:\n",
 	)
 	deliveredPlay(c)
@@ -1034,7 +1034,7 @@ func comesBackPlay(c *crashScene) {
 
 // mergesWhatIsGreen has an issue in review whose pull request symphony merges once it is green.
 func (c *crashScene) mergesWhatIsGreen() {
-	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\n"+
 		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nmerge: {when: green}\nhooks:\n")
 	deliveredPlay(c)
 	c.handedOver()
@@ -1107,7 +1107,7 @@ func mergesPlay(c *crashScene) {
 // mergedPlay closes the pull request of an issue that has come back, which holds the issue,
 // and merges it.
 func mergedPlay(c *crashScene) {
-	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git grep -q work HEAD}\n"+
 		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nhooks:\n")
 	deliveredPlay(c)
 	c.handedOver()
@@ -1155,7 +1155,7 @@ func (c *crashScene) checkHandedOver() {
 		)
 		// symphony may have merged the base on top of it
 		head := c.git("--git-dir", c.path("remote"), "log", "-1", "--format=%H", "--grep=^work on it$", "symphony/ABC-1")
-		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
+		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git grep -q work HEAD`")
 	}
 }
 

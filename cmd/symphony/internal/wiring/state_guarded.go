@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ type Guarded struct {
 	paths.Place
 	// Writable: agents of issues write it, as agent.writable_roots says.
 	Writable bool
+	// Project: it is the directory of a WORKFLOW.md, or one from which a project runs programs. An
+	// agent of an issue may have a writable directory in it.
+	Project bool
 }
 
 // OperatorFiles returns the guarded files of all projects of the account, whichever directories
@@ -153,7 +157,7 @@ func (g *guard) add(names ...string) {
 // addOne adds a file or directory. The other fields of as are taken over. A relative path is
 // ignored.
 func (g *guard) addOne(name string, as Guarded) {
-	key := fmt.Sprint(as.Writable, " ", name)
+	key := fmt.Sprint(as.Writable, as.Project, " ", name)
 	if g.seen[key] || !filepath.IsAbs(name) {
 		return
 	}
@@ -169,6 +173,16 @@ func (g *guard) addOne(name string, as Guarded) {
 	}
 	as.Place = place
 	g.list = append(g.list, as)
+}
+
+// addProjectDir adds a directory from which a project runs programs. A program there may run any
+// other file beside or below it. The home directory, what is around it, and a directory that all
+// accounts write, such as /tmp, are no such directories.
+func (g *guard) addProjectDir(dir string) {
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode()&os.ModeSticky == 0 && !paths.Inside(dir, g.env.Home) {
+		g.addOne(dir, Guarded{Project: true})
+	}
 }
 
 // accountFiles are the files in a home directory that a run obeys before or beside
@@ -277,6 +291,9 @@ func (g *guard) addProject(stateDir string) error {
 	}
 	p := NewProject(g.env, stored.workflow, stateDir)
 	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
+	if Exists(p.Path) {
+		g.addProjectDir(filepath.Dir(p.Path))
+	}
 	g.addVariables(p)
 	// Passes obey the last valid workflow until the present workflow is valid.
 	cfg := p.parseStored(stored.lastGood)
@@ -314,8 +331,16 @@ func (p *Project) parseStored(stored string) *workflow.Config {
 // addConfig adds the paths that the values of a workflow name.
 func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 	for _, named := range cfg.Named() {
-		g.add(p.namedFiles(named)...)
+		files := p.namedFiles(named)
+		g.add(files...)
 		switch named.Names {
+		case workflow.NamesScript, workflow.NamesHomeScript, workflow.NamesProgram:
+			for _, file := range files {
+				g.addProjectDir(filepath.Dir(file))
+			}
+			for _, dir := range p.namedIn("", fs.FileMode.IsDir, named.Values) { // cd ~/tools && ./check.sh
+				g.addProjectDir(dir)
+			}
 		case workflow.NamesRepository:
 			for _, address := range named.Values {
 				g.addGit(p, address)
@@ -390,7 +415,12 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 // filesIn returns the existing files that shell scripts of a project name by an absolute path,
 // a path below the home directory, a variable of the environment, or, unless dir is empty, a
 // path from dir, where they run. It reads words: a value in --config=FILE is a word.
-func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
+func (p *Project) filesIn(dir string, scripts ...string) []string {
+	return p.namedIn(dir, fs.FileMode.IsRegular, scripts)
+}
+
+// namedIn is filesIn for files of the wanted kind.
+func (p *Project) namedIn(dir string, wanted func(fs.FileMode) bool, scripts []string) (list []string) {
 	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
 	var words []string
 	for _, script := range scripts {
@@ -407,7 +437,7 @@ func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 			path = filepath.Join(dir, path)
 		}
 		info, err := os.Stat(path)
-		if err == nil && info.Mode().IsRegular() {
+		if err == nil && wanted(info.Mode()) {
 			list = append(list, path)
 		}
 	}
@@ -527,7 +557,7 @@ func writableFits(at, written string, files []Guarded) (paths.Place, error) {
 		)
 	}
 	for _, one := range files {
-		if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
+		if one.Project || one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
 			continue
 		}
 		return dir, reconcile.NewError(

@@ -27,7 +27,19 @@ func TestOperatorFiles(t *testing.T) {
 		guarded  bool
 	}{
 		{"the workflow", "", "polling: {interval_ms: 1000}", "app/WORKFLOW.md", true},
-		{"a file beside it", "touch app/fine", "polling: {interval_ms: 1000}", "app/fine", false},
+		{"a file beside it", "touch app/fine", "polling: {interval_ms: 1000}", "app/fine", true},
+		{"a directory below", "mkdir -p app/a/b", "polling: {interval_ms: 1000}", "app/a/b", true},
+		{"a directory beside it", "mkdir apple", "polling: {interval_ms: 1000}", "apple", false},
+		{
+			"what a hook runs from a directory",
+			"mkdir -p src/tools; touch src/tools/x.sh",
+			"hooks: {before_run: 'cd ~/src && ./tools/x.sh'}",
+			"src/tools/x.sh",
+			true,
+		},
+		{"what a hook's program may read", "mkdir t; touch t/x.sh t/lib", "hooks: {before_run: '~/t/x.sh'}", "t/lib", true},
+		{"beside a hook in the home directory", "touch x.sh; mkdir b", "hooks: {before_run: 'cd ~; ~/x.sh'}", "b", false},
+		{"beside a hook in a directory of all", "mkdir t b; chmod 1777 t; touch t/x", "hooks: {before_run: '~/t/x'}", "t/y", false},
 		{"an environment file that is new", "", "polling: {interval_ms: 1000}", ".config/symphony/new.env", true},
 		{
 			"a file to which one links",
@@ -99,7 +111,7 @@ func TestOperatorFiles(t *testing.T) {
 		},
 
 		{"hooks of url: .", "git init -q app", "repository: {url: .}", "app/.git/hooks/post-receive", true},
-		{"files of url: .", "git init -q app", "repository: {url: .}", "app/main.go", false},
+		{"files of url: .", "git init -q app", "repository: {url: .}", "app/main.go", true},
 		{
 			"hooks of a path",
 			"git init -q --bare bare.git",

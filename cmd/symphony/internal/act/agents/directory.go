@@ -90,6 +90,20 @@ func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 	return nil
 }
 
+// errProject is wrapped by the error of a directory from which a project runs programs.
+var errProject = errors.New("a directory of a project")
+
+// ofProject is the error of a directory in which an agent could change what passes run.
+func ofProject(dir paths.Place, project string) error {
+	return &reconcile.Error{
+		Code:    CodeInvalid,
+		Message: fmt.Sprintf("cwd: %s is in %s, where passes of a project run programs", dir.Path, project),
+		Hint: "in a git repository with a commit, without shared, the agent gets a worktree; " +
+			"else name a directory outside",
+		Err: errProject,
+	}
+}
+
 // couldChange is the error of a directory in which an agent could change a file of others: it
 // belongs to symphony, to an agent or to a project, or the sandbox takes its path for a pattern.
 func couldChange(dir paths.Place, path string) error {
@@ -235,6 +249,9 @@ func ownNames(w *environ.Env, dir paths.Place) (list []string, err error) {
 // pathsBelow returns the paths by which a guarded file is reached below a directory. Its error
 // is CodeInvalid if an agent in the directory could change the file nevertheless.
 func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error) {
+	if dir.Inside(file.Place) && file.Project {
+		return nil, ofProject(dir, file.Path)
+	}
 	if dir.Inside(file.Place) {
 		return nil, couldChange(dir, file.Path)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,7 +93,12 @@ func (s *Settings) prepare(ctx context.Context, a *Agents) error {
 	if err := outsideOthers(a.p, place); err != nil {
 		return err
 	}
-	if _, err := guarded(ctx, a.p.Env, place); err != nil {
+	_, err = guarded(ctx, a.p.Env, place)
+	if errors.Is(err, errProject) && !s.Shared && wiring.RepositoryAbove(place.Path) != "" {
+		s.Worktree = &Worktree{}
+		return s.prepareWorktree(ctx, a.p, place)
+	}
+	if err != nil {
 		return err
 	}
 	return s.setQuestion(place)
