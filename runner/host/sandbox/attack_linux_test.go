@@ -110,7 +110,7 @@ var attacks = []attack{
 	},
 	{
 		name: "read /etc/shadow", program: "read", prepare: textArg("/etc/shadow"),
-		arguments: []change{{"--ro-bind /dev/null /etc/shadow", ""}}, who: onlyRoot,
+		arguments: []change{{"--proc /proc", "--ro-bind /etc/shadow /etc/shadow --proc /proc"}}, who: onlyRoot,
 	},
 	{
 		name: "follow a link of the workspace to a file outside", program: "read", prepare: linkToSecret,
@@ -668,6 +668,40 @@ func TestLinksInTemp(t *testing.T) {
 	test.Write(t, filepath.Join(s.box.Workspace, "own"), "its own\n")
 	s.box.Command = []string{"sh", "-c", "cat own && ! cat secret && touch /tmp/it-writes"}
 	test.Contains(t, "what the agent read", test.Run(t, s.command()), "its own")
+}
+
+// TestReplacedSecret: a file of /etc that only its owner may read stays hidden when another one takes
+// its place during a run.
+func TestReplacedSecret(t *testing.T) {
+	needBubblewrap(t)
+	dir, err := os.MkdirTemp("/etc", "symphony-test-")
+	if err != nil {
+		t.Skip("this account can't write /etc: ", err)
+	}
+	t.Cleanup(func() { test.OK(t, os.RemoveAll(dir)) })
+	test.OK(t, os.Chmod(dir, 0o755))
+	secret := filepath.Join(dir, "secret")
+	write := func(name string, mode os.FileMode) {
+		test.Write(t, name, "in "+name+"\n")
+		test.OK(t, os.Chmod(name, mode))
+	}
+	write(secret, 0o600)
+	write(filepath.Join(dir, "open"), 0o644)
+	s := newScene(t)
+	s.box.Command = []string{"sh", "-c", "touch ready; until test -e go; do sleep 0.1; done; ls " + dir + "; cat " + dir + "/*"}
+	cmd := s.command()
+	var out strings.Builder
+	cmd.Stdout = &out
+	test.OK(t, cmd.Start())
+	test.Until(t, "the box", func() bool {
+		_, err := os.Stat(filepath.Join(s.box.Workspace, "ready"))
+		return err == nil
+	})
+	write(secret+".new", 0o600)
+	test.OK(t, os.Rename(secret+".new", secret))
+	test.Write(t, filepath.Join(s.box.Workspace, "go"), "")
+	test.OK(t, cmd.Wait())
+	test.Equal(t, "what the agent sees", out.String(), "open\nin "+filepath.Join(dir, "open")+"\n")
 }
 
 // TestHomeInShown: the home of the account is hidden where a directory above it is shown.

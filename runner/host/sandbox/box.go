@@ -89,12 +89,13 @@ type Box struct {
 
 // Layout is what a box shows of this machine besides its own directories.
 type Layout struct {
-	Links  []Link   // such as /bin, which leads to usr/bin
-	Shown  []string // directories: /usr, /opt, and /bin where it is one
-	Hidden []Hidden // what is in /etc and not for everyone
-	Real   []Link   // where paths of Box.Readable lead, if links are among their directories
-	Empty  []string // those of Box.Agents and Box.Private that exist
-	Secret []Hidden // those of Box.Secret that exist
+	Links []Link   // such as /bin, which leads to usr/bin
+	Shown []string // directories: /usr, /opt, and /bin where it is one
+	// Settings are /etc, or what is in it and for everyone, if this account has secrets there.
+	Settings []string
+	Real     []Link   // where paths of Box.Readable lead, if links are among their directories
+	Empty    []string // those of Box.Agents and Box.Private that exist
+	Secret   []Hidden // those of Box.Secret that exist
 	// Resolver is the file in /run to which /etc/resolv.conf leads, such as systemd-resolved's;
 	// empty if it leads elsewhere.
 	Resolver string
@@ -124,9 +125,11 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	for _, link := range l.Links {
 		args = append(args, "--symlink", link.To, link.Path)
 	}
-	args = append(args, "--ro-bind", "/etc", "/etc")
+	for _, path := range l.Settings {
+		args = append(args, "--ro-bind-try", path, path)
+	}
 	secret := l.shownSecrets()
-	for _, hidden := range slices.Concat(l.Hidden, secret) {
+	for _, hidden := range secret {
 		if hidden.Dir {
 			args = append(args, "--tmpfs", hidden.Path)
 		} else {

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +29,7 @@ func TestArguments(t *testing.T) {
 	args, err := sampleBox().Arguments(Layout{
 		Links:    []Link{{"/bin", "usr/bin"}},
 		Shown:    []string{"/usr", "/opt"},
-		Hidden:   []Hidden{{Path: "/etc/shadow"}, {Path: "/etc/ssl/private", Dir: true}},
+		Settings: []string{"/etc/hosts", "/etc/ssl/certs"},
 		Real:     []Link{{"/home/me/node/bin", "/srv/node-24/bin"}},
 		Resolver: "/run/systemd/resolve/stub-resolv.conf",
 	})
@@ -50,9 +49,8 @@ func TestArguments(t *testing.T) {
 --ro-bind /usr /usr
 --ro-bind /opt /opt
 --symlink usr/bin /bin
---ro-bind /etc /etc
---ro-bind /dev/null /etc/shadow
---tmpfs /etc/ssl/private
+--ro-bind-try /etc/hosts /etc/hosts
+--ro-bind-try /etc/ssl/certs /etc/ssl/certs
 --proc /proc
 --ro-bind /proc/sys /proc/sys
 --ro-bind-try /proc/mtrr /proc/mtrr
@@ -137,7 +135,7 @@ func TestSecret(t *testing.T) {
 	line := strings.Join(args, " ")
 	test.Contains(
 		t, "arguments", line,
-		"--ro-bind /etc /etc --ro-bind /dev/null /opt/key --tmpfs /opt/me --proc", "--remount-ro /opt/me --remount-ro / ",
+		"--ro-bind /opt /opt --ro-bind /dev/null /opt/key --tmpfs /opt/me --proc", "--remount-ro /opt/me --remount-ro / ",
 	)
 	test.Lacks(t, "arguments", line, "/home/you")
 	if strings.Index(line, "--tmpfs /opt/me ") > strings.Index(line, "/opt/me/bin") {
@@ -254,26 +252,24 @@ func TestRefusedLinks(t *testing.T) {
 	test.Contains(t, "the error", err.Error(), "it leads to "+filepath.Join(dir, "workspace"))
 }
 
-// TestHidden: what is not for every account of the machine is not for agents of root.
-func TestHidden(t *testing.T) {
+// TestPublic: what is not for every account of the machine is not for agents of root.
+func TestPublic(t *testing.T) {
 	dir := t.TempDir()
-	test.Write(t, filepath.Join(dir, "hosts"), "")
-	test.OK(t, os.Chmod(filepath.Join(dir, "hosts"), 0o644))
-	test.Write(t, filepath.Join(dir, "sub", "key"), "")
+	for _, name := range []string{"hosts", "sub/open", "sub/key", "whole/open", "private/a/key"} {
+		test.Write(t, filepath.Join(dir, name), "")
+		test.OK(t, os.Chmod(filepath.Join(dir, name), 0o644))
+	}
+	test.OK(t, os.Chmod(filepath.Join(dir, "sub", "key"), 0o600))
 	test.OK(t, os.Chmod(filepath.Join(dir, "sub"), 0o755))
-	test.Write(t, filepath.Join(dir, "private", "a", "key"), "")
+	test.OK(t, os.Chmod(filepath.Join(dir, "whole"), 0o755))
+	test.OK(t, os.Chmod(filepath.Join(dir, "private"), 0o700))
 	test.OK(t, os.Symlink("nowhere", filepath.Join(dir, "link")))
-	test.OK(t, os.Mkdir(filepath.Join(dir, "closed"), 0))
-	hidden, err := notForEveryone(dir)
-	test.OK(t, err)
-	want := []Hidden{
-		{Path: filepath.Join(dir, "private"), Dir: true},
-		{Path: filepath.Join(dir, "sub", "key")},
-	}
-	if os.Geteuid() == 0 { // to whom nothing is closed
-		want = slices.Insert(want, 0, Hidden{Path: filepath.Join(dir, "closed"), Dir: true})
-	}
-	test.Equal(t, "hidden", hidden, want)
+	var l Layout
+	test.Equal(t, "whole", test.Must(l.showPublic(dir)), false)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	test.Equal(t, "shown", l.Settings, []string{in("hosts"), in("sub/open"), in("whole")})
+	test.Equal(t, "links", l.Links, []Link{{in("link"), "nowhere"}})
+	test.Equal(t, "a directory without secrets", test.Must(l.showPublic(in("whole"))), true)
 }
 
 // TestProgramDirs: a program runs with what belongs to it, and nothing else of a home is shown.
@@ -281,7 +277,7 @@ func TestProgramDirs(t *testing.T) {
 	home := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	in := func(path string) string { return filepath.Join(home, path) }
 	for _, made := range []string{
-		".local/bin", ".local/lib", ".local/share/keyrings", ".local/share/claude/versions/2",
+		"bin", "lib", "libexec", ".local/bin", ".local/lib", ".local/share/keyrings", ".local/share/claude/versions/2",
 		"node/bin", "node/lib/node_modules/agent/node_modules/part", "go/bin", "go/pkg",
 	} {
 		test.OK(t, os.MkdirAll(in(made), 0o755))
@@ -292,12 +288,12 @@ func TestProgramDirs(t *testing.T) {
 	test.OK(t, os.Symlink("../share/claude/versions/2/claude", in(".local/bin/claude")))
 	test.OK(t, os.Symlink("/usr/bin", in("profile")))
 	path := strings.Join([]string{
-		in("profile"), "/usr/bin", "", ".", "bin", in("missing"), home, filepath.Dir(home), in("go/bin"),
+		in("profile"), "/usr/bin", "", ".", "bin", in("missing"), home, filepath.Dir(home), in("go/bin"), in("bin"),
 	}, ":")
 	dirs, err := ProgramDirs(path, home, in("node/bin/agent"), in(".local/bin/claude"), "/usr/bin/env")
 	test.OK(t, err)
 	test.Equal(t, "directories", dirs, []string{
-		in("profile"), in("go/bin"),
+		in("profile"), in("go/bin"), in("bin"),
 		in("node/bin"), in("node/lib"), in("node/lib/node_modules"),
 		in(".local/bin"), in(".local/lib"), in(".local/share/claude/versions/2"),
 	})

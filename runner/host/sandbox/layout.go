@@ -184,11 +184,13 @@ func readLayout() (Layout, error) {
 		}
 		l.Links = append(l.Links, Link{path, to})
 	}
-	hidden, err := notForEveryone("/etc")
+	whole, err := l.showPublic("/etc")
 	if err != nil {
 		return l, fmt.Errorf("look for secrets: %w", err)
 	}
-	l.Hidden = hidden
+	if whole {
+		l.Settings = []string{"/etc"}
+	}
 	resolver, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	if err == nil && paths.Inside("/run", resolver) {
 		l.Resolver = resolver
@@ -196,50 +198,63 @@ func readLayout() (Layout, error) {
 	return l, nil
 }
 
-// notForEveryone returns the files and directories below dir that this account may read and not
-// every account, such as /etc/shadow if this is root. It reads them also without capabilities,
-// because they are its own.
-func notForEveryone(dir string) ([]Hidden, error) {
-	var hidden []Hidden
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return nil // removed since its directory was read, or closed to the agent, too
-		}
-		if err != nil {
-			return err
-		}
-		if d.Type() == fs.ModeSymlink {
-			return nil
-		}
-		info, err := d.Info()
+// showPublic reports whether nothing below dir is a secret, which is what this account may read
+// and not every account, such as /etc/shadow if this is root. Otherwise it adds the others to
+// Settings and Links: to show dir with masks is not enough, because a mask falls off when its
+// file is replaced by another one, as passwd does.
+func (l *Layout) showPublic(dir string) (whole bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return true, nil // removed since, or closed to the agent, too
+	}
+	if err != nil {
+		return false, err
+	}
+	whole = true
+	var parts Layout
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		forEveryone := info.Mode().Perm()&0o004 != 0
-		if d.IsDir() {
-			forEveryone = info.Mode().Perm()&0o005 == 0o005
+		mode := info.Mode()
+		switch {
+		case mode.Type() == fs.ModeSymlink:
+			to, err := os.Readlink(path)
+			if err == nil {
+				parts.Links = append(parts.Links, Link{path, to})
+			}
+		case mode.IsDir() && mode.Perm()&0o005 == 0o005:
+			isWhole, err := parts.showPublic(path)
+			if err != nil {
+				return false, err
+			}
+			whole = whole && isWhole
+			if isWhole {
+				parts.Settings = append(parts.Settings, path)
+			}
+		case mode.IsDir() || mode.Perm()&0o004 == 0:
+			// without capabilities, because it is its own
+			isSecret := unix.Access(path, unix.R_OK) == nil || mode.IsDir() && unix.Access(path, unix.X_OK) == nil
+			whole = whole && !isSecret
+		default:
+			parts.Settings = append(parts.Settings, path)
 		}
-		if forEveryone {
-			return nil
-		}
-		// What is closed to this account needs no mask, each of which takes 0.1 ms of a start.
-		if unix.Access(path, unix.R_OK) == nil || d.IsDir() && unix.Access(path, unix.X_OK) == nil {
-			hidden = append(hidden, Hidden{Path: path, Dir: d.IsDir()})
-		}
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	return hidden, err
+	}
+	if !whole {
+		l.Settings = append(l.Settings, parts.Settings...)
+		l.Links = append(l.Links, parts.Links...)
+	}
+	return whole, nil
 }
 
 // besideBin are directories in which programs of a directory called bin find their parts: node
 // of /home/me/node/bin in /home/me/node/lib. Others may contain anything: /home/me/.local/share
-// has keyrings.
+// has keyrings, and what is beside /home/me/bin is the account's own.
 var besideBin = []string{"lib", "lib64", "libexec"}
 
 // ProgramDirs returns the directories that a box has to show so that programs can run: those of
@@ -270,7 +285,7 @@ func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 		if err := add(dir); err != nil {
 			return err
 		}
-		if filepath.Base(dir) != "bin" {
+		if filepath.Base(dir) != "bin" || paths.Inside(paths.Real(filepath.Dir(dir)), paths.Real(home)) {
 			return nil
 		}
 		for _, name := range besideBin {
