@@ -154,9 +154,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.ThreadSandbox = text.JSON(cfg.Chosen.ThreadSandbox)
 	}
 	account := OpenAccount(p, cfg.Chosen.Home)
-	c.Unreadable = SecretFiles(p, account)
+	c.Unreadable = SecretFiles(p, account, cfg.Chosen.Inherit || !kind.Sandboxes)
 	for _, choice := range cfg.AllAgents() {
-		login := filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile())
+		login := p.hiding(filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile()))
 		isOther := choice.Kind != cfg.Chosen.Kind || choice.Home != cfg.Chosen.Home
 		if isOther && choice.LoginFile() != "" && !slices.Contains(c.Unreadable, login) {
 			c.Unreadable = append(c.Unreadable, login)
@@ -254,8 +254,9 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 
 // SecretFiles lists the files that no agent may read: the directories of the environment files
 // of all projects, also the directories that a schedule reads, the targets of links there, and
-// the agent's login. Each is listed under all its names through mounts.
-func SecretFiles(p *Project, account *state.Account) []string {
+// the agent's login. Each is listed under all its names through mounts. isAtHome: the agent works
+// with the home of the account itself.
+func SecretFiles(p *Project, account *state.Account, isAtHome bool) []string {
 	var list []string
 	add := func(path string) {
 		names := []string{paths.Real(path)}
@@ -269,7 +270,11 @@ func SecretFiles(p *Project, account *state.Account) []string {
 			}
 		}
 	}
-	add(filepath.Join(account.Home, "auth.json"))
+	login := filepath.Join(account.Home, "auth.json")
+	if !isAtHome {
+		login = p.hiding(login)
+	}
+	add(login)
 	for _, own := range worlds(p.Env) {
 		dir := filepath.Dir(workflow.EnvFilePath(own.Getenv("XDG_CONFIG_HOME"), own.Home, "symphony"))
 		add(dir)
@@ -279,6 +284,19 @@ func SecretFiles(p *Project, account *state.Account) []string {
 		}
 	}
 	return list
+}
+
+// hiding returns what to hide so that no command reads a login: its directory, because a file is
+// hidden only until the agent renews the login, which puts another file in its place. It is the
+// file where commands need others beside it: in the home of the account, around the project, and
+// where codex's own installer has put its programs.
+func (p *Project) hiding(login string) string {
+	dir := filepath.Dir(login)
+	if paths.Inside(dir, paths.Real(p.Env.Home)) || paths.Inside(dir, paths.Real(p.Path)) ||
+		Exists(filepath.Join(dir, "packages")) {
+		return login
+	}
+	return dir
 }
 
 // Launcher returns the launcher that the agent's command starts in an environment, if any.

@@ -387,7 +387,8 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 		}
 		secrets := SecretFiles(
 			NewProject(w, filepath.Join(base, "WORKFLOW.md"), ""),
-			state.NewAccount("", home, home),
+			state.NewAccount("", home, filepath.Join(home, ".codex")),
+			false,
 		)
 		test.Equal(
 			t,

@@ -23,8 +23,8 @@ func TestSecretsUnderOtherNames(t *testing.T) {
 	test.Bind(t, home, filepath.Join(base, "second"))
 	w := &environ.Env{Home: home, Dir: base, Now: time.Now}
 	p := NewProject(w, filepath.Join(base, "WORKFLOW.md"), "")
-	secrets := SecretFiles(p, state.NewAccount("", home, filepath.Join(home, "codex")))
-	for _, name := range []string{".config/symphony", "codex/auth.json"} {
+	secrets := SecretFiles(p, state.NewAccount("", home, filepath.Join(home, "codex")), false)
+	for _, name := range []string{".config/symphony", "codex"} {
 		for _, top := range []string{"home", "second"} {
 			path := filepath.Join(base, top, name)
 			test.Equal(t, path+" is hidden", slices.Contains(secrets, path), true)

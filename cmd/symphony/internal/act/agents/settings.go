@@ -178,7 +178,7 @@ func (s Settings) runnerConfig(p *wiring.Project) runner.Config {
 			OnQuestion:     agent.QuestionAsk,
 			Secrets:        workflow.EveryKeyVar(),
 			ProtectGit:     true,
-			Unreadable:     wiring.SecretFiles(p, account),
+			Unreadable:     wiring.SecretFiles(p, account, false),
 			HomeVar:        kind.HomeVar,
 			LoginHome:      account.Home,
 			AgentHome:      account.AgentHome(),

@@ -291,9 +291,12 @@ func (e *environment) trySandboxAgain(ctx context.Context) error {
 func checkSecrets(_ context.Context, e *environment) []finding {
 	var found []string
 	for _, path := range wiring.RunnerConfig(e.p, e.config).Unreadable {
-		files, _ := os.ReadDir(path) // not a directory: the login
+		files, _ := os.ReadDir(path)
 		for _, file := range files {
-			found = append(found, filepath.Join(path, file.Name()))
+			// a home of codex has many others
+			if filepath.Ext(file.Name()) == ".env" || file.Name() == "auth.json" {
+				found = append(found, filepath.Join(path, file.Name()))
+			}
 		}
 		if files == nil && wiring.Exists(path) {
 			found = append(found, path)
