@@ -108,6 +108,7 @@ func TestIssueTakenBack(t *testing.T) {
 	test.Equal(t, "the left machine learns of that", take(left), false)
 	test.OK(t, left.Settle(t.Context(), nil))
 	test.Equal(t, "the left machine has it again", take(left), true)
+	test.Equal(t, "what its checks may run", workOf(left).Proof, reconcile.UnknownProof)
 	work := workOf(left)
 	test.Equal(t, "commit", work.Commit, second)
 	test.Equal(t, "answered", work.Handled, []string{"review 1", "review 2"})
