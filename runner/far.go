@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -44,8 +45,34 @@ func (j *job) reach(ctx context.Context) error {
 	}
 	j.enter(far)
 	// From here on the run must be ended on that machine too (leaveHost), also after an error.
+	if err := j.hideLogin(ctx, far); err != nil {
+		return err
+	}
 	j.site.Config.Unreadable, err = j.site.Machine.Resolve(ctx, j.site.Config.Unreadable)
 	return err
+}
+
+// hideLogin hides the login there as SecretFiles does here: with its directory, if agents have
+// another home and no programs of codex are in it.
+func (j *job) hideLogin(ctx context.Context, far Far) error {
+	c := &j.site.Config
+	home := far.loginHome(*c)
+	programs, err := j.site.Machine.Existing(ctx, []string{filepath.Join(home, "packages")})
+	if err != nil {
+		return err
+	}
+	hidden := home
+	if c.AgentHome == "" || !c.Agent.Sandboxes || len(programs) > 0 || paths.Inside(home, far.Account.Home) {
+		hidden = filepath.Join(home, "auth.json")
+	}
+	c.Unreadable = append(c.Unreadable, hidden)
+	return nil
+}
+
+// loginHome is the directory of the operator's login there.
+func (f Far) loginHome(c Config) string {
+	home := cmp.Or(c.NamedHome, host.Variable(f.Account.Env, c.Agent.HomeVar), "~/"+c.Agent.HomeDir)
+	return expandHome(home, f.Account.Home)
 }
 
 // enter makes a machine that was reached the site of the run.
@@ -77,17 +104,15 @@ func (f Far) place(here Config, dir string) Place {
 	// A link that was cut without a word is noticed after a while.
 	c.ReadTimeout = max(c.ReadTimeout, linkSilence)
 	c.InitializeTimeout = max(c.InitializeTimeout, linkSilence)
-	kind := c.Agent
-	home := cmp.Or(c.NamedHome, host.Variable(f.Account.Env, kind.HomeVar), "~/"+kind.HomeDir)
-	login := expandHome(home, f.Account.Home)
+	login := f.loginHome(c)
 	if c.NamedHome != "" {
 		c.NamedHome = login
 	}
 	if c.AgentHome != "" {
 		c.LoginHome = login
-		c.AgentHome = filepath.Join(f.Account.StateDir, kind.Name)
+		c.AgentHome = filepath.Join(f.Account.StateDir, c.Agent.Name)
 	}
-	c.Unreadable = append(slices.Clone(c.Unreadable), filepath.Dir(dir), filepath.Join(login, "auth.json"))
+	c.Unreadable = append(slices.Clone(c.Unreadable), filepath.Dir(dir))
 	return Place{Machine: f.Machine, StateDir: f.Account.StateDir, Env: f.Account.Env, Config: c}
 }
 
