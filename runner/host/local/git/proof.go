@@ -60,8 +60,8 @@ func (c Change) isPlain() bool {
 var settingsNames = text.Pattern(`(?i)(?:^|/)\.|` +
 	`\.(?:sh|bash|zsh|ksh|fish|ps1|psm1|bat|cmd|mk|mak|ninja|cmake|just|rake|toml|ya?ml|json[5c]?|jsonnet|` +
 	`ini|cfg|conf|config|xml|plist|properties|props|targets|gradle|groovy|kts|sbt|bzl|bazel|nix|tf|hcl|lock|lockb|` +
-	`sum|mod|work|gemspec|podspec|cabal|opam|csproj|fsproj|sln|edn)(?:\.dist|\.in)?$|` +
-	`\.(?:conf|config|setup)\.[cm]?[jt]s$|` +
+	`sum|mod|work|gemspec|podspec|cabal|opam|[a-z]{1,4}proj|slnx?|edn|gypi?|pth|dockerfile)(?:\.dist|\.in)?$|` +
+	`\.(?:conf|config|setup|workspace)\.[cm]?[jt]s$|` +
 	`(?:^|/)(?:GNUmake|make|docker|container|just|rake|gem|guard|fast|danger|vagrant|proc|jenkins|earth|tilt|pod|` +
 	`brew|snake|pip|task|cake)file(?:[._-][^/]*)?$|` +
 	`(?:^|/)(?:(?:requirements|constraints)[^/]*\.txt|CMakeLists\.txt|BUILD|WORKSPACE|SCons(?:truct|cript)|wscript|` +
