@@ -674,7 +674,7 @@ func TestLinksInTemp(t *testing.T) {
 // its place during a run.
 func TestReplacedSecret(t *testing.T) {
 	needBubblewrap(t)
-	dir, err := os.MkdirTemp("/etc", "symphony-test-")
+	dir, err := os.MkdirTemp("/etc", "python-symphony-test-")
 	if err != nil {
 		t.Skip("this account can't write /etc: ", err)
 	}

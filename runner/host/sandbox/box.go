@@ -91,7 +91,8 @@ type Box struct {
 type Layout struct {
 	Links []Link   // such as /bin, which leads to usr/bin
 	Shown []string // directories: /usr, /opt, and /bin where it is one
-	// Settings are /etc, or what is in it and for everyone, if this account has secrets there.
+	// Settings are /etc, or, if this account has secrets there, what programs look for in it and is
+	// for everyone.
 	Settings []string
 	Real     []Link   // where paths of Box.Readable lead, if links are among their directories
 	Empty    []string // those of Box.Agents and Box.Private that exist
