@@ -75,8 +75,10 @@ func TestProof(t *testing.T) {
 		{"a program", "make", "echo b > tool; chmod +x tool; chmod +x main.go", "main.go tool"},
 		{"a program no longer", "make", "chmod +x main.go; git add .; git commit -qm x; chmod -x main.go; echo b > b", ""},
 		{"a script that is not executable", "make", "echo more >> go; printf 'a\\n#!/bin/sh\\n' > doc", "go"},
-		{"settings", "make", "mkdir -p .github x; touch .github/a x/package.json x/B.KTS; git rm -q old.cfg",
-			".github/a old.cfg x/B.KTS x/package.json"},
+		{
+			"settings", "make", "mkdir -p .github x; touch .github/a x/package.json x/B.KTS; git rm -q old.cfg",
+			".github/a old.cfg x/B.KTS x/package.json",
+		},
 		{"what a link of such a name leads to", "make", "echo b > impl/rules.txt", "impl/rules.txt"},
 		{"below a link of such a name", "make", "echo b > hooks/pre-push", "hooks/pre-push"},
 		{"a link", "make", "ln -sfn web plain", "plain"},

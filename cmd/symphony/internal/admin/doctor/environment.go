@@ -123,15 +123,7 @@ func (e *environment) secrets() (values []string) {
 // patience returns how long something may take that takes bound at most on a machine with nothing else to
 // do: up to six times as long, by the load for each of its processors.
 func patience(bound time.Duration) time.Duration {
-	text, err := os.ReadFile("/proc/loadavg") // "31.04 18.64 12.45 35/410 2211"
-	if err != nil {
-		return bound // macOS does not have it
-	}
-	var load float64
-	if _, err := fmt.Sscan(string(text), &load); err != nil {
-		return bound
-	}
-	factor := min(max(load/float64(runtime.NumCPU()), 1), 6)
+	factor := min(max(proc.Load()/float64(runtime.NumCPU()), 1), 6)
 	return time.Duration(factor * float64(bound))
 }
 
