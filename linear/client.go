@@ -10,7 +10,7 @@
 //     It asks for the fields that the specification names. Anything else is asked for in
 //     separate requests, which a server may refuse. They are made only where they are needed:
 //     for the comments on held issues and on issues of a running agent, and for names that may
-//     be mistyped.
+//     be mistyped. A workflow without a key of symphony's own does without (Options.Specified).
 //   - Connections inside an issue are read with a small page size, because Linear prices a
 //     query by the product of its page sizes (10,000 points at most). Further pages are
 //     fetched separately, so that nothing is cut silently.
@@ -82,6 +82,9 @@ type Options struct {
 	ProjectDescription bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
+	// Specified: only the requests that the specification names are made, apart from commands
+	// of the operator. Nobody but the agent reads or writes comments then.
+	Specified bool
 }
 
 // Client sends requests to Linear for a project or team. It is safe for concurrent use.
@@ -89,6 +92,7 @@ type Client struct {
 	*transport.Client
 	fields string // the fragments of the fields of an issue
 	team   string // the key of the team whose issues are read; empty for all teams
+	bare   bool   // archived issues are not asked for: see Options.Specified
 
 	mu sync.Mutex
 	// the possible slug ids of the project, the most likely first; none for issues with and
@@ -120,25 +124,32 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reconcile.TrackerAdapter{
-		Tracker:      c,
-		Name:         "Linear",
-		Find:         c.ByIdentifier,
-		Comments:     c.Comments,
-		LastComments: c.LastComments,
-		Post:         c.Post,
-		Edit:         c.Edit,
-		Move:         c.Move,
-		Verify:       c.Verify,
-		Budget:       c.Budget,
-		Tools:        []reconcile.AgentTool{Tool(c, o.ReadOnly)},
-		Secrets:      []string{c.Key},
-	}, nil
+	t := &reconcile.TrackerAdapter{
+		Tracker: c,
+		Name:    "Linear",
+		Find:    c.ByIdentifier,
+		Move:    c.Move,
+		Verify:  c.Verify,
+		Budget:  c.Budget,
+		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
+		Secrets: []string{c.Key},
+	}
+	if o.Specified {
+		return t, nil
+	}
+	t.Comments = c.Comments
+	t.LastComments = c.LastComments
+	t.Post = c.Post
+	t.Edit = c.Edit
+	return t, nil
 }
 
 // connect returns a client without a project.
 func connect(o Options) (*Client, error) {
-	c := &Client{fields: document("issue_fields", "relation_fields")}
+	c := &Client{
+		fields: document("issue_fields", "relation_fields"),
+		bare:   o.Specified,
+	}
 	var err error
 	c.Client, err = service.Connect(o.Options, c.readBudget)
 	if err != nil {

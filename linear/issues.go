@@ -106,7 +106,7 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			_, has := found[id]
 			return has
 		})
-		if len(missing) == 0 {
+		if len(missing) == 0 || c.bare {
 			continue
 		}
 		archived := map[string]reconcile.Issue{}

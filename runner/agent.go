@@ -38,6 +38,7 @@ type agentProcess struct {
 
 	session agent.Session
 	child   host.Process
+	guarded bool // its own git is refused
 	stderr  *agent.TailFile
 	drained chan struct{} // closed when stderr is read to its end
 	ready   chan struct{} // closed when session is set
@@ -77,20 +78,26 @@ func (l *launcher) addPermissions(ctx context.Context) (name string, err error) 
 }
 
 // open launches an agent and opens its session. It returns the agent also with the error of
-// openSession. An agent that collided with another is replaced once.
+// openSession. An agent that collided with another is replaced once, and so is a codex whose
+// own git is not guarded.
 func (l *launcher) open(
 	ctx context.Context,
 	options func(*agentProcess) agent.Options,
 	openSession func(*agentProcess) error,
 ) (*agentProcess, error) {
 	g, err := l.try(ctx, options, openSession)
-	if g == nil || err == nil || ctx.Err() != nil || !Collided(err) {
+	unguarded := errors.Is(err, errUnguarded)
+	if g == nil || ctx.Err() != nil || !unguarded && !Collided(err) {
 		return g, err
 	}
-	l.Log.Info("the agent collided with another and is replaced", "error", err)
+	l.Log.Info("the agent is replaced", "error", err)
+	l.shell.isCodex = l.shell.isCodex || unguarded
 	g.end(ctx)
 	return l.try(ctx, options, openSession)
 }
+
+// errUnguarded means that the agent is codex, although its command has another name.
+var errUnguarded = errors.New("the command starts codex under another name, whose own git has to be refused")
 
 // try is a single attempt of open. If it returns no agent, none was launched.
 func (l *launcher) try(
@@ -147,6 +154,7 @@ func (l *launcher) launch(
 		launcher: l,
 		started:  request.Env,
 		child:    child,
+		guarded:  l.shell.refusesGit(config.Command),
 		stderr:   stderr,
 		drained:  make(chan struct{}),
 		ready:    make(chan struct{}),
@@ -209,8 +217,10 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		server.Home = g.site.Config.Agent.Name // its own sessions are no other kind's
 		return server, nil
 	}
-	if server.Version == "" {
-		g.Log.Warn("the agent names no release: it gets only what the specification names")
+	if server.Limits != "" {
+		g.Log.Warn(server.Limits)
+	} else if !g.guarded && g.site.Config.confinesItself() {
+		return server, errUnguarded
 	}
 	home, warning, err := g.site.Config.CheckHome(ctx, g.site.Machine, server.Home)
 	if err != nil {
@@ -221,7 +231,7 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		g.Log.Warn(warning)
 	}
 	g.readEnviron(ctx)
-	if server.Version == "" {
+	if server.Limits != "" {
 		return server, nil
 	}
 	return server, g.probeSandbox(ctx)

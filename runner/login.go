@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,17 @@ type shell struct {
 	// login shell.
 	profile host.LoginAnswer
 	loginAt time.Time
+
+	// isCodex: an agent of this run has named a release of codex.
+	isCodex bool
+}
+
+// refusesGit reports whether the git that the agent runs by itself is refused. Codex needs that,
+// under whatever name it is started; another program with its protocol needs its git.
+func (s *shell) refusesGit(command string) bool {
+	kind := s.site.Config.Agent
+	return s.isCodex || strings.Contains(command, kind.Package) ||
+		strings.Contains(path.Base(ProgramWord(command)), kind.Name)
 }
 
 // login returns the changes that the login profile of the account makes. It runs the profile
@@ -97,7 +109,7 @@ func (s *shell) agent(ctx context.Context, command string) (q host.StartRequest,
 	}
 	started := command
 	if s.site.Config.confinesItself() {
-		started = s.site.Config.AtHome(command)
+		started = s.site.Config.AtHome(command, s.refusesGit(command))
 	}
 	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, started))
 	argv := []string{"bash", "-c", umask(profile) + script}

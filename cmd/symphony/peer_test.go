@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,21 +17,38 @@ import (
 )
 
 // codexMain is the main function of the scripted codex. With --fault specified it ends at what the
-// specification does not name.
+// specification does not name, and with --fault second at what the second version of the protocol
+// does not have, either.
 func codexMain() {
 	in := io.Reader(os.Stdin)
-	if slices.Contains(os.Args, "specified") {
-		in = checked(in)
+	out := io.Writer(os.Stdout)
+	second := slices.Contains(os.Args, "second")
+	if second || slices.Contains(os.Args, "specified") {
+		in = checked(in, second)
+		out = lowering{out}
 	}
-	os.Exit(codextest.Main(os.Args[1:], in, os.Stdout, os.Stderr))
+	os.Exit(codextest.Main(os.Args[1:], in, out, os.Stderr))
+}
+
+// lowering repeats each report of tokens, and then reports less: a client must take totals
+// neither for the use since the last report nor for the end of a thread's count.
+type lowering struct{ io.Writer }
+
+func (l lowering) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(`"thread/tokenUsage/updated"`)) {
+		lower := regexp.MustCompile(`(Tokens":)\d+`).ReplaceAll(line, []byte("${1}1"))
+		line = slices.Concat(line, line, lower)
+	}
+	_, err := l.Writer.Write(line)
+	return len(line), err
 }
 
 // checked passes on the lines of a client. The process ends at one that a strict peer does not
 // know.
-func checked(in io.Reader) io.Reader {
+func checked(in io.Reader, second bool) io.Reader {
 	out, passed := io.Pipe()
 	go func() {
-		var p peer
+		p := peer{second: second}
 		lines := bufio.NewScanner(in)
 		lines.Buffer(nil, 16<<20)
 		for lines.Scan() {
@@ -48,11 +67,13 @@ func checked(in io.Reader) io.Reader {
 // specification alone, and that ends at anything else: another method, another member, another
 // id, or a request out of turn.
 type peer struct {
-	requests int // number of requests from the client
+	requests int  // number of requests from the client
+	second   bool // it knows the second version of the protocol
+	named    bool // it has got the name of the thread
 }
 
-// peerRequests are the requests of section 10.2 of the specification, with the members of their
-// parameters.
+// peerRequests are the requests of section 10.2 of the specification and of the second version of
+// the protocol, with the members of their parameters.
 var peerRequests = map[string]peerMembers{
 	"initialize": {
 		needed: []string{"clientInfo", "capabilities"},
@@ -70,6 +91,8 @@ var peerRequests = map[string]peerMembers{
 		needed: []string{"threadId", "input", "cwd", "title", "approvalPolicy", "sandboxPolicy"},
 		inside: map[string][]string{"input": {"type", "text"}},
 	},
+	"thread/name/set": {needed: []string{"threadId", "name"}},
+	"turn/interrupt":  {needed: []string{"threadId", "turnId"}},
 }
 
 // peerMembers are the members of an object.
@@ -113,9 +136,20 @@ func (p *peer) line(line []byte) error {
 }
 
 // request checks a request. The first is initialize, the second thread/start, and all others
-// are turn/start.
+// are turn/start. In the second version the thread gets its name before the first turn, by a
+// request with an id of its own, and a turn may be interrupted.
 func (p *peer) request(m *peerMessage) error {
+	if p.second && m.Method == "thread/name/set" && p.requests == 2 && !p.named {
+		p.named = true
+		return p.members(m)
+	}
 	p.requests++
+	if p.second && m.Method == "turn/interrupt" && p.requests > 3 {
+		return p.members(m)
+	}
+	if p.second && m.Method == "turn/start" && !p.named {
+		return errors.New("turn/start before thread/name/set")
+	}
 	expected := []string{"", "initialize", "thread/start", "turn/start"}[min(p.requests, 3)]
 	if m.Method != expected {
 		return fmt.Errorf("%s instead of %s", m.Method, expected)
@@ -123,6 +157,11 @@ func (p *peer) request(m *peerMessage) error {
 	if id := fmt.Sprint(p.requests); string(m.ID) != id {
 		return fmt.Errorf("%s with the id %s instead of %s", m.Method, m.ID, id)
 	}
+	return p.members(m)
+}
+
+// members checks the parameters of a request.
+func (p *peer) members(m *peerMessage) error {
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(m.Params, &params); err != nil {
 		return fmt.Errorf("the parameters of %s: %w", m.Method, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 //	linear commented ABC-1 TEXT    kim@example.com commented an hour ago
 //	linear read ABC-1              prints the comments
 //	linear specified               queries for more than the specification names are refused
+//	linear queries                 prints the names of the requests so far, each once
 //	linear fail JSON | linear ok   adds a failure, removes all failures
 //	linear remaining REQUESTS COMPLEXITY   sets the rest of the allowance
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -63,6 +65,13 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.Fail(f))
 	case "specified":
 		s.Specified()
+	case "queries":
+		var names []string
+		for _, e := range s.Log() {
+			names = append(names, e.Operation)
+		}
+		slices.Sort(names)
+		fmt.Fprintln(ts.Stdout(), strings.Join(slices.Compact(names), " "))
 	case "ok":
 		s.ClearFailures()
 	case "remaining":

@@ -40,6 +40,8 @@ const (
 	EventError        = "agent_error"
 	EventOtherMessage = "other_message"
 	EventMalformed    = "malformed"
+	// the agent gets only a part of the protocol: the message is Server.Limits
+	EventLimited = "agent_limited"
 
 	// Events of the worker.
 	EventPrompt = "turn_prompt" // the text of a turn: a PromptEvent

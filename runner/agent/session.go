@@ -132,6 +132,9 @@ type Server struct {
 	UserAgent string // such as "symphony/0.169.0 (Debian 12)"
 	Home      string // such as "/home/ann/.agent"; "" if it reports none
 	Version   string // such as "0.169.0"; "" if the user agent names none
+	// Limits is what can't be done with the agent, because it gets only a part of the protocol;
+	// "" for an agent that gets all of it.
+	Limits string
 }
 
 // ThreadParams describe a thread. If a policy is nil, the agent's configuration decides.

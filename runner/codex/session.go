@@ -60,21 +60,66 @@ const oldestVersion = "0.159.0"
 const clientName = "symphony"
 
 // specified are the methods that the specification names (10.2). An agent that names no
-// release of codex gets no other method, and no parameter that the specification does not
-// name: a peer that was written from its text may end at anything else.
+// release of codex gets no parameter that the specification does not name, and no other method
+// but those of its stage: a peer that was written from the text may end at anything else.
 var specified = []string{"initialize", "thread/start", "turn/start"}
+
+// stage is how much of the protocol an agent gets. Only stageOf chooses it.
+type stage int32
+
+const (
+	stageCodex     stage = iota // all that symphony knows
+	stageSecond                 // also what the second version of the protocol has
+	stageSpecified              // what the specification names
+)
+
+// stageOf returns the stage of an agent by its answer to initialize: the release of codex that
+// it names, and its codexHome, which only the second version of the protocol has.
+func stageOf(release, home string) stage {
+	switch {
+	case release != "":
+		return stageCodex
+	case home != "":
+		return stageSecond
+	}
+	return stageSpecified
+}
+
+// has reports whether the stage has a method.
+func (s stage) has(method string) bool {
+	switch method {
+	case "thread/name/set", "turn/interrupt":
+		return s != stageSpecified
+	}
+	return s == stageCodex || slices.Contains(specified, method)
+}
+
+// limits says what can't be done with an agent of the stage, "" if everything can.
+func (s stage) limits() string {
+	const text = "the agent names no release of codex: each run starts a new thread, no message reaches the agent " +
+		"during a turn, and its sandbox, login and model are not tried"
+	switch s {
+	case stageCodex:
+		return ""
+	case stageSecond:
+		return text
+	}
+	return text + "; a turn can't be interrupted"
+}
 
 // conn is the connection to an app-server.
 type conn struct {
 	*wire.Conn
 
-	limited atomic.Bool // the agent names no codex release: see specified
+	chosen atomic.Int32 // the stage
 }
+
+func (c *conn) stage() stage { return stage(c.chosen.Load()) }
 
 func newConn(streams agent.Streams, o *agent.Options) *conn {
 	c := &conn{Conn: wire.NewConn(streams, o)}
 	c.Refuse = func(method string) error {
-		if !c.limited.Load() || slices.Contains(specified, method) {
+		if c.stage().has(method) {
 			return nil
 		}
 		return &wire.Error{
@@ -229,12 +274,20 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		return agent.Server{}, incompatible(method, err.Error())
 	}
 	version := release(answer.UserAgent)
-	s.conn.limited.Store(version == "")
+	s.conn.chosen.Store(int32(stageOf(version, answer.CodexHome)))
 	if minor(version) < minor(oldestVersion) {
 		text := "codex %s is older than %s, the oldest release that symphony works with"
 		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, oldestVersion))
 	}
-	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
+	server = agent.Server{
+		UserAgent: answer.UserAgent,
+		Home:      answer.CodexHome,
+		Version:   version,
+		Limits:    s.conn.stage().limits(),
+	}
+	if server.Limits != "" {
+		s.conn.Emit(agent.Event{Name: agent.EventLimited, Message: server.Limits})
+	}
 	return server, s.conn.Send(object{"method": "initialized", "params": object{}}, nil)
 }
 
@@ -280,26 +333,27 @@ type threadRequest struct {
 // StartThread implements agent.Session. It names the thread for codex's own lists without
 // waiting for the answer, because a release that refuses the name works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
-	limited := s.conn.limited.Load()
+	stage := s.conn.stage()
 	tools := text.Map(s.o.Tools, func(t agent.Tool) object {
 		tool := object{"name": t.Name, "description": t.Description, "inputSchema": t.InputSchema}
-		if !limited {
+		if stage == stageCodex {
 			tool["type"] = "function"
 		}
 		return tool
 	})
-	if limited {
+	if stage != stageCodex {
 		p.Config = nil
 		if p.Sandbox == nil {
 			p.Sandbox = sandboxMode(p.TurnPolicy)
 		}
 	}
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
-	if err != nil || p.Name == "" || limited {
+	const method = "thread/name/set"
+	if err != nil || p.Name == "" || !stage.has(method) {
 		return id, err
 	}
 	return id, s.conn.Start(&wire.Call{
-		Method: "thread/name/set",
+		Method: method,
 		Aside:  true,
 		Params: object{"threadId": id, "name": p.Name},
 	})
@@ -332,7 +386,7 @@ const defaultProvider = "openai"
 // model and provider, even if the configuration names others now. codex changes the model if
 // it is named, and refuses to change the provider.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
-	if s.conn.limited.Load() {
+	if s.conn.stage() != stageCodex {
 		return fmt.Errorf("%w: it names no codex release", agent.ErrNoThread)
 	}
 	req := threadRequest{ThreadID: thread, ExcludeTurns: true}

@@ -126,7 +126,7 @@ type turnRequest struct {
 
 func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
 	const method = "turn/start"
-	limited := th.conn.limited.Load()
+	limited := th.conn.stage() != stageCodex
 	if limited && p.Permissions != "" && p.SandboxPolicy == nil {
 		return agent.Turn{}, incompatible(method, "only codex knows permission profiles")
 	}

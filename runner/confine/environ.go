@@ -127,15 +127,21 @@ func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 }
 
 // AtHome returns a command of the agent with a prefix that sets the home of agents, whatever a
-// startup file of the shell sets. It also makes every git that the agent runs by itself fail:
-// the agent runs git status in the workspace at each turn, outside the sandbox, and git runs the
-// filters that an agent configured there.
-func (c Config) AtHome(command string) string {
-	vars := gitSettings + "=refused"
+// startup file of the shell sets. With refuseGit it also makes every git that the agent runs by
+// itself fail: codex runs git status in the workspace at each turn, outside the sandbox, and git
+// runs the filters that an agent configured there.
+func (c Config) AtHome(command string, refuseGit bool) string {
+	vars := ""
+	if refuseGit {
+		vars += " " + gitSettings + "=refused"
+	}
 	if c.AgentHome != "" {
 		vars += " " + c.HomeVar + "=" + text.ShellWord(c.AgentHome)
 	}
-	return "export " + vars + " || exit 78; " + command
+	if vars == "" {
+		return command
+	}
+	return "export" + vars + " || exit 78; " + command
 }
 
 // gitSettings is the number of settings in git's environment. Git fails before it reads a

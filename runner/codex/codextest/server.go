@@ -46,6 +46,7 @@ exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 sandbox-exit            exit 1 when asked to try the sandbox
 specified               no more than the specification names: no home, no version
+second                  no version, but a home, as the second version of the protocol has
 question                ask whether to install an update instead of answering, and wait
 logged-out              account/read reports that a login is needed and missing`
 
@@ -343,6 +344,9 @@ func (s *server) initialize(p *params) reply {
 	}
 	if s.specified() {
 		return reply{result: object{"userAgent": "peer/1.0"}}
+	}
+	if s.faults.Has("second") {
+		return reply{result: object{"userAgent": "peer", "codexHome": cmp.Or(s.home, "/")}}
 	}
 	client := p.ClientInfo
 	agent := fmt.Sprintf(

@@ -165,7 +165,7 @@ func (v *verified) confirmProject(ctx context.Context) error {
 	}
 	return reconcile.NewError(
 		"tracker_project_not_found",
-		fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
+		fmt.Sprintf("%s: %s: %s shows no issue of %q, and whether the project exists could not be checked",
 			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
 		"correct it, or create an issue in an active state there; until then no run is stopped and no "+
 			"issue is released",
@@ -234,8 +234,12 @@ const (
 
 // check asks the tracker whether the names of the workflow exist, unless the same names were
 // checked before. The check is advisory: of what it finds, only a project that does not exist
-// is an error.
+// is an error. The specification has no request for it.
 func (v *verified) check(ctx context.Context) error {
+	if v.cfg.OnlySpecified() {
+		v.unchecked = true
+		return nil
+	}
 	n := TrackerNames(v.cfg)
 	names := v.stampOf(n)
 	if v.db != nil {

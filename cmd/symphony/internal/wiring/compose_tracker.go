@@ -129,6 +129,7 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			ProjectSlug:        t.ProjectSlug,
 			Team:               t.Team,
 			ReadOnly:           readOnly,
+			Specified:          cfg.OnlySpecified(),
 			Assignee:           cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
 			ProjectDescription: workflow.NamesProjectDescription(p.Source.Body),
 		})

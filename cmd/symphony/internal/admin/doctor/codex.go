@@ -59,7 +59,10 @@ func (e *environment) codexStarts(ctx context.Context, path string) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	list := ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+	list := ok("%s%s", i.Server.Version, path)
+	if i.Server.Limits != "" {
+		list = warn(strings.TrimPrefix(path, ", ")+": "+i.Server.Limits, "use a release of codex if you need one of these")
+	}
 	_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
 	switch {
 	case err != nil:
@@ -111,6 +114,9 @@ func (e *environment) loginHint() string {
 // fails.
 func checkLogin(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
+	if i.Server.Limits != "" { // checkCodex says it, which starts the same program
+		return nil
+	}
 	login, err := i.Session.Login(ctx, i.Cwd)
 	switch {
 	case err != nil:

@@ -61,7 +61,7 @@ const (
 	// a workflow that can be read, or none: then the agent is checked with the defaults
 	needsDefaults
 	needsLogin // a login shell that ends
-	needsAgent // an agent that starts
+	needsAgent // an agent that starts, and gets the whole protocol
 )
 
 // JSON is the output of doctor --json.

@@ -100,8 +100,8 @@ func (e *environment) has(n need) bool {
 	case n == needsLogin:
 		return e.login().err == nil
 	case n == needsAgent:
-		_, err := e.agent()
-		return err == nil
+		i, err := e.agent()
+		return err == nil && i.Server.Limits == ""
 	}
 	return true
 }

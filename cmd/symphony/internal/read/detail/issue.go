@@ -81,7 +81,8 @@ type Issue struct {
 	Log         []eventlog.Line  `json:"log"`
 	LogDir      *string          `json:"log_dir"`
 	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
-	// Remarks are what the tracker noticed in the issue and does not obey, each with what to write.
+	// Remarks are what the tracker noticed in the issue and does not obey, each with what to write,
+	// and what can't be done with the newest run's agent.
 	Remarks []string `json:"remarks"`
 	// Commands are an operator's commands about the issue that wait for a pass.
 	Commands []string        `json:"pending_commands"`
@@ -397,9 +398,12 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 	if err != nil {
 		return err
 	}
-	refused, err := eventlog.RefusedHosts(r.Project.StateDir, run.ID)
+	refused, limits, err := eventlog.Noted(r.Project.StateDir, run.ID)
 	if err != nil {
 		return err
+	}
+	if limits != "" {
+		v.Remarks = append(v.Remarks, limits)
 	}
 	v.RefusedHosts = append(v.RefusedHosts, refused...)
 	v.Log = append(v.Log, tail.Lines...)

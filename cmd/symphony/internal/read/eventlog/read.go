@@ -152,25 +152,32 @@ func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	return end, err
 }
 
-// refusedWindow is how many bytes at the end of a log are searched for refused hosts.
-const refusedWindow = 4 << 20
+// notedWindow is how many bytes at the end of a log are searched for what Noted returns.
+const notedWindow = 4 << 20
 
-// RefusedHosts returns the hosts that the sandbox refused in a run, the oldest first.
-func RefusedHosts(stateDir, runID string) (list []agent.RefusedHost, err error) {
-	_, err = eachOfLast(Path(stateDir, runID), refusedWindow, func(data []byte) {
-		if !bytes.Contains(data, []byte(agent.EventHostRefused)) { // most lines need no decoding
+// Noted returns the hosts that the sandbox refused in a run, the oldest first, and what can't be
+// done with its agent: Server.Limits.
+func Noted(stateDir, runID string) (refused []agent.RefusedHost, limits string, err error) {
+	_, err = eachOfLast(Path(stateDir, runID), notedWindow, func(data []byte) {
+		isRefusal := bytes.Contains(data, []byte(agent.EventHostRefused)) // most lines need no decoding
+		if !isRefusal && !bytes.Contains(data, []byte(agent.EventLimited)) {
 			return
 		}
 		var e agent.Event
-		if json.Unmarshal(data, &e) != nil || e.Name != agent.EventHostRefused {
+		if json.Unmarshal(data, &e) != nil {
 			return
 		}
 		var host agent.RefusedHost
-		if json.Unmarshal(e.Raw, &host) == nil {
-			list = append(list, host)
+		switch e.Name {
+		case agent.EventLimited:
+			limits = e.Message
+		case agent.EventHostRefused:
+			if json.Unmarshal(e.Raw, &host) == nil {
+				refused = append(refused, host)
+			}
 		}
 	})
-	return list, err
+	return refused, limits, err
 }
 
 // ofThread reports whether a line of a log is about a thread. A line without a thread is about
