@@ -64,9 +64,9 @@ type wireIssue struct {
 		SlugID      string        `json:"slugId"`
 		Description field[string] `json:"description"` // asked for only if a prompt names it
 	}] `json:"project"`
-	Assignee  field[wireAssignee]       `json:"assignee"`
-	Labels    field[list[wireName]]     `json:"labels"`
-	Relations field[list[wireRelation]] `json:"inverseRelations"`
+	Assignee  field[wireAssignee]          `json:"assignee"`
+	Labels    field[list[field[wireName]]] `json:"labels"`
+	Relations field[list[wireRelation]]    `json:"inverseRelations"`
 	Comments  field[list[struct {
 		CreatedAt *string `json:"createdAt"`
 	}]] `json:"comments"`
@@ -204,13 +204,13 @@ func integer(raw json.RawMessage) *int {
 	return &n
 }
 
-// labels returns the names of all labels, in lower case. Labels of a wrong type are ignored,
-// with a warning.
+// labels returns the names of all labels, in lower case. A label of a wrong type, such as 7 or
+// {"name": 7}, is ignored, with a warning; so is one without a name.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
-	labelsOf := func(page *wireIssue) list[wireName] {
+	labelsOf := func(page *wireIssue) list[field[wireName]] {
 		if page.Labels.wrong {
 			c.warn(*w.Identifier.value, "labels")
-			return list[wireName]{Nodes: []wireName{}}
+			return list[field[wireName]]{Nodes: []field[wireName]{}}
 		}
 		return text.OrEmpty(page.Labels.value)
 	}
@@ -218,7 +218,16 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), nil
+	names := []string{}
+	for _, label := range all {
+		name := strings.ToLower(text.OrEmpty(label.value).Name)
+		if name == "" {
+			c.warn(*w.Identifier.value, "a label")
+			continue
+		}
+		names = append(names, name)
+	}
+	return text.Unique(names), nil
 }
 
 // blockers returns the issues that block this issue.
