@@ -60,6 +60,7 @@ func TestStages(t *testing.T) {
 		_ = s.Steer(t.Context(), []agent.Input{{Type: "text", Text: "more"}})
 		_ = s.Interrupt(t.Context())
 		_ = s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
+		_ = p.out.Close()
 		_ = s.Close()
 		<-turn
 		<-done

@@ -81,8 +81,7 @@ type Issue struct {
 	Log         []eventlog.Line  `json:"log"`
 	LogDir      *string          `json:"log_dir"`
 	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
-	// Remarks are what the tracker noticed in the issue and does not obey, each with what to write,
-	// and what can't be done with the newest run's agent.
+	// Remarks are what the tracker noticed in the issue and does not obey, each with what to write.
 	Remarks []string `json:"remarks"`
 	// Commands are an operator's commands about the issue that wait for a pass.
 	Commands []string        `json:"pending_commands"`
