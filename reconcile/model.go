@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Issue is the tracker's record of a piece of work, normalised (specification 4.1.1 and 11.3).
@@ -105,6 +108,24 @@ type Assignee struct {
 func (i Issue) File() string {
 	file, _ := i.NativeRef["file"].(string)
 	return file
+}
+
+// Origin names the issue on every machine, whatever its settings are: the host of its address, and the
+// tracker's own id, such as "github.com 3180742215" for acme/shop#12.
+func (i Issue) Origin() string {
+	id := i.ID
+	native, _ := i.NativeRef["id"].(int64)
+	if number, isFloat := i.NativeRef["id"].(float64); isFloat { // as it is stored
+		native = int64(number)
+	}
+	if native > 0 {
+		id = strconv.FormatInt(native, 10)
+	}
+	address, err := url.Parse(text.OrEmpty(i.URL))
+	if err != nil {
+		return id
+	}
+	return strings.ToLower(address.Host) + " " + id
 }
 
 // NormalizeState makes tracker states comparable (specification 4.2).

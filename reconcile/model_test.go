@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -26,4 +27,22 @@ func TestSameUser(t *testing.T) {
 	} {
 		test.Equal(t, fmt.Sprintf("%q is one of %q", name, ids), SameUser(name, ids...), false)
 	}
+}
+
+// The settings of two machines may name a project in two ways. What the tracker calls an issue does not
+// depend on them.
+func TestOrigin(t *testing.T) {
+	one := Issue{
+		ID:        "12",
+		URL:       new("https://GitHub.com/acme/shop/issues/12"),
+		NativeRef: map[string]any{"id": int64(3180742215)},
+	}
+	test.Equal(t, "of one repository", one.Origin(), "github.com 3180742215")
+	stored := Issue{}
+	test.OK(t, json.Unmarshal(test.Must(json.Marshal(one)), &stored))
+	test.Equal(t, "as it was stored", stored.Origin(), one.Origin())
+	one.ID = "acme/shop#12"
+	test.Equal(t, "of several repositories", one.Origin(), "github.com 3180742215")
+	linear := Issue{ID: "7c1b", URL: new("https://linear.app/acme/issue/WEB-12/fix-the-footer")}
+	test.Equal(t, "by its id", linear.Origin(), "linear.app 7c1b")
 }

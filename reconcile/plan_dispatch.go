@@ -363,8 +363,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipPullRequest, pull.URL, "its pull request " + pull.URL + " by " + pull.Author + " is open"
 	case d.obstacle != nil:
 		return d.obstacle.Reason, "", d.obstacle.Message
-	case s.Claimed.Elsewhere[issue.ID] != "":
-		return SkipElsewhere, "", s.Claimed.Elsewhere[issue.ID]
+	case s.Claimed.of(issue) != "":
+		return SkipElsewhere, "", s.Claimed.of(issue)
 	case s.Refused[issue.ID] != "":
 		return SkipClaimRefused, "", s.Refused[issue.ID]
 	case d.removing[issue.ID]:

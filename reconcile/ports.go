@@ -414,8 +414,8 @@ func (NoClaims) Release() {}
 // Settle implements IssueClaims.
 func (NoClaims) Settle(context.Context, *Tracked) error { return nil }
 
-// Claimed are issues that others have, by their ids. Each value is a sentence that says who has it and
-// for what: "ann on buildhost-2 works on it, at least until 10:40".
+// Claimed are issues that others have, by their ids; Elsewhere also by their origins. Each value is a
+// sentence that says who has it and for what: "ann on buildhost-2 works on it, at least until 10:40".
 type Claimed struct {
 	Elsewhere map[string]string
 	// Taken are issues that this project had, and that others have taken since.
@@ -424,6 +424,9 @@ type Claimed struct {
 	// them, with the reasons. They are not tried again yet.
 	Refused map[string]string
 }
+
+// of says who has an issue; empty for nobody.
+func (c Claimed) of(i Issue) string { return cmp.Or(c.Elsewhere[i.ID], c.Elsewhere[i.Origin()]) }
 
 // NotTaken are issues that can't start here, by their ids.
 type NotTaken struct {

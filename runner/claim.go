@@ -28,7 +28,7 @@ type claimKeeper struct {
 func (p *parts) newClaimKeeper() *claimKeeper {
 	return &claimKeeper{
 		parts: p,
-		issue: team.Issue{ID: p.run.IssueID, Identifier: p.run.Identifier},
+		issue: team.IssueOf(p.run.Issue),
 	}
 }
 

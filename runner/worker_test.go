@@ -308,6 +308,9 @@ func TestRowLost(t *testing.T) {
 	test.ErrorIs(t, "the end of the worker", err, reconcile.ErrConflict)
 }
 
+// theirOrigin is the origin of ABC-1.
+const theirOrigin = "tracker.example id-1"
+
 // claimBy is the claim of ABC-1 by a machine.
 func claimBy(machine string) string {
 	claim := team.Claim{
@@ -317,6 +320,7 @@ func claimBy(machine string) string {
 		Project:    "demo",
 		IssueID:    "id-1",
 		Identifier: "ABC-1",
+		Origin:     theirOrigin,
 		Status:     team.Working,
 		TermMS:     time.Hour.Milliseconds(),
 	}
@@ -327,7 +331,7 @@ func claimBy(machine string) string {
 type theirs struct{ team.Remote }
 
 func (theirs) Look(context.Context) ([]team.Entry, error) {
-	key := team.Key("demo", "id-1")
+	key := team.Key(theirOrigin)
 	return []team.Entry{{Key: key, Object: "of right", Content: claimBy("right")}}, nil
 }
 
@@ -360,7 +364,7 @@ func TestClaimIsLostAtTheHandover(t *testing.T) {
 		Remote: theirs{},
 		Journal: &claims{own: []team.Own{{
 			Issue:   team.Issue{ID: r.run.IssueID, Identifier: r.run.Identifier},
-			Key:     team.Key("demo", r.run.IssueID),
+			Key:     team.Key(theirOrigin),
 			Version: 1,
 			Content: claimBy("left"),
 			Object:  "of left",

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -93,6 +94,20 @@ func (b *book) drop(ctx context.Context, issueIDs []string) error {
 		delete(b.own, id)
 	}
 	return b.Journal.DropOwnClaims(ctx, issueIDs)
+}
+
+// key is the key of the claim of an issue.
+func (b *book) key(i Issue) string {
+	if own, isOwn := b.own[i.ID]; isOwn {
+		return own.Key
+	}
+	for _, s := range b.seen {
+		c := b.read(s.Entry)
+		if i.Origin == "" && c.IssueID == i.ID && c.Project == b.Project {
+			return s.Key
+		}
+	}
+	return Key(cmp.Or(i.Origin, b.local(i)))
 }
 
 // isUnsure reports whether only a look tells who has the claim of an issue: if the result of a push is

@@ -33,11 +33,13 @@ type Claim struct {
 	Machine string `json:"machine"`
 	Account string `json:"account"`
 	// Project is the project of the tracker (reconcile.Policy.Project), with the id and the
-	// identifier of the issue there.
+	// identifier of the issue there. Another machine may spell the project otherwise.
 	Project    string `json:"project"`
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"identifier"`
-	Status     Status `json:"status"`
+	// Origin is the issue on every machine: see [Issue].
+	Origin string `json:"origin,omitempty"`
+	Status Status `json:"status"`
 	// Since is when the holder took the issue, Renewed when it last said that it goes on, both by
 	// its own clock: for people, never to decide anything.
 	Since   time.Time `json:"since"`
@@ -109,11 +111,11 @@ func (c Claim) Content() string {
 // keyLength is how many hexadecimal digits a key has.
 const keyLength = 20
 
-// Key names the claim of an issue in the remote, such as 3f2a9c1b04de55aa10c7. It is a hash of the
-// tracker's project and the issue's id, because two projects that share a remote may have the same
-// ids, and because an issue may get another identifier. It is valid in a reference and as a file name.
-func Key(project, issueID string) string {
-	sum := sha256.Sum256([]byte(project + "\x00" + issueID))
+// Key names the claim of an issue in the remote, such as 3f2a9c1b04de55aa10c7. It is a hash of what the
+// tracker calls the issue, because an issue may get another identifier, and because the settings of two
+// machines may spell a project in two ways. It is valid in a reference and as a file name.
+func Key(origin string) string {
+	sum := sha256.Sum256([]byte(origin))
 	return hex.EncodeToString(sum[:])[:keyLength]
 }
 
@@ -130,7 +132,7 @@ func (e Entry) Claim() (Claim, error) {
 	if err != nil {
 		return Claim{}, err
 	}
-	if Key(c.Project, c.IssueID) != e.Key {
+	if Key(c.Origin) != e.Key {
 		return Claim{}, fmt.Errorf("%w: it is a copy of the claim of %s", errContent, c.Identifier)
 	}
 	return c, nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Member is this machine as one of a team.
@@ -29,7 +31,17 @@ type Member struct {
 }
 
 // Issue is an issue for which a claim is wanted.
-type Issue struct{ ID, Identifier string }
+type Issue struct {
+	ID, Identifier string
+	// Origin is reconcile.Issue.Origin. It may be empty for an issue that this machine has claimed, and
+	// for one of a claim that it has seen.
+	Origin string
+}
+
+// IssueOf returns an issue of the tracker.
+func IssueOf(i reconcile.Issue) Issue {
+	return Issue{ID: i.ID, Identifier: i.Identifier, Origin: i.Origin()}
+}
 
 // Own is a claim of this machine, as it is stored here.
 type Own struct {
@@ -162,8 +174,8 @@ type Keep struct {
 
 // Known is what this machine knows of claims without a request, by the ids of issues.
 type Known struct {
-	// Others are the issues that other machines have, as this one saw it last; Lost are those of them
-	// that this machine had before.
+	// Others are the issues that other machines have, as this one saw it last, also by their origins;
+	// Lost are those of them that this machine had before.
 	Others, Lost map[string]Elsewhere
 	// Refused are the reasons of claims that the remote refused a few minutes ago, so that it is not
 	// asked again yet.
@@ -186,7 +198,11 @@ func (m *Member) Known(ctx context.Context) (known Known, err error) {
 	}
 	for _, s := range b.seen {
 		c := m.read(s.Entry)
-		if c.Project == m.Project && m.isCurrent(s) {
+		if c.Origin == "" || !m.isCurrent(s) {
+			continue
+		}
+		known.Others[c.Origin] = m.elsewhere(s)
+		if c.Project == m.Project {
 			known.Others[c.IssueID] = m.elsewhere(s)
 		}
 	}
@@ -421,8 +437,10 @@ func (m *Member) Check(ctx context.Context, i Issue) error {
 		return err
 	}
 	for _, list := range []map[string]Elsewhere{known.Others, known.Lost} {
-		if e, isElsewhere := list[i.ID]; isElsewhere {
-			return takenBy(i, e.Holder)
+		for _, name := range []string{i.ID, i.Origin} {
+			if e, isElsewhere := list[name]; isElsewhere {
+				return takenBy(i, e.Holder)
+			}
 		}
 	}
 	return nil
@@ -435,7 +453,7 @@ func (m *Member) OtherIssueOn(ctx context.Context, branch string, i Issue) (Clai
 	if err != nil {
 		return Claim{}, false, err
 	}
-	key := m.key(i)
+	key := b.key(i)
 	for _, s := range b.seen {
 		c, err := s.Claim()
 		if err == nil && s.Key != key && c.Branch == branch {

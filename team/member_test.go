@@ -30,11 +30,11 @@ func TestRenewalBesideARefusedDeletion(t *testing.T) {
 	m.Remote = undeletable{&link{w, 0, arrives}}
 	finished := Issue{ID: "id-2", Identifier: "WEB-2"}
 	test.Must(m.Take(t.Context(), []Issue{theIssue, finished}))
-	before := w.remote[m.key(theIssue)].Object
+	before := w.remote[w.keyOf(theIssue)].Object
 	w.now += terms.Term
 	err := m.Settle(t.Context(), []Keep{{Issue: theIssue, Status: Working}})
 	test.Equal(t, "the deletion failed", err != nil, true)
-	test.Equal(t, "the claim was renewed", w.remote[m.key(theIssue)].Object != before, true)
+	test.Equal(t, "the claim was renewed", w.remote[w.keyOf(theIssue)].Object != before, true)
 }
 
 // unrenewable is a remote that refuses to replace a claim.
@@ -65,7 +65,7 @@ func TestDeletionBesideARefusedRenewal(t *testing.T) {
 	w.now += terms.Term / 2
 	err := m.Settle(t.Context(), []Keep{{Issue: theIssue, Status: Working}})
 	test.Equal(t, "the renewal was refused", isCode(err, CodeRefused), true)
-	_, isThere := w.remote[m.key(finished)]
+	_, isThere := w.remote[w.keyOf(finished)]
 	test.Equal(t, "the claim of the finished issue is there", isThere, false)
 }
 
@@ -75,7 +75,7 @@ func TestCopyOfAClaim(t *testing.T) {
 	holder := w.member(0, arrives)
 	other := w.member(1, arrives)
 	test.Must(holder.Take(t.Context(), []Issue{theIssue}))
-	c := w.remote[holder.key(theIssue)]
+	c := w.remote[w.keyOf(theIssue)]
 	c.Key = "backup"
 	w.remote[c.Key] = c
 	test.OK(t, holder.Settle(t.Context(), nil))
@@ -206,9 +206,9 @@ func TestFreeClaim(t *testing.T) {
 	test.Must(first.Take(t.Context(), []Issue{theIssue}))
 	test.OK(t, first.Settle(t.Context(), delivered(Free)))
 	w.now += 100 * terms.Watch // it never ends
-	free := w.remote[first.key(theIssue)]
+	free := w.remote[w.keyOf(theIssue)]
 	test.OK(t, first.Settle(t.Context(), delivered(Free)))
-	test.Equal(t, "object", w.remote[first.key(theIssue)].Object, free.Object)
+	test.Equal(t, "object", w.remote[w.keyOf(theIssue)].Object, free.Object)
 	test.OK(t, second.Look(t.Context()))
 	known := test.Must(second.Known(t.Context()))
 	test.Equal(t, "issues of others", len(known.Others), 0)
@@ -285,18 +285,32 @@ func TestBranchOfAnotherIssue(t *testing.T) {
 	second := w.member(1, arrives)
 	second.Project = "https://tracker.example ops"
 	test.Must(first.Take(t.Context(), []Issue{theIssue}))
-	isOthers := func(m *Member, branch string) bool {
+	isOthers := func(m *Member, branch string, i Issue) bool {
 		t.Helper()
 		test.OK(t, m.Look(t.Context()))
-		_, isOthers, err := m.OtherIssueOn(t.Context(), branch, theIssue)
+		_, isOthers, err := m.OtherIssueOn(t.Context(), branch, i)
 		test.OK(t, err)
 		return isOthers
 	}
-	test.Equal(t, "before the first delivery", isOthers(second, "symphony/WEB-1"), false)
+	test.Equal(t, "before the first delivery", isOthers(second, "symphony/WEB-1", anotherIssue), false)
 	test.OK(t, first.Settle(t.Context(), delivered(Watching)))
-	test.Equal(t, "afterwards", isOthers(second, "symphony/WEB-1"), true)
-	test.Equal(t, "another branch", isOthers(second, "symphony/WEB-2"), false)
-	test.Equal(t, "for the issue itself", isOthers(first, "symphony/WEB-1"), false)
+	test.Equal(t, "afterwards", isOthers(second, "symphony/WEB-1", anotherIssue), true)
+	test.Equal(t, "another branch", isOthers(second, "symphony/WEB-2", anotherIssue), false)
+	test.Equal(t, "for the issue itself", isOthers(first, "symphony/WEB-1", theIssue), false)
+}
+
+// The settings of two machines name one project in two ways. The issue is the same, and so is its claim.
+func TestProjectSpelledInTwoWays(t *testing.T) {
+	w := newWorld(2)
+	test.Must(w.member(0, arrives).Take(t.Context(), []Issue{theIssue}))
+	second := w.member(1, arrives)
+	second.Project = "https://10.0.0.7 web"
+	there := Issue{ID: "acme/shop#1", Identifier: "shop-1", Origin: theIssue.Origin}
+	not := test.Must(second.Take(t.Context(), []Issue{there}))
+	test.Equal(t, "holder", not.Elsewhere[there.ID].Holder, "machine-0")
+	known := test.Must(second.Known(t.Context()))
+	test.Equal(t, "known without a request", known.Others[theIssue.Origin].Holder, "machine-0")
+	test.Equal(t, "lost", IsLost(second.Check(t.Context(), there)), true)
 }
 
 // The machine that has made its claim free takes it again, as any other would.
@@ -320,13 +334,13 @@ func TestReleaseKeepsWhatWasDelivered(t *testing.T) {
 	second := w.member(1, arrives)
 	test.Must(first.Take(t.Context(), []Issue{theIssue}))
 	test.OK(t, first.Settle(t.Context(), delivered(Working)))
-	test.OK(t, second.Release(t.Context(), w.remote[first.key(theIssue)]))
-	c := test.Must(w.remote[first.key(theIssue)].Claim())
+	test.OK(t, second.Release(t.Context(), w.remote[w.keyOf(theIssue)]))
+	c := test.Must(w.remote[w.keyOf(theIssue)].Claim())
 	test.Equal(t, "claim", string(c.Status)+" "+c.Branch, "free symphony/WEB-1")
 	alone := w.clone()
 	test.OK(t, first.Confirm(t.Context(), delivered(Working)[0]))
 	test.OK(t, first.Settle(t.Context(), delivered(Working)))
-	c = test.Must(w.remote[first.key(theIssue)].Claim())
+	c = test.Must(w.remote[w.keyOf(theIssue)].Claim())
 	test.Equal(t, "status after the renewal", c.Status, Working)
 	test.Equal(t, "holder", c.Machine, "machine-0")
 	not := test.Must(alone.member(1, arrives).Take(t.Context(), []Issue{theIssue}))

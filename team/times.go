@@ -1,6 +1,9 @@
 package team
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // holds reports whether this machine may begin to work on the issue of a claim of its own without
 // another renewal: more than a quarter of the term is left.
@@ -69,6 +72,7 @@ func (m *Member) inherited(s Seen) Claim {
 		Commit:      before.Commit,
 		PullRequest: before.PullRequest,
 		Handled:     before.Handled,
+		Origin:      before.Origin,
 		Rounds:      before.Rounds,
 		WasReleased: before.Released != "" && !m.hasEnded(s),
 	}
@@ -87,6 +91,7 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	c.Project = m.Project
 	c.IssueID = k.ID
 	c.Identifier = k.Identifier
+	c.Origin = cmp.Or(k.Origin, c.Origin, m.local(k.Issue))
 	c.Status = k.Status
 	c.Renewed = now
 	c.TermMS = max(m.Terms.Of(k.Status), 2*k.needs).Milliseconds()
@@ -110,8 +115,8 @@ func (m *Member) claimOf(c Claim, k Keep) Claim {
 	return c
 }
 
-// key is the key of an issue of this project.
-func (m *Member) key(i Issue) string { return Key(m.Project, i.ID) }
+// local stands for the origin of an issue that is not known: no other machine finds it.
+func (m *Member) local(i Issue) string { return m.Project + " " + i.ID }
 
 // read reads the claim of another machine. What is no claim of its key counts as one of an unknown
 // machine.

@@ -91,8 +91,8 @@ func (w *world) clone() *world {
 }
 
 var (
-	theIssue     = Issue{ID: "id-1", Identifier: "WEB-1"}
-	anotherIssue = Issue{ID: "id-2", Identifier: "WEB-2"}
+	theIssue     = Issue{ID: "id-1", Identifier: "WEB-1", Origin: "tracker.example id-1"}
+	anotherIssue = Issue{ID: "id-2", Identifier: "WEB-2", Origin: "tracker.example id-2"}
 	terms        = Terms{Term: 20 * time.Minute, Watch: 24 * time.Hour}
 	start        = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 )
@@ -125,7 +125,7 @@ func (w *world) member(at int, a answer) *Member {
 func nameOf(machine int) string { return fmt.Sprint("machine-", machine) }
 
 // keyOf is the key of an issue in the remote.
-func (w *world) keyOf(i Issue) string { return w.member(0, arrives).key(i) }
+func (*world) keyOf(i Issue) string { return Key(i.Origin) }
 
 // holder names the machine that has the claim of a key; empty for none.
 func (w *world) holder(key string) string {

@@ -906,6 +906,7 @@ func (c *crashScene) leftBehind(status team.Status) {
 		Project:     c.linear.Endpoint() + " demo",
 		IssueID:     issue.ID,
 		Identifier:  "ABC-1",
+		Origin:      "linear.invalid " + issue.ID,
 		Status:      status,
 		TermMS:      team.MinTerm.Milliseconds(),
 		Branch:      "symphony/ABC-1",
@@ -916,7 +917,7 @@ func (c *crashScene) leftBehind(status team.Status) {
 	}
 	entry := c.git("--git-dir", remote, "-c", "user.name=B", "-c", "user.email=b@example.com",
 		"commit-tree", "main^{tree}", "-m", claim.Content())
-	c.git("--git-dir", remote, "update-ref", "refs/symphony/claims/"+team.Key(claim.Project, claim.IssueID), entry)
+	c.git("--git-dir", remote, "update-ref", "refs/symphony/claims/"+team.Key(claim.Origin), entry)
 	c.must(os.RemoveAll(other))
 }
 

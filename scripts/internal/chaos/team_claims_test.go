@@ -71,6 +71,7 @@ func (s *teamScene) addOtherClaims() {
 			Project:    "another project",
 			IssueID:    fmt.Sprint(n),
 			Identifier: fmt.Sprint("OTHER-", n),
+			Origin:     fmt.Sprint("another.example ", n),
 			Status:     team.Working,
 			TermMS:     time.Hour.Milliseconds(),
 		}
@@ -78,7 +79,7 @@ func (s *teamScene) addOtherClaims() {
 			stage.Must(os.WriteFile(path, []byte(c.Content()), 0o600))
 			object = stage.Get(s.remote.run("hash-object", "-w", path))
 		}
-		key := team.Key(c.Project, c.IssueID)
+		key := team.Key(c.Origin)
 		s.others[key] = true
 		fmt.Fprintf(&refs, "create %s %s\n", claimsRefs+key, object)
 		fmt.Fprintf(&files, "100644 blob %s\t%s\n", object, key+claimFile)

@@ -34,7 +34,7 @@ func TestManyClaims(t *testing.T) {
 		requests := p.countRequests(c)
 		var all []team.Change
 		for i := range many {
-			all = append(all, team.Change{Key: team.Key("p", fmt.Sprint(i)), New: claimOf("a", i).Content()})
+			all = append(all, team.Change{Key: team.Key(fmt.Sprint("p ", i)), New: claimOf("a", i).Content()})
 		}
 		// made on the remote, as by many machines
 		p.manyClaims(branch, all)
@@ -81,7 +81,7 @@ func TestThousandClaimsAtOnce(t *testing.T) {
 		for _, content := range []string{"made", ""} {
 			var all []team.Change
 			for i := range many {
-				key := team.Key("p", fmt.Sprint(i))
+				key := team.Key(fmt.Sprint("p ", i))
 				one := team.Change{Key: key, Old: objects[key]}
 				if content != "" {
 					one.New = fmt.Sprintf("%s %d\n", content, i)

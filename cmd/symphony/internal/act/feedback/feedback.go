@@ -411,7 +411,11 @@ func (d Watcher) takeClaims(
 	var wanted []team.Issue
 	for _, w := range asking {
 		if d.nextStep(w, issues[w.IssueID]).isSeen() {
-			wanted = append(wanted, team.Issue{ID: w.IssueID, Identifier: w.Identifier})
+			i := team.Issue{ID: w.IssueID, Identifier: w.Identifier}
+			if issue, isKnown := issues[w.IssueID]; isKnown {
+				i.Origin = issue.Origin()
+			}
+			wanted = append(wanted, i)
 		}
 	}
 	found.missing, found.err = d.Team.TakeForReview(ctx, wanted)

@@ -87,10 +87,7 @@ func (t *Team) Take(
 	if dryRun {
 		return not, nil
 	}
-	var wanted []team.Issue
-	for _, i := range issues {
-		wanted = append(wanted, team.Issue{ID: i.ID, Identifier: i.Identifier})
-	}
+	wanted := text.Map(issues, team.IssueOf)
 	own, err := t.Member.Own(ctx)
 	if err != nil {
 		return not, err

@@ -52,7 +52,7 @@ func (t *Team) TakeOver(ctx context.Context, tracker *reconcile.TrackerAdapter, 
 	for _, c := range abandoned {
 		issue, isVisible := t.asked.ByID[c.IssueID]
 		if isVisible && (isIn(issue, handoff) || t.Policy.Terminal(issue.State)) {
-			taking = append(taking, team.Issue{ID: issue.ID, Identifier: issue.Identifier})
+			taking = append(taking, team.IssueOf(issue))
 		}
 	}
 	missing, err := t.Member.TakeForReview(ctx, taking)
