@@ -143,6 +143,8 @@ const (
 	CodeWorkerFrozen  = "worker_frozen"
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
+	// CodeIssueElsewhere: another machine has the issue.
+	CodeIssueElsewhere = "issue_elsewhere"
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An
 	// operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
@@ -291,6 +293,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 		// As the end of a run these concern that issue only: they block nothing, and are no failure
 		// either.
 		fault{class: ClassMachine, ofRun: ClassTracker, codes: []string{"workspace_taken", "claim_lost"}},
+		fault{ofRun: ClassTracker, codes: []string{CodeIssueElsewhere}},
 		fault{class: ClassMachine, ofRun: ClassMachine, codes: []string{
 			"host_failed",
 			"host_lost",

@@ -32,6 +32,7 @@ func TestRunClass(t *testing.T) {
 		CodeResourceLimit:         ClassMachine,
 		"workspace_root_unusable": ClassMachine,
 		"workspace_taken":         ClassTracker,
+		"issue_elsewhere":         ClassTracker,
 		"state_busy":              ClassMachine,
 		"state_replaced":          ClassMachine,
 		"linear_api_status":       ClassTracker,

@@ -225,6 +225,9 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		if !blocks(r) {
 			c.DueAt = ended.Add(firstBackoff)
 		}
+		if r.ErrorCode == CodeIssueElsewhere { // for as long as the other machine needs
+			c.DueAt = ended.Add(s.Policy.MaxRetryBackoff)
+		}
 	case r.Outcome == InterruptedRun:
 		c.Interruptions++
 		if c.Interruptions == 2 { // the second in a row is a failure of the issue

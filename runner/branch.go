@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/team"
 )
 
 // issueBranch is the branch of the run's issue, in its workspace and in the remote repository.
@@ -81,8 +82,12 @@ func (b *issueBranch) cloneRequest(
 	if err != nil {
 		return host.CloneRequest{}, err
 	}
+	repository := b.site.Config.Repository.Repository
+	if repository.Alone != "" {
+		repository.Claim = team.Key(b.run.Issue.Origin())
+	}
 	return host.CloneRequest{
-		Repository:  b.site.Config.Repository.Repository,
+		Repository:  repository,
 		Branch:      branch,
 		Delivered:   last.Commit,
 		Timeout:     max(repositoryTimeout, b.site.Config.Hooks.Timeout),

@@ -61,7 +61,8 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	return w.guardGit(ctx)
 }
 
-// neverPushed reports whether a fetch found that the work could not be pushed.
+// neverPushed reports whether a fetch found that the work could not be pushed, or that another machine does
+// it.
 func neverPushed(err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known == nil {
@@ -70,6 +71,7 @@ func neverPushed(err error) bool {
 	return slices.Contains(
 		[]string{
 			host.CodeInvalidBranch,
+			host.CodeIssueElsewhere,
 			host.CodeBranchInTheWay,
 			host.CodeBranchCheckedOut,
 			host.CodeWorkspaceBroken,

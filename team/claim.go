@@ -75,6 +75,12 @@ func (c Claim) Holder() string {
 	return c.Account + " on " + c.Machine
 }
 
+// MayLive reports whether the holder may still renew the claim, for a machine that has not seen it for its
+// term: by the holder's clock, which may be an hour slow.
+func (c Claim) MayLive(now time.Time) bool {
+	return c.Status != Free && now.Before(c.Renewed.Add(c.Term()+Grace(c.Term())+time.Hour))
+}
+
 // MaxContent is the most bytes that a claim may have. Ours have about 600.
 const MaxContent = 16 << 10
 

@@ -49,6 +49,9 @@ type Repository struct {
 	// Team: other machines push to it, too. A clone for an issue begins at its branch if that exists
 	// already: another machine may have made it, whose claim somebody has deleted.
 	Team bool
+	// Alone names this machine, such as "ann on desk", if it takes no claims although others may. A clone
+	// or a fetch for an issue whose claim (team.Key) another machine has fails with CodeIssueElsewhere.
+	Alone, Claim string
 	// Submodules: clones have the submodules of the commit that is checked out, and theirs.
 	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.
@@ -304,6 +307,14 @@ type Mirrors interface {
 	Claims(r Repository, branch string, env []string) Claims
 }
 
+const (
+	// ClaimRefs is the directory of the references with claims.
+	ClaimRefs = "refs/symphony/claims/"
+	// UsualClaimsBranch is the branch with the claims of a remote that takes no other references, as
+	// docs/team.md names it.
+	UsualClaimsBranch = "refs/heads/symphony-claims"
+)
+
 // TrialClaim begins the keys of the claims that Claims.Try makes for a moment.
 const TrialClaim = "try-"
 
@@ -538,6 +549,8 @@ const (
 	// CodeClaimLost: the remote has another claim than the request expects: another machine has the
 	// issue, a person has removed the claim, or this machine has renewed it.
 	CodeClaimLost = team.CodeLost
+	// CodeIssueElsewhere: another machine has the issue, and this one takes no claims.
+	CodeIssueElsewhere = reconcile.CodeIssueElsewhere
 )
 
 // Codes of errors of Claims, and of Deliver with a claim.

@@ -333,7 +333,7 @@ func elsewhereError(run reconcile.Run, command string) error {
 		hint = "use the directory where the jobs of the engine have it"
 	}
 	return reconcile.NewError(
-		"issue_elsewhere",
+		reconcile.CodeIssueElsewhere,
 		fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
 			command, run.WorkspaceWhere(), run.Identifier),
 		hint,

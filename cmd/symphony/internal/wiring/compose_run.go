@@ -77,6 +77,10 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if cfg.Repository.Delivers() {
 		obeyed = obeyedInRepository(p, cfg)
 	}
+	alone := ""
+	if !cfg.Repository.Claims.On {
+		alone = holderName(p)
+	}
 	c := runner.Config{
 		Policy:   Policy(cfg),
 		MaxTurns: cfg.Chosen.MaxTurns,
@@ -96,6 +100,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 				Email:      cfg.Repository.Email,
 				Pushes:     cfg.Repository.Delivers(),
 				Team:       cfg.Repository.Claims.On,
+				Alone:      alone,
 				Submodules: cfg.Repository.Submodules,
 				Sign:       cfg.Repository.Sign,
 				Obeyed:     obeyed,

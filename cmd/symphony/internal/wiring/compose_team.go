@@ -65,6 +65,11 @@ func MachineName(p *Project) string {
 	return name
 }
 
+// holderName names this machine as its claims do, such as "ann on buildhost-2".
+func holderName(p *Project) string {
+	return team.Claim{Machine: MachineName(p), Account: accountName()}.Holder()
+}
+
 // accountName is the name of the account on this machine; empty if it has none.
 func accountName() string {
 	account, err := user.Current()

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/team"
 )
@@ -26,7 +27,7 @@ type TeamCommand struct {
 // OpenTeam returns this machine as a member of the team. The error has the code not_possible if
 // repository.claims is off. Before the first pass this machine knows of no claims, and a directory of
 // its own for what it reads is removed by Close.
-func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
+func OpenTeam(ctx context.Context, p *Project) (*TeamCommand, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err
@@ -38,6 +39,11 @@ func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
 			"where several machines share the project, set repository.claims: true on each; docs/team.md says more",
 		)
 	}
+	return OpenClaims(ctx, p, cfg)
+}
+
+// OpenClaims is OpenTeam, also where repository.claims is off, for a look at the claims of others.
+func OpenClaims(ctx context.Context, p *Project, cfg *workflow.Config) (t *TeamCommand, err error) {
 	t = &TeamCommand{}
 	defer func() {
 		if err != nil {
@@ -67,9 +73,7 @@ func OpenTeam(ctx context.Context, p *Project) (t *TeamCommand, err error) {
 }
 
 // Name names this machine for people, such as "ann on buildhost-2".
-func (t *TeamCommand) Name() string {
-	return team.Claim{Machine: t.Machine, Account: t.Account}.Holder()
-}
+func (t *TeamCommand) Name() string { return holderName(t.remote.p) }
 
 // Try finds out whether the remote takes claims.
 func (t *TeamCommand) Try(ctx context.Context) error { return t.remote.try(ctx) }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/gitcmd"
 	"github.com/symphony-cron/symphony/team"
 )
 
@@ -86,6 +89,35 @@ func (f *fence) lost(there team.Entry) error {
 			f.change.Key, who),
 		"the commits are kept in the workspace",
 	)
+}
+
+// refuseClaimed returns an error if another machine has the claim of the run's issue, which was fetched with the
+// branches. Nobody counts its term here, so that the time in the claim has to do.
+func (m *Mirror) refuseClaimed(ctx context.Context) error {
+	if m.remote.Claim == "" {
+		return nil
+	}
+	var found gitcmd.Answer
+	cmd := m.localGit(ctx, "cat-file", "--batch")
+	cmd.Stdin = strings.NewReader(claimsDir + m.remote.Claim + "\n" +
+		host.UsualClaimsBranch + ":" + m.remote.Claim + claimFile + "\n")
+	cmd.Stdout = &found
+	if err := m.run(cmd); err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "look for a claim of the issue", err)
+	}
+	for line := range strings.Lines(found.String()) {
+		claim, err := team.Parse(line)
+		if err != nil || claim.Holder() == m.remote.Alone || !claim.MayLive(time.Now()) {
+			continue
+		}
+		return reconcile.NewError(
+			host.CodeIssueElsewhere,
+			fmt.Sprintf("%s has %s since %s, and repository.claims is off here",
+				text.Visible(claim.Holder()), text.Visible(claim.Identifier), claim.Since.Local().Format("Jan 2 15:04")),
+			"set repository.claims: true here, too",
+		)
+	}
+	return nil
 }
 
 // noAtomic matches git's message for a remote that can't carry out several changes or none of them.

@@ -14,7 +14,7 @@ import (
 )
 
 // claimsDir is the directory of the references.
-const claimsDir = "refs/symphony/claims/"
+const claimsDir = host.ClaimRefs
 
 // claimRefs keeps each claim as a reference to a commit without parents and files, whose message is
 // the content.

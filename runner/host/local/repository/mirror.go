@@ -187,7 +187,14 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 	if err := m.readHead(ctx); err != nil {
 		return "", err
 	}
-	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
+	var others []string
+	if m.remote.Claim != "" {
+		others = []string{claimsDir + m.remote.Claim + "*"} // no error if there is none
+	}
+	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL, others...); err != nil {
+		return "", err
+	}
+	if err := m.refuseClaimed(ctx); err != nil {
 		return "", err
 	}
 	return m.findBase(ctx)

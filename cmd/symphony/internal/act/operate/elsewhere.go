@@ -36,7 +36,7 @@ func (o *operation) refuseElsewhere(ctx context.Context) error {
 		return nil
 	}
 	return reconcile.NewError(
-		"issue_elsewhere",
+		reconcile.CodeIssueElsewhere,
 		o.command.Identifier+" is not here: "+who.String(),
 		"repeat the command on that machine; what you write in the tracker, and where you move the issue, counts there, too",
 	)

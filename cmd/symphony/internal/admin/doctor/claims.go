@@ -3,11 +3,13 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/claims"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // checkClaims tries whether the remote takes the claims of a team, and looks for another machine with the
@@ -37,6 +39,49 @@ func checkClaims(ctx context.Context, e *environment) (list []finding) {
 		return ok("the remote takes them; this machine is %s there", t.Name())
 	}
 	return list
+}
+
+// claimsOfOthers reports claims of other machines where this one takes none. names are references of the
+// remote: without claims among them there is nothing to look at.
+func claimsOfOthers(ctx context.Context, e *environment, names []string) (list []finding) {
+	config := *e.config
+	branch := strings.TrimPrefix(host.UsualClaimsBranch, "refs/heads/")
+	isClaim := func(name string) bool { return strings.HasPrefix(name, host.ClaimRefs) }
+	switch {
+	case config.Repository.Claims.On:
+		return nil
+	case slices.Contains(names, host.UsualClaimsBranch):
+		config.Repository.Claims.Branch = branch
+	case !slices.ContainsFunc(names, isClaim):
+		return nil
+	}
+	t, err := wiring.OpenClaims(ctx, e.p, &config)
+	if err != nil {
+		return failWith(err)
+	}
+	defer func() {
+		if err := t.Close(ctx); err != nil {
+			list = append(list, failWith(err)...)
+		}
+	}()
+	listed, err := t.List(ctx)
+	if err != nil {
+		return failWith(err)
+	}
+	var others []string
+	for _, l := range listed {
+		c := l.Claim
+		if c.Project == t.Project && c.Holder() != t.Name() && c.MayLive(t.Now()) {
+			others = append(others, text.Visible(c.Holder()+" has "+c.Identifier))
+		}
+	}
+	if others == nil {
+		return nil
+	}
+	return warn(
+		text.Short(strings.Join(others, ", "), mostSaid)+", and repository.claims is off here",
+		"set repository.claims: true, so that this machine does not start the same issues",
+	)
 }
 
 // namesakes reports claims in the name of this machine and account that it did not make. Which machine

@@ -75,6 +75,9 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	for _, folder := range repository.BranchFolders() {
 		asked += " " + text.ShellQuote("refs/heads/"+folder)
 	}
+	if !repository.Claims.On {
+		asked += " '" + host.ClaimRefs + "*' " + host.UsualClaimsBranch
+	}
 	answer, err := e.shellIn(
 		ctx,
 		e.gitEnviron,
@@ -116,6 +119,9 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		return list
 	}
 	if list := checkPush(ctx, e); list != nil {
+		return list
+	}
+	if list := claimsOfOthers(ctx, e, names); list != nil {
 		return list
 	}
 	if e.lacksSubmodules(ctx) {

@@ -142,6 +142,11 @@ var runErrors = []RunError{
 		"claims_not_atomic",
 		"set `receive.advertiseAtomic` in the remote, or leave out `repository.claims`; then `symphony resume`",
 	},
+	{
+		"issue_elsewhere",
+		"set `repository.claims: true` here, too: then each issue is worked on by one machine, and " +
+			"`symphony machines` says by which; docs/team.md",
+	},
 	{"claim_lost", "nothing to do: another machine has the issue now, and continues what was pushed"},
 	{
 		"delivery_failed",
