@@ -110,6 +110,14 @@ func (b *book) key(i Issue) string {
 	return Key(cmp.Or(i.Origin, b.local(i)))
 }
 
+// objectOf is the claim of an issue in the remote, as far as the book says; empty for none.
+func (b *book) objectOf(i Issue) string {
+	if own, isOwn := b.own[i.ID]; isOwn {
+		return own.Object
+	}
+	return b.seen[b.key(i)].Object
+}
+
 // isUnsure reports whether only a look tells who has the claim of an issue: if the result of a push is
 // not known, the claim of this machine has ended, or that of another one has or may be free by now.
 func (b *book) isUnsure(i Issue) bool {

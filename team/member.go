@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -284,8 +285,12 @@ func (m *Member) TakeForReview(ctx context.Context, issues []Issue) (not NotTake
 	return b.take(ctx, issues, Watching)
 }
 
+// takeRounds is how often a machine takes what it finds otherwise than it was.
+const takeRounds = 3
+
 // take claims issues that no other machine has, as far as the book says, and returns those that this
-// machine did not get.
+// machine did not get. A claim that is another one than the book says, and free, is taken as it is: before
+// its first look this machine does not know what others have left.
 func (b *book) take(ctx context.Context, issues []Issue, status Status) (not NotTaken, err error) {
 	var wanted []Keep
 	for _, i := range issues {
@@ -293,14 +298,32 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (not Not
 			wanted = append(wanted, Keep{Issue: i, Status: status})
 		}
 	}
-	refused, err := b.push(ctx, wanted)
-	areAllRefused := isCode(err, CodeRefused)
-	if err != nil && !areAllRefused {
-		return not, err
+	before := map[string]string{}
+	for _, k := range wanted {
+		before[k.ID] = b.objectOf(k.Issue)
 	}
-	if areAllRefused || len(refused) > 0 {
+	isSame := func(k Keep) bool {
+		return b.elsewhere(k.Issue) != nil || b.holds(b.own[k.ID]) || b.objectOf(k.Issue) == before[k.ID]
+	}
+	why := map[string]string{}
+	areAllRefused := false
+	for round := 0; round < takeRounds && len(wanted) > 0; round++ {
+		var refused map[string]string
+		refused, err = b.push(ctx, wanted)
+		areAllRefused = isCode(err, CodeRefused)
+		if err != nil && !areAllRefused {
+			return not, err
+		}
+		if !areAllRefused && len(refused) == 0 {
+			break
+		}
 		if err := b.look(ctx); err != nil {
 			return not, err
+		}
+		maps.Copy(why, refused)
+		wanted = slices.DeleteFunc(wanted, isSame)
+		for _, k := range wanted {
+			before[k.ID] = b.objectOf(k.Issue)
 		}
 	}
 	not = NotTaken{Elsewhere: b.othersHave(issues), Refused: map[string]error{}}
@@ -310,7 +333,7 @@ func (b *book) take(ctx context.Context, issues []Issue, status Status) (not Not
 		case areAllRefused:
 			not.Refused[i.ID] = err
 		default:
-			not.Refused[i.ID] = notTaken(i, refused[i.ID])
+			not.Refused[i.ID] = notTaken(i, why[i.ID])
 		}
 	}
 	return not, b.noteRefusals(ctx, issues, not)

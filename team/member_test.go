@@ -299,6 +299,21 @@ func TestBranchOfAnotherIssue(t *testing.T) {
 	test.Equal(t, "for the issue itself", isOthers(first, "symphony/WEB-1", theIssue), false)
 }
 
+// A machine that has never looked finds that another one has left an issue, and takes it at once.
+func TestFirstLookFindsAFreeClaim(t *testing.T) {
+	w := newWorld(2)
+	first := w.member(0, arrives)
+	test.Must(first.Take(t.Context(), []Issue{theIssue}))
+	test.OK(t, first.Settle(t.Context(), delivered(Free)))
+	second := w.member(1, arrives)
+	not := test.Must(second.Take(t.Context(), []Issue{theIssue}))
+	test.Equal(t, "refused", not.Refused[theIssue.ID], nil)
+	c, isHeld, err := second.Held(t.Context(), theIssue.ID)
+	test.OK(t, err)
+	test.Equal(t, "held", isHeld, true)
+	test.Equal(t, "branch", c.Branch, "symphony/WEB-1")
+}
+
 // The settings of two machines name one project in two ways. The issue is the same, and so is its claim.
 func TestProjectSpelledInTwoWays(t *testing.T) {
 	w := newWorld(2)

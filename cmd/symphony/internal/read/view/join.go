@@ -57,6 +57,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.NeedsHelp = append(j.NeedsHelp, v.NeedsHelp...)
 	j.Undelivered = append(j.Undelivered, v.Undelivered...)
 	j.Kept = append(j.Kept, v.Kept...)
+	j.Team = append(j.Team, v.Team...)
 	j.Requests = append(j.Requests, v.Requests...)
 	j.PullRequests = append(j.PullRequests, v.PullRequests...)
 	j.Watched = append(j.Watched, v.Watched...)

@@ -24,9 +24,10 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readState returns ps --json --all of the only project, or of several with their lists
-// joined, and the files that change with it.
+// joined, with the claims of other machines, and the files that change with it.
 func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
-	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{All: true})
+	o := view.Options{All: true, Team: true}
+	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), o)
 	if err != nil {
 		return nil, nil, err
 	}
