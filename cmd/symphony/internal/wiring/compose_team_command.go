@@ -3,7 +3,9 @@ package wiring
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -70,6 +72,38 @@ func OpenClaims(ctx context.Context, p *Project, cfg *workflow.Config) (t *TeamC
 	}
 	t.Member, err = newMember(p, cfg, journal, t.remote)
 	return t, err
+}
+
+// RefuseOfTeam returns an error if another machine of the team has an issue, given by its id or its
+// identifier, as this one saw it last. It makes no request.
+func RefuseOfTeam(ctx context.Context, p *Project, db *state.DB, ref string) error {
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return nil //nolint:nilerr // a workflow that can't be read keeps nobody from ending a run
+	}
+	t, err := NewTeamOfPass(p, cfg, db)
+	if err != nil || t == nil {
+		return err
+	}
+	listed, err := t.Stored(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range listed {
+		c := l.Claim
+		isIt := ref == c.IssueID || strings.EqualFold(ref, c.Identifier)
+		if !isIt || l.Problem != nil || c.Project != t.Project || c.Status == team.Free || l.Ended(t.Now()) {
+			continue
+		}
+		who := team.Elsewhere{Holder: c.Holder(), Status: c.Status, Until: l.Until}
+		return reconcile.NewError(
+			reconcile.CodeIssueElsewhere,
+			fmt.Sprintf("%s is not here: %s; it has it since %s", c.Identifier, who, c.Since.Local().Format("Jan 2 15:04")),
+			"repeat the command on that machine, or let this one take it: symphony machines --release "+c.Identifier+
+				"; what you write in the tracker, and where you move the issue, counts there, too",
+		)
+	}
+	return nil
 }
 
 // Name names this machine for people, such as "ann on buildhost-2".

@@ -66,6 +66,9 @@ func lastRun(ctx context.Context, p *wiring.Project, db *state.DB, ref string) (
 		return run, err
 	}
 	if !known {
+		if err := wiring.RefuseOfTeam(ctx, p, db, ref); err != nil {
+			return run, err
+		}
 		return run, wiring.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
 	runs, err := db.Runs.Since(ctx, id, time.Time{})

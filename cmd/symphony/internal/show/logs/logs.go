@@ -148,6 +148,9 @@ func (pr *printer) findIssue(ctx context.Context, ref string) error {
 		return nil
 	}
 	if !pr.o.Follow || pr.o.Run != "" {
+		if err := wiring.RefuseOfTeam(ctx, pr.p, pr.db, ref); err != nil {
+			return err
+		}
 		return wiring.UnknownIssue(ctx, pr.db, ref, "it has had no run")
 	}
 	issue, err := wiring.FetchIssue(ctx, pr.p, ref)
