@@ -53,6 +53,7 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"git_identity_missing", "repository.git_name", "all/hints", ""},
 	{"git_identity_missing", "symphony resume", "all/hints", ""},
 	{"issue_elsewhere", "repository.claims", "all/claims_off", ""},
+	{"issue_elsewhere", "symphony machines", "all/team_commands", ""},
 	{"git_limit", "symphony retry", "", "takes commits with millions of files"},
 	{"hand_over_refused", "symphony retry", "all/hand_over_refused", ""},
 	{"hook_failed", "symphony logs --hooks", "script/hooks_fail", ""},
