@@ -226,6 +226,16 @@ func (s *Snapshot) hold(c Claim, reason, message string) Claim {
 	return c
 }
 
+// holdForHelp returns the claim held until a person answers its agent.
+func (s *Snapshot) holdForHelp(c Claim) Claim {
+	next := s.hold(c, HoldNeedsHelp, c.Delivery.Handover.Blocked)
+	// a person may have answered before this pass
+	if since := c.Delivery.Handover.AnsweredAfter(); !since.IsZero() {
+		next.HoldCommentAt = since
+	}
+	return next
+}
+
 // holdByOperator returns the claim held for an operator.
 func (s *Snapshot) holdByOperator(c Claim) Claim {
 	return s.hold(c, HoldOperator, "held by an operator")
@@ -285,7 +295,11 @@ func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 		)
 		return HoldInterrupted, message
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
-		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
+		idle := runs(c.IdleRuns) + " in a row"
+		if c.ErrorMessage != "" {
+			return HoldMaxIdleRuns, c.ErrorMessage + " (" + idle + ")"
+		}
+		return HoldMaxIdleRuns, idle + " changed nothing"
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
 		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:

@@ -392,7 +392,11 @@ const (
 type Outcome string
 
 const (
-	Succeeded      Outcome = "succeeded"
+	// Succeeded: its work counts. It handed the issue over or, where the workflow has no state
+	// for that, delivered commits.
+	Succeeded Outcome = "succeeded"
+	// EndedRun: it ended by itself, without an error, and handed nothing over.
+	EndedRun       Outcome = "ended"
 	Failed         Outcome = "failed"
 	TimedOut       Outcome = "timed_out"
 	Stalled        Outcome = "stalled"
@@ -400,6 +404,9 @@ const (
 	InterruptedRun Outcome = "interrupted"
 	Lost           Outcome = "lost"
 )
+
+// IsRegular reports whether a run ended by itself, without an error.
+func (o Outcome) IsRegular() bool { return o == Succeeded || o == EndedRun }
 
 // RunKind is the task of a run: work on an issue, remove a workspace, push the commits of
 // earlier runs, or carry out the calls of clients.
@@ -432,8 +439,8 @@ const (
 	StopStates = "active_states"
 )
 
-// ReleasedByPerson is the reason for the release of an issue whose agent needed a person: the
-// person moved it on, and no agent has finished it.
+// ReleasedByPerson is the reason for the release of an issue that a person moved on, and that no
+// agent had handed over: the agent needed help, or was at work when the issue was parked.
 const ReleasedByPerson = "by_person"
 
 // StoppedText is the text with which a worker records that its run ended because it was

@@ -217,7 +217,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	case r.Delivery.OthersPushed:
 		c.Delivery = c.Delivery.afterOthersPushed()
 		c.Kind = Continuation
-	case r.Outcome == Succeeded:
+	case r.Outcome.IsRegular():
 		ofDelivery := isOfDelivery(c.HoldReason)
 		if ofDelivery && c.Delivery.OfContent() {
 			c = s.endHold(c)

@@ -46,11 +46,7 @@ func (p *planner) refreshClaim(c *Claim) {
 			p.renew(*c, issue)
 		}
 	case c.Status == Waiting && leftActive && c.Delivery.Handover.AsksHelp():
-		next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
-		// a person may have answered before this pass
-		if since := c.Delivery.Handover.AnsweredAfter(); !since.IsZero() {
-			next.HoldCommentAt = since
-		}
+		next := p.s.holdForHelp(p.renew(*c, issue))
 		p.act(ActHold, next, HoldNeedsHelp, next.HoldMessage+"; "+next.HoldEnds(), p.put(next))
 	default:
 		p.release(*c, c.releaseReason(reason), message)

@@ -147,6 +147,10 @@ func (p *planner) settle(r Run, giveUp bool) {
 		change = p.put(p.s.afterWork(p.s.afterRun(*c, r), r))
 		p.blockAfter(r, change)
 	}
+	if next := change.Claim; next != nil && p.s.isHelpless(*next, r) {
+		next.Issue.State = r.MovedTo
+		change.Claim = p.put(p.s.holdForHelp(*next)).Claim
+	}
 	change.Settle = r.ID
 	message := r.ErrorText
 	if r.ErrorCode != "" && message != "" && r.ErrorCode != r.StopReason {
@@ -164,9 +168,19 @@ func (p *planner) settle(r Run, giveUp bool) {
 	})
 }
 
+// isHelpless reports whether a run handed its issue over because its agent needs a person. Where
+// the tracker tells no times of comments, the next look at the issue begins the hold: the comment
+// of the run itself must not end it.
+func (s *Snapshot) isHelpless(c Claim, r Run) bool {
+	h := c.Delivery.Handover
+	isMoved := r.MovedTo != "" && !s.Policy.Active(r.MovedTo) && !s.Policy.Terminal(r.MovedTo)
+	return c.Status == Waiting && r.Delivery.Done && isMoved && h.AsksHelp() && !h.AnsweredAfter().IsZero()
+}
+
 // afterRun returns the claim after the end of its run.
 func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
+	refusedAgain := r.ErrorCode == HoldRefused && c.ErrorCode == HoldRefused
 	c.Status = Waiting
 	c.Agent = r.Agent
 	c.Attempt = r.Attempt
@@ -183,14 +197,14 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	switch {
 	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext
 		return s.holdByOperator(c)
-	case r.Outcome == Succeeded:
+	case refusedAgain:
+		return s.hold(c, HoldRefused, r.ErrorText)
+	case r.Outcome.IsRegular():
 		c.Kind = Continuation
 		c.Attempt = 1
 		c.DueAt = ended.Add(continuationDelay)
 		c.Failures = 0
 		c.Interruptions = 0
-		c.ErrorCode = ""
-		c.ErrorMessage = ""
 		c.IdleRuns++
 		if r.Progress || c.Issue.Fingerprint() != r.Fingerprint {
 			c.IdleRuns = 0
@@ -258,7 +272,7 @@ func (s *Snapshot) afterFailure(c Claim, ended time.Time) Claim {
 // store: the database works again, because this pass writes to it.
 func blocks(r Run) bool {
 	unstored := r.Outcome == Lost && r.Phase != Starting
-	return r.Outcome != Succeeded && RunClass(r.ErrorCode) == ClassMachine && !unstored
+	return !r.Outcome.IsRegular() && RunClass(r.ErrorCode) == ClassMachine && !unstored
 }
 
 // blockAfter sets the block that follows from the end of a run, if any, and adds it to a

@@ -72,6 +72,24 @@ func TestSettle(t *testing.T) {
 			"retry continuation #1 in 1s runs=1",
 		},
 
+		// A run that ends without a handover counts like a success. If a second one ends because
+		// of the same refusals, the issue is held, whatever it committed meanwhile.
+		{"ended, nothing changed", ends(EndedRun, ""), "retry continuation #1 in 1s idle=1 runs=1"},
+		{"refused", and(ends(EndedRun, HoldRefused), progress), "retry continuation #1 in 1s runs=1"},
+		{
+			"refused again",
+			and(ends(EndedRun, HoldRefused), progress, before(func(c *Claim) { c.ErrorCode = HoldRefused })),
+			"held hand_over_refused runs=1",
+		},
+		{
+			"its agent needs a person",
+			and(ends(EndedRun, ""), func(_ *Claim, r *Run) {
+				r.MovedTo = "Human Review"
+				r.Delivery = DeliveryResult{Done: true, Handover: &Handover{Blocked: "Which one?", CommentAt: noon}}
+			}),
+			"held needs_help idle=1 runs=1",
+		},
+
 		// A failure increments the attempt and backs off: 10 s, doubled up to
 		// max_retry_backoff_ms.
 		{"first run failed", and(ends(Failed, "turn_failed"), attempt(0)), "retry backoff #1 in 10s failures=1 runs=1"},

@@ -26,6 +26,9 @@ func (w *eventWatch) handle(g *agentProcess, e agent.Event) {
 	if e.Item.Works() {
 		w.worked.Store(true)
 	}
+	if e.ThreadID == "" || e.ThreadID == w.rec.get().ThreadID { // not of a sub-agent
+		w.rec.hear(e.Item)
+	}
 	w.tellClosedNetwork(e.Item)
 	if e.Name != agent.EventSessionStarted {
 		return

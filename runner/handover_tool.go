@@ -258,46 +258,53 @@ func (h *handovers) checkMove(ctx context.Context, tool reconcile.AgentTool, arg
 	)
 }
 
-// maxRefusals is how often in a row hand_over, or the delivery, is refused for the same
-// reason, while nothing changes, before the run ends. An agent that can't commit, because a
-// hook of git fails for example, would try until its last turn.
+// maxRefusals is how often hand_over, or the delivery, is refused for the same reason before the
+// run ends. An agent that can't commit, because a hook of git fails for example, would try until
+// its last turn.
 const maxRefusals = 3
 
-// refusals are the last refusals of hand_over, or of the delivery.
+// refusals are what hand_over, or the delivery, was refused for in this run.
 type refusals struct {
-	mu       sync.Mutex
-	sentence string // of the last refusal
-	content  string // the fingerprint of the workspace then
-	count    int    // how many in a row had the same two
-	end      error  // why the run ends; nil as long as it goes on
+	mu         sync.Mutex
+	bySentence map[string]*refusal
+	end        error // why the run ends; nil as long as it goes on
+}
+
+// refusal is one reason, such as "1 change not committed: ? left.txt".
+type refusal struct {
+	count   int
+	content string // the fingerprint of the workspace at the first
+	changed bool   // since then
 }
 
 // countRefusal counts a refusal of hand_over, or of the delivery at the end of the run. It
-// reports whether the run must end because of it.
-func (h *handovers) countRefusal(ctx context.Context, what string, refusal error) bool {
-	_, sentence := codeOf(refusal)
+// reports whether the run must end because of it. If nothing has changed meanwhile, the issue
+// is held at once; otherwise another run may do better.
+func (h *handovers) countRefusal(ctx context.Context, what string, why error) bool {
+	_, sentence := codeOf(why)
 	content, err := h.site.Machine.Fingerprint(ctx, h.site.space.Path)
 	warn(h.Log, "state of the workspace", err)
-	r := &h.refusals
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if sentence != r.sentence || content != r.content {
-		r.count = 0
+	all := &h.refusals
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	r := all.bySentence[sentence]
+	if r == nil {
+		r = &refusal{content: content}
+		all.bySentence[sentence] = r
 	}
 	r.count++
-	r.sentence = sentence
-	r.content = content
-	if r.count < maxRefusals || r.end != nil {
+	r.changed = r.changed || content != r.content
+	if r.count < maxRefusals || all.end != nil {
 		return false
 	}
-	r.end = &reconcile.Error{
-		Code: reconcile.HoldRefused,
-		Message: fmt.Sprintf(
-			"%s was refused %d times, and nothing has changed meanwhile: %s",
-			what,
-			r.count,
-			sentence,
-		),
+	message := fmt.Sprintf("%s was refused %d times", what, r.count)
+	if !r.changed {
+		message += ", and nothing has changed meanwhile"
+	}
+	message += ": " + sentence + h.rec.failedCommit()
+	all.end = &reconcile.Error{Code: reconcile.HoldRefused, Message: message}
+	if r.changed {
+		all.end = runEnd{reconcile.EndedRun, reconcile.HoldRefused, message}
 	}
 	return true
 }

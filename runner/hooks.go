@@ -117,7 +117,7 @@ func (w *workspaceStep) runAfterRun(
 	}
 	warn(w.Log, "after_run failed or did not run", failed)
 	// otherwise the run itself ends with the reason
-	if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) {
+	if failed != nil && (unsafe == nil || !outcome.IsRegular()) {
 		_, message := codeOf(failed)
 		w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 	}

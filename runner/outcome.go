@@ -67,6 +67,22 @@ func (j *job) judge(ctx context.Context, err error) runEnd {
 	return runEnd{reconcile.Failed, code, message}
 }
 
+// hasResult reports whether the work of a run counts: it handed the issue over or, without a
+// state for that, delivered commits. expected counts a handover that is still to come.
+func (j *job) hasResult(expected bool) bool {
+	run := j.rec.get()
+	h := run.Delivery.Handover
+	switch {
+	case h.Refused() || h.AsksHelp():
+		return false
+	case run.Kind != reconcile.AgentRun, expected && h.Waits():
+		return true
+	case run.MovedTo != "" && !j.site.Config.Policy.Active(run.MovedTo):
+		return true
+	}
+	return j.site.Config.Handoff.State == "" && run.Delivery.Commits > 0
+}
+
 // lostClaim is the end of a run that a renewal of its claim has stopped, because another machine has it;
 // nil if the run goes on, or was stopped for another reason.
 func lostClaim(ctx context.Context) error {

@@ -8,10 +8,12 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -35,7 +37,7 @@ type record struct {
 	cancel context.CancelCauseFunc // ends the run
 
 	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row, stop, link, movedMono and corrects
+	mu    sync.Mutex // guards the fields up to commitSaid
 	row   reconcile.Run
 	stop  string // why a pass asked the run to stop; empty if none did
 	// link is the connection to the other machine on which the run works, once that is
@@ -45,6 +47,9 @@ type record struct {
 	movedMono time.Duration
 	// corrects: after row.MovedAt the agent got another turn.
 	corrects bool
+	// said are the last words of the agent, and commitSaid what its last git commit has
+	// printed, for example by a hook; empty if that did not fail.
+	said, commitSaid string
 
 	count sync.Mutex                  // held from reading token totals until they are stored
 	base  map[string]reconcile.Tokens // use of resumed threads before this run
@@ -198,6 +203,58 @@ func (r *record) keepLinks(links []reconcile.Link) {
 	if more {
 		r.flush(context.Background())
 	}
+}
+
+// hear keeps what people need to know if the run ends without a handover.
+func (r *record) hear(i *agent.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case i == nil || !i.Ended:
+	case i.Kind == agent.ItemMessage:
+		r.said = i.Text
+	case i.Kind == agent.ItemCommand && strings.Contains(i.Command, "git commit"):
+		r.commitSaid = ""
+		if i.Failed() {
+			r.commitSaid = i.Output
+		}
+	}
+}
+
+// lastWords are the last words of the agent, such as a question; empty if it said nothing.
+func (r *record) lastWords() string {
+	r.mu.Lock()
+	said := r.said
+	r.mu.Unlock()
+	words := r.failedCommit()
+	if said != "" {
+		words += "; its agent's last words: " + r.quote(said)
+	}
+	return strings.TrimPrefix(words, "; ")
+}
+
+// failedCommit is what the agent's last git commit printed, as the end of a sentence, if it failed.
+func (r *record) failedCommit() string {
+	r.mu.Lock()
+	said := r.commitSaid
+	r.mu.Unlock()
+	if said == "" {
+		return ""
+	}
+	return "; its last git commit failed: " + r.quote(said)
+}
+
+// mostQuotedWords is how many characters of the agent's words are in a message: the end, which
+// may be a question.
+const mostQuotedWords = 300
+
+// quote returns the end of others' words in a line, in quotation marks that it can't close.
+func (r *record) quote(said string) string {
+	line := []rune(text.Visible(text.OneLine(r.Redactor.Text(said))))
+	if len(line) > mostQuotedWords {
+		line = append([]rune("…"), line[len(line)-mostQuotedWords:]...)
+	}
+	return "“" + strings.ReplaceAll(string(line), "”", "'") + "”"
 }
 
 // startHeartbeat sends heartbeats until stop is called, even after the end of ctx. A separate

@@ -78,6 +78,9 @@ func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) 
 		// the agent is told when it hands over again
 		s.Log.Info("not handed over", "why", err)
 		s.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		if s.handovers.countRefusal(ctx, "hand_over", err) {
+			return false, s.handovers.hopeless()
+		}
 		return true, nil
 	}
 	if err != nil && ctx.Err() != nil {

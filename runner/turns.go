@@ -27,7 +27,11 @@ const maxIdleTurns = 2
 
 func (j *job) newTurnLoop() *turnLoop {
 	guide := j.newGuide()
-	handovers := &handovers{parts: j.parts, branch: j.branch}
+	handovers := &handovers{
+		parts:    j.parts,
+		branch:   j.branch,
+		refusals: refusals{bySentence: map[string]*refusal{}},
+	}
 	agent := j.newIssueAgent(guide, handovers)
 	pushes := &otherPushes{parts: j.parts, branch: j.branch, agent: agent}
 	return &turnLoop{

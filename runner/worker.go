@@ -133,11 +133,18 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 	j.accountFailed(ctx, end.code, j.Redactor.Text(end.message))
 	var err error
 	if j.site.host != nil { // the machine was reached
-		err = j.leaveMachine(ctx, stoppable, end.outcome)
+		outcome := end.outcome
+		if outcome == reconcile.Succeeded && !j.hasResult(true) {
+			outcome = reconcile.EndedRun
+		}
+		err = j.leaveMachine(ctx, stoppable, outcome)
 	}
-	if err != nil && end.outcome == reconcile.Succeeded {
+	switch {
+	case err != nil && end.outcome.IsRegular():
 		end = endOfLeaving(err)
-	} else {
+	case end.outcome == reconcile.Succeeded && !j.hasResult(false):
+		end = runEnd{outcome: reconcile.EndedRun, message: j.rec.lastWords()}
+	default:
 		warn(j.Log, "end of the run", err)
 	}
 	// If its host serves the run no more, the agent was ended there, too.

@@ -439,7 +439,7 @@ func countFailures(t tx, issueID, threadID string) (int, error) {
 	codes, err := rows(t, itself[string], `SELECT error_code FROM runs
 		WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
 			SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
-			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
+			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'ended', 'interrupted', 'canceled'))), '')`, issueID, threadID)
 	if err != nil {
 		return 0, err
 	}

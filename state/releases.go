@@ -113,6 +113,14 @@ func (s Store) SaveReviews(ctx context.Context, now time.Time) error {
 // commitRelease records the release of a claim, unless the claim had no run. It adds a
 // notification if the agent handed the issue over to a person.
 func commitRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+	byAgent, err := movedByAgent(t, c, release)
+	if err != nil {
+		return err
+	}
+	isMove := release.Reason == reconcile.StopInactive || release.Reason == reconcile.StopTerminal
+	if isMove && !byAgent {
+		release.Reason = reconcile.ReleasedByPerson // as when a person parks it
+	}
 	toPerson, err := addReady(t, now, c, release)
 	if err != nil {
 		return err

@@ -30,6 +30,10 @@ func ranFor(
 	r = test.Must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
 	r.Phase = reconcile.StreamingTurn
 	r.Model = model
+	if outcome == reconcile.Succeeded {
+		r.MovedAt = at
+		r.MovedTo = "Human Review"
+	}
 	r.Links = []reconcile.Link{
 		{
 			Kind: "pull_request",
@@ -138,6 +142,26 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	// The release does not depend on its runs.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
 	test.Equal(t, "Releases", test.Must(db.Views.Releases(ctx, c.IssueID, 10)), want)
+}
+
+// TestReleaseByPerson: a person parks an issue at which an agent was at work, or closes it. Nobody
+// handed it over, and nothing waits for a review.
+func TestReleaseByPerson(t *testing.T) {
+	db := newState(t)
+	at := epoch.Add(time.Hour)
+	for n, reason := range []string{reconcile.StopInactive, reconcile.StopTerminal} {
+		c := claim(t, db, n)
+		c.ClaimedAt = epoch
+		ranFor(t, db, c, n, at, "m", reconcile.EndedRun)
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{
+			Claim:   &c,
+			Delete:  true,
+			Release: &reconcile.Release{Reason: reason, State: "Parked"},
+		}))
+		list := test.Must(db.Views.Releases(ctx, c.IssueID, 1))
+		test.Equal(t, "reason", list[0].Reason, reconcile.ReleasedByPerson)
+		test.Equal(t, "handed over, in review", []bool{list[0].HandedOver(), list[0].InReview}, []bool{false, false})
+	}
 }
 
 // TestReleaseCountsCommits: the first run delivers 3 commits. The delivery of its continuation

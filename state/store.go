@@ -245,13 +245,16 @@ func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release)
 	if !ready {
 		return false, nil
 	}
-	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs
-		WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL AND handoff_state IN ('', ?))`,
-		c.IssueID, stamp(c.ClaimedAt), release.State)
-	if err != nil || !byAgent {
-		return false, err
-	}
 	return true, addAttention(t, now, a)
+}
+
+// movedByAgent reports whether an agent moved the issue to the state in which its claim is
+// released, or handed it over before a person moved it on.
+func movedByAgent(t tx, c reconcile.Claim, release reconcile.Release) (bool, error) {
+	return row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs
+		WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
+		AND (handoff_state IN ('', ?) OR outcome = 'succeeded'))`,
+		c.IssueID, stamp(c.ClaimedAt), release.State)
 }
 
 // saveBlock stores a block, or deletes the stored block if b carries no code. It also adds a

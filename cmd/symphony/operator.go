@@ -200,7 +200,7 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	if err := pass.WaitSettled(ctx, p, run); err != nil {
 		return err
 	}
-	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
+	if !run.Outcome.IsRegular() || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
 	return showResult(ctx, w, p, command, run)

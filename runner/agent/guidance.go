@@ -134,6 +134,12 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, p reconcile.Policy) st
 	code := last.ErrorCode
 	reason := fmt.Sprintf("(%s): %s", shortLine(code), sentence(last.ErrorText))
 	switch {
+	case last.Outcome == reconcile.EndedRun:
+		why := "The last run ended after " + text.Plural(last.TurnsDone, "turn") + ", and the issue was not handed over"
+		if code != "" {
+			why += " " + reason
+		}
+		return sentence(why)
 	case last.Outcome == reconcile.Succeeded:
 		return "The last run succeeded after " + text.Plural(last.TurnsDone, "turn") + "."
 	case code == reconcile.StopOperator, code == reconcile.StopAll:

@@ -25,7 +25,7 @@ type DeliveryResult struct {
 // Undelivered returns an error if the delivery run ended without delivering the commits.
 func (r DeliveryResult) Undelivered() error {
 	run := r.Run
-	if run == nil || run.Outcome == reconcile.Succeeded && !run.Delivery.Handover.Refused() {
+	if run == nil || run.Outcome == reconcile.Succeeded {
 		return nil
 	}
 	return reconcile.NewError(

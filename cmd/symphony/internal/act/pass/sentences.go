@@ -177,9 +177,9 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 		return "could not settle the run of " + subject
 	}
 	what := "the run of " + subject
-	succeeded := a.Reason == string(reconcile.Succeeded)
+	outcome := reconcile.Outcome(a.Reason)
 	switch {
-	case a.RunKind == reconcile.CleanupRun && succeeded && a.Message != "":
+	case a.RunKind == reconcile.CleanupRun && outcome == reconcile.Succeeded && a.Message != "":
 		return ""
 	case a.RunKind == reconcile.CleanupRun && a.IssueID == "":
 		what = "the deletion of removed workspaces"
@@ -188,8 +188,8 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	case a.RunKind == reconcile.DeliveryRun:
 		what = "the delivery of the commits of " + subject
 	}
-	line := what + " " + words.Endings[reconcile.Outcome(a.Reason)] + whyEnded(a)
-	if succeeded {
+	line := what + " " + words.Endings[outcome] + whyEnded(a)
+	if outcome.IsRegular() {
 		return line
 	}
 	return line + n.nextTry(a)

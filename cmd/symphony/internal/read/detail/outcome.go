@@ -51,5 +51,5 @@ func (v Issue) Failed() bool {
 		return false
 	}
 	d := v.Runs[0].Delivery
-	return *v.Runs[0].Outcome != reconcile.Succeeded || d != nil && d.Code != ""
+	return !v.Runs[0].Outcome.IsRegular() || d != nil && d.Code != ""
 }

@@ -276,7 +276,7 @@ func heldText(c reconcile.Claim) string {
 	message := cmp.Or(c.HoldMessage, c.HoldReason)
 	stops := []string{reconcile.StopOperator, reconcile.StopAll}
 	isSaid := slices.Contains(stops, c.ErrorCode) || strings.Contains(message, c.ErrorMessage) // such as how verify ended
-	if c.ErrorMessage != "" && !isSaid {
+	if c.ErrorCode != "" && c.ErrorMessage != "" && !isSaid {
 		message += ", last error " + *view.ErrorText(c.ErrorCode, c.ErrorMessage)
 	}
 	if d := c.Delivery; d.Due {
@@ -350,6 +350,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	}
 	if c.Kind == reconcile.Continuation && r.Config != nil && r.Config.Handoff.State != "" {
 		message += ": its agent has not called hand_over"
+	}
+	if c.Kind == reconcile.Continuation && c.ErrorMessage != "" {
+		message += "; " + c.ErrorMessage
 	}
 	return Why{string(c.Kind), message}
 }

@@ -28,7 +28,7 @@ var Releases = map[string]string{
 
 	reconcile.SkipUnknownState: "WORKFLOW.md does not name its state",
 
-	reconcile.ReleasedByPerson: "a person moved it on, after its agent had needed help",
+	reconcile.ReleasedByPerson: "a person moved it on, and no agent had handed it over",
 }
 
 // Stopped says why a run was stopped that ended for no other reason.
@@ -109,6 +109,7 @@ func Phase(p reconcile.Phase) string {
 // Endings describe how a run ended, after its subject.
 var Endings = map[reconcile.Outcome]string{
 	reconcile.Succeeded:      "succeeded",
+	reconcile.EndedRun:       "ended",
 	reconcile.Failed:         "failed",
 	reconcile.TimedOut:       "took too long",
 	reconcile.Canceled:       "was stopped",

@@ -280,7 +280,7 @@ func (pr *printer) printEnd(run reconcile.Run) {
 	w := pr.w
 	line := render.EndLine(pr.w, run)
 	colour := term.ColourStuck
-	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
+	if run.Outcome.IsRegular() && run.Delivery.Code == "" {
 		colour = term.ColourRuns
 	}
 	if w.Width > 0 {

@@ -50,7 +50,7 @@ func outcomeOf(r view.RunRow) string {
 }
 
 func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
-	if outcome == reconcile.Succeeded && d.Code != "" {
+	if outcome.IsRegular() && d.Code != "" {
 		return view.NotDelivered
 	}
 	return string(outcome)
@@ -59,7 +59,8 @@ func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
 // outcomeColour is the colour of a run's outcome: red if an operator should look at it.
 func outcomeColour(r view.RunRow) string {
 	switch outcomeOf(r) {
-	case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
+	case string(reconcile.Succeeded), string(reconcile.EndedRun), string(reconcile.Canceled),
+		string(reconcile.InterruptedRun):
 		return term.ColourOver
 	}
 	if r.Outcome == nil {
@@ -96,10 +97,10 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 	}
 }
 
-// notHandedOver reports whether a run itself has succeeded, but verify did not pass, so that the
+// notHandedOver reports whether a run itself had no error, but verify did not pass, so that the
 // issue stays where it was.
 func notHandedOver(run reconcile.Run) bool {
-	return run.Outcome == reconcile.Succeeded && run.Delivery.Handover.Refused()
+	return run.Outcome.IsRegular() && run.Delivery.Handover.Refused()
 }
 
 // EndLine is the line about the end of a run.

@@ -173,7 +173,7 @@ func waitForRuns(
 		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
 			render.RunEnd(w, p, run)
 		}
-		failed = failed || run.Outcome != reconcile.Succeeded || run.Delivery.Code != ""
+		failed = failed || !run.Outcome.IsRegular() || run.Delivery.Code != ""
 	}
 	return failed, nil
 }

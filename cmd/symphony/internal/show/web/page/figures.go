@@ -106,6 +106,7 @@ var outcomeClasses = map[reconcile.Outcome]string{
 	reconcile.Succeeded:      "good",
 	reconcile.Failed:         "bad",
 	reconcile.Lost:           "bad",
+	reconcile.EndedRun:       "second",
 	reconcile.Canceled:       "second",
 	reconcile.TimedOut:       "warn",
 	reconcile.Stalled:        "warn",

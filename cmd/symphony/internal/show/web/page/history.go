@@ -126,6 +126,7 @@ func newRunEvent(r view.RunRow, timeline []detail.Moment, path string) event {
 // outcomeTones are the tones of outcomes that are not bad.
 var outcomeTones = map[reconcile.Outcome]string{
 	reconcile.Succeeded:      "good",
+	reconcile.EndedRun:       "warn",
 	reconcile.InterruptedRun: "warn",
 	reconcile.Canceled:       "warn",
 }
