@@ -86,6 +86,10 @@ type Step string
 // StepReadHelp is the step after a wrong use of a command.
 const StepReadHelp Step = "read how a command or tool is used"
 
+// CodeContextFull: the conversation does not fit into the context of its model any more. The
+// next run begins another.
+const CodeContextFull = "context_window_exceeded"
+
 // Class is the origin of an error. It determines the exit code of a command and the
 // consequence of a failed run.
 type Class string

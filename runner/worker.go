@@ -143,7 +143,10 @@ func (j *job) finish(ctx context.Context, workErr error) error {
 	case err != nil && end.outcome.IsRegular():
 		end = endOfLeaving(err)
 	case end.outcome == reconcile.Succeeded && !j.hasResult(false):
-		end = runEnd{outcome: reconcile.EndedRun, message: j.rec.lastWords()}
+		end.outcome = reconcile.EndedRun
+		if d := j.rec.get().Delivery; d.Handover == nil && d.Code == "" && !d.OthersPushed {
+			end.message = j.rec.lastWords()
+		}
 	default:
 		warn(j.Log, "end of the run", err)
 	}

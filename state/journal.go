@@ -415,7 +415,7 @@ func threadFields(th *reconcile.Thread) []any {
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
 		threads, err := rows(t, threadFields, `SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''),
-			coalesce(t.ended, 0) FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
+			coalesce(t.ended, 0) OR r.error_code = '`+reconcile.CodeContextFull+`' FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
 			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
 		if err != nil || len(threads) == 0 {
 			return err

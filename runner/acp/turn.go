@@ -269,10 +269,7 @@ func (s *Session) turnAnswered(t *turn, m *wire.Message) {
 	if status == turnCompleted && s.toolServer().isMissing() {
 		s.fail(t, agent.CodeAgentIncompatible, "the agent has not loaded symphony's tools")
 	}
-	used, err := s.count(s.kind.usage(answer))
-	if err != nil {
-		s.fail(t, agent.CodeAgentIncompatible, err.Error())
-	}
+	used, countErr := s.count(s.kind.usage(answer))
 	names := map[string]string{
 		turnCompleted:   agent.EventTurnCompleted,
 		turnFailed:      agent.EventTurnFailed,
@@ -281,6 +278,9 @@ func (s *Session) turnAnswered(t *turn, m *wire.Message) {
 	message := "turn " + status
 	if failure != nil {
 		message = wire.Join(message, failure.Message)
+	}
+	if countErr != nil {
+		message += "; " + countErr.Error()
 	}
 	paid := s.paid()
 	if paid != nil {

@@ -73,7 +73,7 @@ func (s *Session) usesModel(model string) {
 // can't be true.
 func (s *Session) count(turn agent.Usage) (*agent.Usage, error) {
 	if !turn.Plausible() {
-		return nil, fmt.Errorf("the agent reports %d tokens in and %d out", turn.Input, turn.Output)
+		return nil, fmt.Errorf("ignored, for it can't be true: %d tokens in, %d out", turn.Input, turn.Output)
 	}
 	if turn.Total == 0 {
 		return nil, nil //nolint:nilnil // see above

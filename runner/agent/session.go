@@ -285,6 +285,7 @@ const (
 	CodeTurnCancelled     Code = "turn_cancelled"
 	CodeTurnInputRequired Code = "turn_input_required"
 	CodeApprovalRequired  Code = "approval_required"
+	CodeContextFull       Code = reconcile.CodeContextFull
 
 	// CodePolicy: the provider of the model refuses the work by its rules.
 	CodePolicy Code = reconcile.HoldPolicy

@@ -226,8 +226,12 @@ func (s *Session) notice(m *wire.Message) {
 	case *requestResolved:
 		s.requests.finish(p.RequestID)
 	case *tokensUsed:
-		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
-			e.Usage = &used
+		used, err := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage)
+		switch {
+		case err != nil:
+			e.Message = err.Error()
+		case used != nil:
+			e.Usage = used
 			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d total",
 				used.Input, used.CachedInput, used.Output, used.Total)
 		}

@@ -3,6 +3,7 @@ package codex
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,9 +47,10 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 	return maps.Clone(u.used)
 }
 
-// count records the totals of a thread and returns the highest so far. It ignores the tokens
-// of the last call: a report that is repeated would count twice.
-func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
+// count records the totals of a thread and returns the highest so far; nil if the report has
+// none. The error is that of a report that can't be true. It ignores the tokens of the last call:
+// a report that is repeated would count twice.
+func (u *usage) count(thread string, raw json.RawMessage) (*agent.Usage, error) {
 	var report struct {
 		Total struct {
 			Input       int64 `json:"inputTokens"`
@@ -57,18 +59,25 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 			Reasoning   int64 `json:"reasoningOutputTokens"`
 			Total       int64 `json:"totalTokens"`
 		}
+		Window int64 `json:"modelContextWindow"`
 	}
 	wire.Unmarshal(raw, &report)
 	now := agent.Usage(report.Total)
 	now.Total = cmp.Or(now.Total, now.Input+now.Output)
-	if now == (agent.Usage{}) || !now.Plausible() {
-		return now, false
+	// If a conversation does not fit into the window, codex reports the window as its total, which
+	// nobody used.
+	full := now == agent.Usage{Total: report.Window}
+	if full || now == (agent.Usage{}) {
+		return nil, nil //nolint:nilnil // see above
+	}
+	if !now.Plausible() {
+		return nil, fmt.Errorf("ignored, for it can't be true: %d tokens in, %d out", now.Input, now.Output)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	old, known := u.used[thread]
 	if !known && len(u.used) == mostNamed {
-		return now, false
+		return nil, nil //nolint:nilnil // see above
 	}
 	now = agent.Usage{
 		Input:       max(old.Input, now.Input),
@@ -78,7 +87,7 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 		Total:       max(old.Total, now.Total),
 	}
 	u.used[thread] = now
-	return now, true
+	return &now, nil
 }
 
 func (u *usage) Model() string {

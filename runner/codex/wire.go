@@ -251,7 +251,7 @@ var classes = map[string]agent.Code{
 	"responseTooManyFailedAttempts":  agent.CodeNetwork,
 	"serverOverloaded":               agent.CodeNetwork,
 	"internalServerError":            agent.CodeNetwork,
-	"contextWindowExceeded":          "",
+	"contextWindowExceeded":          agent.CodeContextFull,
 	"badRequest":                     "",
 	"sandboxError":                   "",
 	"inferenceHookDenied":            agent.CodePolicy, // a hook of the operator's own

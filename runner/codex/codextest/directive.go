@@ -48,6 +48,9 @@ func (u *turn) step(s *script.Step) error {
 		u.subAgent(s.Text)
 	case "late-response": // startTurn handles it
 	case "fail":
+		if s.Name == "contextWindowExceeded" {
+			u.fillWindow()
+		}
 		return &end{status: "failed", info: errorInfo(s.Name), text: cmp.Or(s.Text, s.Name)}
 	case "cancel":
 		return &end{status: "interrupted"}

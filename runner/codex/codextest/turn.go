@@ -327,6 +327,24 @@ func (u *turn) say(interval time.Duration, parts ...string) error {
 	return nil
 }
 
+// contextWindow is the number of tokens that fit into the context of the model.
+const contextWindow = 258400
+
+// fillWindow reports the window as the total, as codex does when the conversation does not fit.
+func (u *turn) fillWindow() {
+	u.counted = true
+	total := usageShape(tokens{})
+	total["totalTokens"] = contextWindow
+	u.notify("thread/tokenUsage/updated", object{
+		"turnId": u.id,
+		"tokenUsage": object{
+			"total":              total,
+			"last":               total,
+			"modelContextWindow": contextWindow,
+		},
+	})
+}
+
 // count reports a model call.
 func (u *turn) count(in, out int64) {
 	u.counted = true
@@ -341,7 +359,7 @@ func (u *turn) count(in, out int64) {
 		"tokenUsage": object{
 			"total":              usageShape(total),
 			"last":               usageShape(tokens{in, out}),
-			"modelContextWindow": 258400,
+			"modelContextWindow": contextWindow,
 		},
 	})
 	u.s.notify("account/rateLimits/updated", object{"rateLimits": shape("rateLimits", nil)})

@@ -92,6 +92,10 @@ var runErrors = []RunError{
 			"about its end; `symphony doctor` tries it",
 	},
 	{
+		reconcile.CodeContextFull,
+		"nothing to do: the next run starts a new conversation; if it happens again, make the issue smaller",
+	},
+	{
 		"response_error, turn_failed, turn_cancelled",
 		"`symphony logs ISSUE` shows what led to it",
 	},

@@ -326,7 +326,7 @@ func printUsed(w *term.Env, v detail.Issue) {
 		return
 	}
 	if t.Total == 0 {
-		printField(w, "tokens", "none yet, "+work)
+		printField(w, "tokens", "unknown, "+work)
 		return
 	}
 	if c := v.Cost; c != nil {
@@ -563,7 +563,7 @@ func printRuns(w *term.Env, v detail.Issue) {
 		started := term.AgoText(w, v.GeneratedAt, r.StartedAt)
 		took := term.LastedText(w, end.Sub(r.StartedAt))
 		turns := fmt.Sprint(r.Turns)
-		tokens := countText(w, r.Tokens.Total)
+		tokens := tokensText(w, r.Turns, r.Tokens.Total)
 		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, strings.Join(r.Errors(), "; "))
 		if r.Outcome == nil {
 			outcome = string(reconcile.StatusRunning)
@@ -627,7 +627,7 @@ func Attempts(w *term.Env, a detail.AttemptList) {
 			added,
 			removed,
 			commits,
-			countText(w, r.Tokens.Total),
+			tokensText(w, r.Turns, r.Tokens.Total),
 			costText(r.Cost),
 			term.LastedText(w, end.Sub(r.StartedAt)),
 			term.AgoText(w, a.GeneratedAt, r.StartedAt),

@@ -117,7 +117,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += " after " + text.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	if run.Kind != reconcile.DeliveryRun {
-		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
+		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), tokensText(w, run.Turns, run.Tokens.Total))
 	}
 	if by := run.StoppedBy(); by != "" {
 		line += ": " + words.Stopped(by)
@@ -142,7 +142,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += "; others have pushed to its branch meanwhile, and its agent merges that next"
 	case d.Commit != "":
 		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
-	case run.Kind == reconcile.DeliveryRun && run.Outcome == reconcile.Succeeded && d.PullRequest == "":
+	case run.Kind == reconcile.DeliveryRun && run.Outcome.IsRegular() && d.PullRequest == "":
 		line += "; there was nothing to push"
 	}
 	if d.PullRequest != "" {

@@ -162,6 +162,14 @@ func countText(w *term.Env, n int64) string {
 	return either(w, text.Count(n), strconv.FormatInt(n, 10))
 }
 
+// tokensText is how many tokens a run used; unknown if its agent had a turn and reported none.
+func tokensText(w *term.Env, turns int, n int64) string {
+	if turns > 0 && n == 0 {
+		return "unknown"
+	}
+	return countText(w, n)
+}
+
 // costText is empty without prices. A plus means that some tokens have no price.
 func costText(c *view.Cost) string {
 	switch {
