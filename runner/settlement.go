@@ -1,13 +1,16 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // settlement decides after a turn whether the agent gets another.
@@ -177,5 +180,30 @@ func (s *settlement) verifyHandover(ctx context.Context, wish reconcile.Handover
 
 // verifyFailed is the error of a run whose work verify refuses.
 func verifyFailed(why string, v reconcile.Verification) error {
-	return &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
+	why += "; " + v.String()
+	if line := firstFailure(v.Output); line != "" {
+		why += ": " + line
+	}
+	return &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why}
+}
+
+// looksFailed matches what compilers and tests print about a failure, such as "--- FAIL: TestSum",
+// "ValueError: 7", "not ok 3", or "sum.go:7:2: undefined: x". looksFine matches "0 failed".
+var (
+	looksFailed = text.Pattern(`(?i)fail(?:ed|ures?)?\b|(?:error|exception)s?\b|\bfatal\b|\bpanic\b|\bnot ok\b|` +
+		`[✗✘✖]|:\d+: |not found|no such file`)
+	looksFine = text.Pattern(`(?i)\b(?:0|no) (?:fail|error)|(?:failed|failures|errors)[:=] *0\b`)
+)
+
+// firstFailure returns the first line of an output that looks like a failure, else its last one.
+// The last lines often only count.
+func firstFailure(output string) (line string) {
+	for said := range strings.Lines(output) {
+		said = text.Short(text.Visible(text.OneLine(agent.WithoutColours(said))), mostCommand)
+		line = cmp.Or(said, line)
+		if looksFailed().MatchString(said) && !looksFine().MatchString(said) {
+			return said
+		}
+	}
+	return line
 }

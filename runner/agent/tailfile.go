@@ -112,12 +112,11 @@ func (t *TailFile) Close() error {
 func LastWords(stderr string) string { return text.Visible(lastWords(stderr)) }
 
 func lastWords(stderr string) string {
-	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
 	last := ""
 	cause := ""
 	for _, line := range slices.Backward(strings.Split(stderr, "\n")) {
-		line = strings.TrimSpace(colours.ReplaceAllString(line, ""))
+		line = strings.TrimSpace(WithoutColours(line))
 		switch {
 		case line == "" || logRecord.MatchString(line):
 		case strings.HasPrefix(strings.ToLower(line), "error:"):
@@ -130,3 +129,8 @@ func lastWords(stderr string) string {
 	}
 	return last
 }
+
+var colours = text.Pattern("\x1b\\[[0-9;]*[A-Za-z]")
+
+// WithoutColours removes what sets the colours of a terminal.
+func WithoutColours(s string) string { return colours().ReplaceAllString(s, "") }

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -77,6 +82,50 @@ func checkBox(ctx context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	return ok("works")
+}
+
+// cacheVars name the caches of tools. Without them the caches are below XDG_CACHE_HOME, which is
+// the agent's own, or symphony sets them.
+var cacheVars = []string{
+	"CARGO_HOME",
+	"CCACHE_DIR",
+	"GOCACHE",
+	"GOMODCACHE",
+	"GRADLE_USER_HOME",
+	"PIP_CACHE_DIR",
+	"UV_CACHE_DIR",
+	"YARN_CACHE_FOLDER",
+	"npm_config_cache",
+}
+
+// checkCaches names the caches that agents are told of and can't write: the same build works for
+// the operator, who can.
+func checkCaches(_ context.Context, e *environment) []finding {
+	config := wiring.RunnerConfig(e.p, e.config)
+	if !e.config.Chosen.Boxed && !confine.Confines(config.TurnSandboxPolicy) {
+		return nil
+	}
+	_, writes := config.AgentWrites()
+	if e.config.Chosen.Boxed {
+		writes = append(slices.Clone(writes), "/tmp")
+	}
+	var found []string
+	for _, entry := range e.loginEnv() {
+		name, dir, _ := strings.Cut(entry, "=")
+		isWritten := func(root string) bool { return paths.Inside(paths.Real(root), paths.Real(dir)) }
+		if slices.Contains(cacheVars, name) && filepath.IsAbs(dir) && !slices.ContainsFunc(writes, isWritten) {
+			found = append(found, entry)
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	slices.Sort(found)
+	return warn(
+		"agents are told to use caches that they can't write: "+strings.Join(found, ", "),
+		"unset the variables, which the environment or the login profile sets: then each workspace has its own cache; "+
+			"or list caches that nobody else uses in agent.writable_roots",
+	)
 }
 
 // checkLimits says how processes and memory of agents are limited.

@@ -90,6 +90,7 @@ var checks = slices.Concat(
 	defaultChecks,
 	[]check{
 		{"sandbox", needsLogin, checkBox, "", ofAgents},
+		{"caches", needsLogin, checkCaches, "", ofAgents},
 		{"limits", needsConfig, checkLimits, "", ofAgents},
 		{"agent", needsLogin, aboutKind(checkAgent), "write its full path into agent.command", ofOthers},
 		{"login", needsAgent, aboutKind(checkAgentLogin), "", ofOthers},
