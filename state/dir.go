@@ -70,8 +70,13 @@ func DefaultDir(xdgStateHome, home, workflowPath string) string {
 // AgentsDir returns the state directory of agents without an issue. It is beside the state
 // directories of projects.
 func AgentsDir(xdgStateHome, home string) string {
-	return filepath.Join(stateHome(xdgStateHome, home), "agents")
+	return filepath.Join(stateHome(xdgStateHome, home), agentsDir)
 }
+
+const agentsDir = "agents"
+
+// IsAgentsDir reports whether an entry of an account's directory of states is its AgentsDir.
+func IsAgentsDir(path string) bool { return filepath.Base(path) == agentsDir }
 
 // resolve follows symlinks. If the file is gone it resolves the folder, so that the result
 // stays the same.

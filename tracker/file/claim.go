@@ -109,11 +109,16 @@ func writeClaim(folder, account string) error {
 	return durable.WriteFile(filepath.Join(folder, claimFile), []byte(account), 0o644)
 }
 
+// Claimant returns the account whose record is in a folder; empty if there is none.
+func Claimant(folder string) string {
+	owner, _ := os.ReadFile(filepath.Join(folder, claimFile)) // CheckClaim reports what is wrong with it
+	return string(owner)
+}
+
 // Unclaim removes the record of an account.
 func Unclaim(folder, account string) error {
-	owner, err := os.ReadFile(filepath.Join(folder, claimFile))
-	if err != nil || string(owner) != account {
-		return nil //nolint:nilerr // there is nothing of this account
+	if Claimant(folder) != account {
+		return nil
 	}
 	return os.RemoveAll(filepath.Join(folder, claimDir))
 }

@@ -240,21 +240,27 @@ var aside = []string{".old", ".aside"}
 
 // StateDirs lists the state directories of the account's projects.
 func StateDirs(w *environ.Env) ([]string, error) {
-	base := StateHome(w)
+	var named []string
+	if dir := w.Getenv("SYMPHONY_STATE_DIR"); dir != "" {
+		named = append(named, w.Absolute(dir))
+	}
+	return stateDirsOf(StateHome(w), named...)
+}
+
+// stateDirsOf lists the state directories of the account with a StateHome, and of those in more.
+func stateDirsOf(base string, more ...string) ([]string, error) {
 	dirs, err := state.RegisteredDirs(base)
 	if err != nil {
 		return nil, err
 	}
-	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
-		dirs = append(dirs, w.Absolute(named))
-	}
+	dirs = append(dirs, more...)
 	entries, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the account's state directories: %w", err)
 	}
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
-		if dir != AgentsDir(w) && !slices.Contains(aside, filepath.Ext(dir)) {
+		if !state.IsAgentsDir(dir) && !slices.Contains(aside, filepath.Ext(dir)) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
@@ -64,13 +65,13 @@ func TemporaryAbove(path string, env *environ.Env) string {
 
 // CheckRoot returns why no run may start in the workspace root.
 func CheckRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
-	return rootFits(ctx, p, cfg, toCheck)
+	return rootFits(ctx, p, cfg, toCheck, nil)
 }
 
 // ClaimRoot is CheckRoot, and claims the root for the project, and a folder of issues for the
-// account.
-func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config) error {
-	return rootFits(ctx, p, cfg, toClaim)
+// account. warn receives a sentence if another state directory gave way.
+func ClaimRoot(ctx context.Context, p *Project, cfg *workflow.Config, warn func(string)) error {
+	return rootFits(ctx, p, cfg, toClaim, warn)
 }
 
 // Conflict returns why passes refuse the project although its workflow is valid: another project
@@ -82,7 +83,8 @@ func Conflict(p *Project, cfg *workflow.Config) *reconcile.Error {
 	if len(cfg.Policy.Hosts) > 0 {
 		return nil
 	}
-	return conflictIn(claimRoot(p, cfg, paths.Real(cfg.Workspace.Root), toCheck))
+	t := takeOver{p: p, cfg: cfg, to: toCheck}
+	return conflictIn(t.claimRoot(context.Background(), paths.Real(cfg.Workspace.Root)))
 }
 
 // otherAccount is the part of Conflict about the account.
@@ -91,7 +93,8 @@ func otherAccount(p *Project, cfg *workflow.Config) *reconcile.Error {
 	if cfg.Tracker.Folder == "" || !Exists(folder) {
 		return nil
 	}
-	return conflictIn(file.CheckClaim(folder, paths.Real(StateHome(p.Env)), p.Env.Now()))
+	t := takeOver{p: p, cfg: cfg, to: toCheck}
+	return conflictIn(t.claimFolder(context.Background(), folder))
 }
 
 // conflictIn returns err if it is a conflict. A pass tells any other fault.
@@ -113,7 +116,8 @@ const (
 
 // rootFits returns why no run may start in the workspace root, and claims it if that is the
 // intent.
-func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) error {
+func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent, warn func(string)) error {
+	t := takeOver{p: p, cfg: cfg, to: to, warn: warn}
 	if fault := misplacedRepository(p, cfg); fault != nil {
 		return fault
 	}
@@ -129,18 +133,14 @@ func rootFits(ctx context.Context, p *Project, cfg *workflow.Config, to intent) 
 		if err := workspace.CheckLinks(cfg.Workspace.Root); err != nil {
 			return err
 		}
-		if err := claimRoot(p, cfg, root, to); err != nil {
+		if err := t.claimRoot(ctx, root); err != nil {
 			return err
 		}
 	}
 	if folder == "" || !Exists(folder) {
 		return nil
 	}
-	account := paths.Real(StateHome(p.Env))
-	if to == toCheck {
-		return file.CheckClaim(folder, account, p.Env.Now())
-	}
-	return file.Claim(ctx, folder, account, p.Env.Now())
+	return t.claimFolder(ctx, folder)
 }
 
 // agentsFit returns why no agent may start with these values of the workflow, wherever it works:
@@ -189,30 +189,127 @@ func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) 
 	return issues.Path, nil
 }
 
+// takeOver claims what a project works on: its workspace root, and the folder of its issues.
+type takeOver struct {
+	p    *Project
+	cfg  *workflow.Config
+	to   intent
+	warn func(string) // nil unless the intent is to claim
+}
+
 // claimRoot claims the workspace root for the project if that is the intent, or returns the
 // reason why it can't.
-func claimRoot(p *Project, cfg *workflow.Config, root string, to intent) error {
+func (t takeOver) claimRoot(ctx context.Context, root string) error {
 	var moved error
 	refuse := func(project, stateDir string) error {
-		moved = refuseMoved(p, cfg, project, stateDir)
+		moved = refuseMoved(t.p, t.cfg, project, stateDir)
 		return moved
 	}
-	err := tryClaim(root, cfg.Policy.Project, p.StateDir, refuse, to)
-	known, ok := errors.AsType[*reconcile.Error](err)
-	if ok && known.Code == workspace.CodeProjectConflict && moved == nil {
-		explainConflict(p, cfg, root, known)
+	err := tryClaim(root, t.cfg.Policy.Project, t.p.StateDir, refuse, t.to)
+	known := conflictIn(err)
+	if known == nil || moved != nil {
+		return err
 	}
-	return err
+	opened, isRoot, findErr := workspace.FindRoot(root)
+	if findErr != nil || !isRoot {
+		return err
+	}
+	other := opened.Projects().Others(t.p.StateDir)[t.cfg.Policy.Project]
+	explainConflict(t.p, other, known)
+	return t.instead(ctx, err, []string{other}, func() error {
+		if err := opened.Projects().Unclaim(other); err != nil {
+			return err
+		}
+		return tryClaim(root, t.cfg.Policy.Project, t.p.StateDir, refuse, t.to)
+	})
+}
+
+// claimFolder does the same with a folder of issues, for the account.
+func (t takeOver) claimFolder(ctx context.Context, folder string) error {
+	account := paths.Real(StateHome(t.p.Env))
+	claim := func() error {
+		if t.to == toCheck {
+			return file.CheckClaim(folder, account, t.p.Env.Now())
+		}
+		return file.Claim(ctx, folder, account, t.p.Env.Now())
+	}
+	err := claim()
+	if conflictIn(err) == nil {
+		return err
+	}
+	other := file.Claimant(folder)
+	dirs, findErr := stateDirsOf(other)
+	if findErr != nil {
+		return err
+	}
+	return t.instead(ctx, err, dirs, func() error {
+		if err := file.Unclaim(folder, other); err != nil {
+			return err
+		}
+		return claim()
+	})
+}
+
+// instead claims in spite of a conflict with the state directories of others, if one of them is of
+// the same workflow, and none is in use: a pass that ran once with another HOME left it. The passes of
+// the others are kept out meanwhile.
+func (t takeOver) instead(ctx context.Context, conflict error, others []string, claim func() error) error {
+	isOwn := func(dir string) bool { return ownerOf(dir) == t.p.Path }
+	isUsed := func(dir string) bool { return t.isUsed(ctx, dir) }
+	if !slices.ContainsFunc(others, isOwn) || slices.ContainsFunc(others, isUsed) {
+		return conflict
+	}
+	if t.to == toCheck {
+		return nil
+	}
+	for _, dir := range others {
+		me := state.Holder{Trigger: TriggerCommand, Since: t.p.Env.Now()}
+		release, held, err := state.Acquire(ctx, dir, me, 0, false)
+		if err != nil || held != nil {
+			return conflict
+		}
+		defer func() { _ = release() }()
+		if t.isUsed(ctx, dir) {
+			return conflict
+		}
+	}
+	t.warn("another state directory of this project, " + strings.Join(others, ", ") + ", has no work and gives way; " +
+		"if its passes go on, let one HOME or XDG_STATE_HOME run them all")
+	return claim()
+}
+
+// isUsed reports whether a state directory has claimed issues of the project's tracker, has live
+// workers, or has had some where this project had none: a pass with a wrong HOME takes nothing from
+// one that only has no issues at the moment. It is true if that can't be read.
+func (t takeOver) isUsed(ctx context.Context, stateDir string) bool {
+	db, err := state.OpenReadOnly(ctx, stateDir)
+	if err != nil {
+		return true
+	}
+	defer db.Close()
+	claims, err := db.Views.Claims(ctx)
+	tracker := trackerOf(t.cfg.Policy.Project)
+	isSame := func(c reconcile.Claim) bool { return trackerOf(c.Project) == tracker }
+	if err != nil || slices.ContainsFunc(claims, isSame) || len(LivingRuns(&Project{StateDir: stateDir})) > 0 {
+		return true
+	}
+	return newestRunID(db) != "" && !t.hasRun(ctx)
+}
+
+// hasRun reports whether the project ever had a run.
+func (t takeOver) hasRun(ctx context.Context) bool {
+	db, err := state.OpenReadOnly(ctx, t.p.StateDir)
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	return newestRunID(db) != ""
 }
 
 // explainConflict adds the next step if the workflow that works on the same project in the same
 // workspace root is gone: it may be this one, moved.
-func explainConflict(p *Project, cfg *workflow.Config, root string, e *reconcile.Error) {
-	opened, isRoot, err := workspace.FindRoot(root)
-	if err != nil || !isRoot {
-		return
-	}
-	owner := ownerOf(opened.Projects().Others(p.StateDir)[cfg.Policy.Project])
+func explainConflict(p *Project, stateDir string, e *reconcile.Error) {
+	owner := ownerOf(stateDir)
 	if owner != "" && owner != p.Path && !Exists(owner) {
 		e.Hint += "; " + MoveHint(owner, p.Path)
 	}

@@ -370,7 +370,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		r.Warnings = nil // the lines of an older text would mislead
 	}
 	r.Config = cfg
-	rootErr := wiring.ClaimRoot(ctx, c.p, cfg)
+	rootErr := wiring.ClaimRoot(ctx, c.p, cfg, c.warn)
 	r.addObstacle(rootErr)
 	deps, runners, err := c.newDeps(cfg)
 	if err != nil {
