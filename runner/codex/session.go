@@ -103,6 +103,7 @@ func (s stage) limits() string {
 		return ""
 	case stageSecond:
 		return text
+	case stageSpecified:
 	}
 	return text + "; a turn can't be interrupted"
 }
