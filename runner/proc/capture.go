@@ -15,70 +15,56 @@ import (
 // maxOutput is how many bytes at the end of each stream Output keeps.
 const maxOutput = 1 << 20
 
-// Output runs a program, and returns what it has written to its two streams when it ends. Processes that
-// it leaves behind may keep them open, as ssh and the keyring of gh do: nothing waits for them, however
-// busy the machine is.
+// Output runs a program, and returns what it has written to its two streams when it ends.
 func Output(cmd *exec.Cmd) (stdout, stderr string, err error) {
-	out, err := NewCapture(maxOutput)
-	if err != nil {
-		return "", "", err
-	}
-	said, err := NewCapture(maxOutput)
-	if err != nil {
-		_ = out.In.Close()
-		out.Finish()
-		return "", "", err
-	}
-	cmd.Stdout = out.In
-	cmd.Stderr = said.In
-	err = cmd.Start()
-	_ = out.In.Close()
-	_ = said.In.Close()
-	if err == nil {
-		err = cmd.Wait()
-	}
-	answer, _ := out.Finish()
-	complaint, _ := said.Finish()
+	out := &text.Tail{Limit: maxOutput}
+	said := &text.Tail{Limit: maxOutput}
+	cmd.Stdout = out
+	cmd.Stderr = said
+	err = RunWithin(cmd, 0)
+	answer, _ := out.Text()
+	complaint, _ := said.Text()
 	return string(answer), string(complaint), err
 }
 
-// Capture keeps the last bytes that are written to a pipe. It can be finished while a process
-// still holds the writing end open. Later output is read and discarded for as long as the
-// worker lives, so that such a process neither gets SIGPIPE nor blocks.
+// Capture passes on what is written to a pipe. It can be finished while a process still holds the
+// writing end open. Later output is read and discarded for as long as the worker lives, so that such a
+// process neither gets SIGPIPE nor blocks.
 type Capture struct {
 	In   *os.File // the writing end, which the caller closes
 	out  *os.File
-	tail text.Tail
+	to   io.Writer
 	done chan struct{}
 }
 
-// NewCapture returns a capture that keeps so many bytes.
-func NewCapture(limit int) (*Capture, error) {
+// NewCapture returns a capture that passes on to a writer. If the writer fails, whoever writes to the pipe
+// gets SIGPIPE.
+func NewCapture(to io.Writer) (*Capture, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{In: in, out: out, tail: text.Tail{Limit: limit}, done: make(chan struct{})}
+	c := &Capture{In: in, out: out, to: to, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		_, _ = io.Copy(&c.tail, c.out) // until the end of the output, or until Finish stops it
+		_, err := io.Copy(c.to, c.out) // until the end of the output, or until Finish stops it
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = c.out.Close()
+		}
 	}()
 	return c, nil
 }
 
-// Finish returns the kept part of the output before the call, and how many bytes came before
-// it.
-func (c *Capture) Finish() (text []byte, lost int64) {
+// Finish returns when all that was written before the call is passed on.
+func (c *Capture) Finish() {
 	_ = c.out.SetReadDeadline(time.Now()) // files of os.Pipe support deadlines
 	<-c.done
 	_ = c.out.SetReadDeadline(time.Time{})
 	c.drain()
-	text, lost = c.tail.Text()
 	go func() {
 		_, _ = io.Copy(io.Discard, c.out)
 		_ = c.out.Close()
 	}()
-	return text, lost
 }
 
 // drain reads the bytes already in the pipe, without waiting for more. It stops after a
@@ -100,7 +86,7 @@ func (c *Capture) drain() {
 			if err != nil || n <= 0 {
 				break
 			}
-			_, _ = c.tail.Write(buf[:n])
+			_, _ = c.to.Write(buf[:n])
 			got += n
 		}
 		return true

@@ -1,9 +1,13 @@
 package proc
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -25,9 +29,32 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 	out, in, err := os.Pipe()
 	test.OK(t, err)
 	defer in.Close()
-	c := &Capture{In: in, out: out, tail: text.Tail{Limit: 10}, done: make(chan struct{})}
+	tail := &text.Tail{Limit: 10}
+	c := &Capture{In: in, out: out, to: tail, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
 	test.OK(t, test.Err(in.WriteString("the first words\nthe last")))
-	kept, lost := c.Finish()
+	c.Finish()
+	kept, lost := tail.Text()
 	test.Equal(t, "the end, and the bytes before it", []any{string(kept), lost}, []any{"the last", int64(16)})
+}
+
+// All of an answer arrives, also where a process is left behind and nobody has read it in time.
+func TestLateReader(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 600 & echo $! >&2; head -c 60000 /dev/zero")
+	var answer, said bytes.Buffer
+	cmd.Stdout = &answer
+	cmd.Stderr = &said
+	cmd.WaitDelay = time.Nanosecond
+	test.OK(t, RunWithin(cmd, 0))
+	test.Equal(t, "bytes of the answer", answer.Len(), 60000)
+	test.OK(t, exec.Command("kill", strings.TrimSpace(said.String())).Run())
+}
+
+// Where an answer is too long, the program ends.
+func TestRefusedAnswer(t *testing.T) {
+	out, in := io.Pipe()
+	test.OK(t, out.Close())
+	cmd := exec.Command("yes")
+	cmd.Stdout = in
+	test.Contains(t, "its error", RunWithin(cmd, 0).Error(), "signal: broken pipe")
 }

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -30,12 +31,30 @@ func MachineMemory() int64 {
 	return 0
 }
 
-// RunWithin runs a command, and waits for it as cmd.Run does. On Linux its process, and each
-// that it starts, may have so many bytes of memory of their own, and then gets no more. 0 is
-// no limit.
+// RunWithin runs a command. On Linux its process, and each that it starts, may have so many bytes of
+// memory of their own, and then gets no more. 0 is no limit. When it has ended, all that it has written is
+// in its Stdout and Stderr. Processes that it leaves behind may hold the streams open, as ssh and the
+// keyring of gh do: nothing waits for them, however busy the machine is.
 func RunWithin(cmd *exec.Cmd, bytes uint64) error {
+	var captures []*Capture
+	for _, stream := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
+		if _, isFile := (*stream).(*os.File); isFile || *stream == nil {
+			continue
+		}
+		c, err := NewCapture(*stream)
+		if err != nil {
+			return err
+		}
+		defer c.Finish()
+		defer c.In.Close()
+		*stream = c.In
+		captures = append(captures, c)
+	}
 	if err := cmd.Start(); err != nil {
 		return err
+	}
+	for _, c := range captures {
+		_ = c.In.Close()
 	}
 	if bytes == 0 {
 		return cmd.Wait()

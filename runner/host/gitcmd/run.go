@@ -33,14 +33,15 @@ func Run(cmd *exec.Cmd, memory uint64) error {
 	}
 	tail := &text.Tail{Limit: maxComplaint}
 	cmd.Stderr = tail
+	answer, isAnswer := cmd.Stdout.(*Answer)
 	err := proc.RunWithin(cmd, memory)
 	if cmd.Process != nil && err != nil {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group ended
 	}
-	if answer, ok := cmd.Stdout.(*Answer); ok && answer.Err() != nil {
+	if isAnswer && answer.Err() != nil {
 		return answer.Err()
 	}
-	if proc.IgnoreLeftover(err) == nil {
+	if err == nil {
 		return nil
 	}
 	if cmd.Err != nil {

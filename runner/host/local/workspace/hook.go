@@ -49,13 +49,15 @@ func RunHook(ctx context.Context, h Hook, w *Workspace) (log string, err error) 
 	if err := proc.SealDescriptors(); err != nil {
 		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
-	out, err := proc.NewCapture(hookOutput)
+	tail := &text.Tail{Limit: hookOutput}
+	out, err := proc.NewCapture(tail)
 	if err != nil {
 		return "", files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
 	err = h.run(ctx, w, out)
-	output, lost := out.Finish()
+	out.Finish()
+	output, lost := tail.Text()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = h.exitFailed(exit, output)
 	}
