@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,7 @@ type change struct {
 func (s *teamScene) checkLog() {
 	data := stage.Get(os.ReadFile(s.log()))
 	pushed := map[string]int64{} // when an object was no claim yet
+	claimed := held{}
 	for push := range strings.SplitSeq(string(data), "\n\n") {
 		var claims, branches []change
 		for line := range strings.Lines(push) {
@@ -49,6 +51,7 @@ func (s *teamScene) checkLog() {
 			}
 		}
 		for _, c := range claims {
+			s.note(claimed, c)
 			if pushed[c.new] == 0 { // else a person has put an older claim back
 				pushed[c.new] = c.before
 				s.checkTaken(c, pushed)
@@ -57,6 +60,9 @@ func (s *teamScene) checkLog() {
 		for _, b := range branches {
 			s.checkDelivery(b, claims)
 		}
+	}
+	for issue, since := range claimed {
+		s.checkStarts(issue, since, math.MaxInt64)
 	}
 }
 

@@ -53,7 +53,8 @@ func (s *teamScene) issueCount() int {
 // teamColumns are the figures of a team that must be zero.
 var teamColumns = []string{
 	"deliveries without the claim", "deliveries pushed over", "claims taken too early", "issues stuck",
-	"commits lost", "commits delivered twice", "claims left", "claims of others lost", "unexpected ends",
+	"starts beside a claim", "commits lost", "commits delivered twice", "claims left", "claims of others lost",
+	"unexpected ends",
 }
 
 const teamWorkflow = `  terminal_states: [Done]
@@ -93,6 +94,8 @@ Attempt: {{ attempt }}
 type teamScene struct {
 	scene
 	machines  []*machine
+	loner     *machine // without claims
+	lonerRuns []lonerRun
 	way       string // by which the machines reach the remote
 	gitea     *giteatest.Server
 	giteaName string                 // of the repository there
@@ -167,6 +170,7 @@ func (s *teamScene) prepare(ctx context.Context) {
 	for n := range *machines {
 		s.addMachine(n)
 	}
+	s.addLoner()
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.teamIssues()}))
 }
 
@@ -189,8 +193,12 @@ func (s *teamScene) addMachine(n int) {
 	if s.onBranch {
 		branch = ", branch: " + strings.TrimPrefix(claimsBranch, "refs/heads/")
 	}
+	endpoint := s.tracker.Endpoint()
+	if n == 1 { // another name of the same project
+		endpoint = strings.Replace(endpoint, "127.0.0.1", "localhost", 1)
+	}
 	stage.Must(m.WriteWorkflow(
-		s.tracker.Endpoint(), teamWorkflow, s.connect(m), s.symphony, m.AgentHome, branch,
+		endpoint, teamWorkflow, s.connect(m), s.symphony, m.AgentHome, branch,
 		(teamHaste * s.term()).Milliseconds(),
 	))
 	s.machines = append(s.machines, m)
@@ -254,6 +262,7 @@ func (s *teamScene) storm(ctx context.Context) {
 		all.Go(func() { s.cutter(ctx, m) })
 		all.Go(func() { s.repairer(ctx, m) })
 	}
+	all.Go(func() { s.ticks(ctx, s.loner) })
 	actors := []func(context.Context) error{s.killer, s.sleeper, s.eraser, s.refuser}
 	errs := make([]error, len(actors))
 	for n, actor := range actors {
@@ -372,6 +381,7 @@ func (s *teamScene) judge(ctx context.Context) {
 	if _, others := s.claims(); len(others) != len(s.others) {
 		s.fault("claims of others lost", "%d of %d are left", len(others), len(s.others))
 	}
+	s.readLoner(ctx)
 	s.checkLog()
 	s.checkCommits()
 }
@@ -433,6 +443,7 @@ func (s *teamScene) print(out io.Writer) {
 		{"times in which claims are refused", fmt.Sprint(s.refusals)},
 		{"sleeps, of them of all for an hour", fmt.Sprintf("%d, %d", s.sleeps, len(s.jumps))},
 		{"claims taken from another machine", fmt.Sprint(s.taken)},
+		{"agents of the machine without claims", fmt.Sprint(len(s.lonerRuns))},
 		{"commits of agents, deliveries", fmt.Sprintf("%d, %d", made, s.pushes)},
 	} {
 		fmt.Fprintf(out, "%-40s %s\n", line[0], line[1])
@@ -447,8 +458,10 @@ func (s *teamScene) print(out io.Writer) {
 }
 
 func (s *teamScene) end() error {
-	for _, m := range s.machines {
-		m.link.close()
+	for _, m := range append(s.machines, s.loner) {
+		if m != nil {
+			m.link.close()
+		}
 	}
 	err := s.scene.end()
 	if s.gitea != nil {
