@@ -259,11 +259,15 @@ func printResults(w *term.Env, v detail.Issue) {
 	printUsed(w, v)
 }
 
-// handoverNotes is what people should know about the work that was handed over last.
+// handoverNotes is what people should know about the work that was handed over, if no agent has gone on
+// with it since.
 func handoverNotes(newest []view.RunRow) []string {
 	for _, r := range newest {
 		if r.Delivery != nil && r.Delivery.Handover.Asked() {
 			return r.Delivery.Handover.Notes
+		}
+		if r.Kind == reconcile.AgentRun && r.Turns > 0 {
+			return nil
 		}
 	}
 	return nil
