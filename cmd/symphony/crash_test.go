@@ -401,7 +401,7 @@ func (c *crashScene) checkAttempts() {
 	for i := range rows[:max(0, len(rows)-1)] {
 		attempt, outcome, _ := strings.Cut(rows[i], " ")
 		next, _, _ := strings.Cut(rows[i+1], " ")
-		failed := outcome != "succeeded" && outcome != "interrupted" && outcome != "canceled"
+		failed := !slices.Contains([]string{"succeeded", "ended", "interrupted", "canceled"}, outcome)
 		if failed && len(next) == len(attempt) && next != string(attempt[0]+1) {
 			c.t.Errorf(
 				"the run after one with attempt %s that ended %s has attempt %s",

@@ -445,17 +445,15 @@ func TestSettingsAreChecked(t *testing.T) {
 	pattern := filepath.Join(r.dir, "[id]")
 	test.OK(t, os.Mkdir(pattern, 0o700))
 	for _, c := range []struct{ id, cwd, text string }{
-		{"a", filepath.Join(app, "ws"), "could change " + filepath.Join(app, "ws")},
-		{"a", filepath.Join(app, "ws", "sub"), "could change " + filepath.Join(app, "ws")},
-		{"a", filepath.Join(app, "issues"), "could change " + filepath.Join(app, "issues")},
-		{"a", faulty, "could change " + faulty},
-		{"a", filepath.Join(app, "ch"), "could change " + filepath.Join(app, "ch")},
+		{"a", filepath.Join(app, "ws", "sub"), "is in " + app + ", where passes of a project run programs"},
+		{"a", filepath.Join(app, "issues"), "is in " + app + ", where passes of a project run programs"},
+		{"a", faulty, "is in " + faulty + ", where passes of a project run programs"},
 		{
 			"a",
 			filepath.Join(r.dir, "repo", ".git", "hooks"),
 			"is in the git directory " + filepath.Join(r.dir, "repo", ".git"),
 		},
-		{"a", linked, "could change " + filepath.Join(linked, "ws")},
+		{"a", linked, "is in " + linked + ", where passes of a project run programs"},
 		{"a", pattern, "as a pattern has"},
 		{"", r.dir, `id "" is not valid`},
 		{"a b", r.dir, `id "a b" is not valid`},

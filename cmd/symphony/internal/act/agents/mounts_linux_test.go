@@ -44,8 +44,8 @@ func TestSecondNames(t *testing.T) {
 	test.Must(r.Spawn(t.Context(), one))
 	for _, c := range []struct{ cwd, code, text string }{
 		// its parent directory is another
-		{"issues", agents.CodeInvalid, "could change " + filepath.Join(app, "issues")},
-		{"app/ws", agents.CodeInvalid, "could change " + filepath.Join(app, "ws")},
+		{"issues", agents.CodeInvalid, "is in " + app + ", where passes of a project run programs"},
+		{"app/ws", agents.CodeInvalid, "is in " + app + ", where passes of a project run programs"},
 		{"home", agents.CodeInvalid, "which is not its own"},
 		{"sub", agents.CodeInvalid, "is in the workspace of an issue"},
 		{"src", agents.CodeConflict, "agent one works in " + one.Cwd},

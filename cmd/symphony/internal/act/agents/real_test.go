@@ -175,12 +175,11 @@ func TestRealAgent(t *testing.T) {
 	r.await("again", reconcile.CallCompleted, "resumed")
 }
 
-// TestRealAgentInAProject checks with the real codex that an agent in the directory of a
-// project, or around one, can't write what the next pass would take for its operator's, and
-// that a directory that is replaced by a link leads it nowhere.
-func TestRealAgentInAProject(t *testing.T) {
+// TestRealAgentAroundProjects checks with the real codex that an agent in a directory around projects can
+// write nothing in theirs, and that a directory that is replaced by a link leads it nowhere.
+func TestRealAgentAroundProjects(t *testing.T) {
 	r, model, s := newRealRig(t)
-	r.project("one", "WORKFLOW.md")
+	r.project("one", "one/WORKFLOW.md")
 	r.project("two", "below/app/WORKFLOW.md")
 	r.project("later", "gone/WORKFLOW.md")
 	r.project("also later", "gone/deep/WORKFLOW.md")
@@ -200,13 +199,13 @@ func TestRealAgentInAProject(t *testing.T) {
 	})
 	r.await("c", reconcile.CallCompleted, "threadId")
 	r.await("sub", reconcile.CallCompleted, "threadId")
-	const tries = `for f in HEAD ch/config.toml fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine \
+	const tries = `for f in HEAD one/ch/config.toml fine sub/.git/config sub/fine one/WORKFLOW.md one/issues/1.md one/ws/x below/app/tracker below/fine below/app/fine \
 		below/app/WORKFLOW.md below/app/built below/app/hook.sh gone/WORKFLOW.md; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	mv below/app below/a 2>/dev/null && echo yes moved
 	mv below b 2>/dev/null && echo yes moved
 	mkdir gone 2>/dev/null && echo yes gone; true`
-	const fine = " sub/fine below/fine below/app/fine"
+	const fine = " sub/fine below/fine"
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
 	for conversation, also := range map[string]string{"c": " sub/.git/config", "sub": ""} {
 		call := reconcile.Call{
@@ -254,9 +253,9 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.await("added", reconcile.CallCompleted, "tried")
 	test.Equal(
 		t,
-		"a file beside the workflow that was added",
+		"there is a file beside the workflow that was added",
 		exists(filepath.Join(r.dir, "added", "fine")),
-		true,
+		false,
 	)
 	test.Equal(
 		t,
@@ -304,8 +303,9 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 	r.git("", "init", "-q", "main")
 	r.git("main", "commit", "-q", "--allow-empty", "-m", "first")
 	r.git("main", "worktree", "add", "-q", "../tree")
-	test.OK(t, os.WriteFile(filepath.Join(r.dir, "start.sh"), nil, 0o600))
-	const engine = "worker: {engine: {kind: command, start: sh DIR/start.sh, connect: x, status: x, stop: x}}"
+	test.OK(t, os.Mkdir(filepath.Join(r.dir, "engine"), 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "engine", "start.sh"), nil, 0o600))
+	const engine = "worker: {engine: {kind: command, start: sh DIR/engine/start.sh, connect: x, status: x, stop: x}}"
 	for name, config := range map[string]string{
 		"a": "repository: {url: 'file://DIR/bare.git'}",
 		"b": "repository: {url: DIR/tree}",
@@ -325,9 +325,9 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 		Verb: reconcile.CallConversation,
 	}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
 	r.await("c", reconcile.CallCompleted, "threadId")
-	const tries = `for f in bare.git/config bare.git/hooks/update main/.git/config main/.git/hooks/update tree/.git start.sh main/fine tree/fine; do
+	const tries = `for f in bare.git/config bare.git/hooks/update main/.git/config main/.git/hooks/update tree/.git engine/start.sh main/fine tree/fine; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
-	for f in bare.git main/.git main tree start.sh; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
+	for f in bare.git main/.git main tree engine; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
 	triesInTurn(t, r, model, tries, "main/fine tree/fine")
 }
 
