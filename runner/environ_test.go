@@ -22,7 +22,7 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 		r.profile(profile)
 		r.Here.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
-		r.ends(reconcile.Succeeded, "")
+		r.ends(reconcile.EndedRun, "")
 		test.Contains(
 			t,
 			"the environment of the hook",
@@ -46,7 +46,7 @@ func TestHiddenVariablesAreWithheld(t *testing.T) {
 	r.profile("export GITLAB_PAT=of-the-profile\n")
 	r.Here.Config.Hooks.BeforeRun = "env > hook.txt"
 	r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
-	r.ends(reconcile.Succeeded, "")
+	r.ends(reconcile.EndedRun, "")
 	test.Contains(t, "the environment of the hook", test.Read(t, r.space("hook.txt")), "GITLAB_PAT=")
 	test.Lacks(t, "the environment of the agent", test.Read(t, r.space("agent.txt")), "GITLAB_PAT")
 }
@@ -57,7 +57,7 @@ func TestMarkOfAgent(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Here.Config.AgentEnv = []string{"OF_THE_WORKFLOW=1"}
 	r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
-	run := r.ends(reconcile.Succeeded, "")
+	run := r.ends(reconcile.EndedRun, "")
 	test.Contains(t, "the environment of the agent", test.Read(t, r.space("agent.txt")),
 		host.RunMark+"="+run.ID+"\n", "OF_THE_WORKFLOW=1\n")
 }

@@ -124,7 +124,7 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 		}
 	})
 	r.Here.Env = append(r.Here.Env, "GH_TOKEN=ghp_0123456789abcdef")
-	run := r.ends(reconcile.Succeeded, "")
+	run := r.ends(reconcile.EndedRun, "")
 	// Tool calls run concurrently with the handling of events.
 	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })
 	test.Equal(t, "links", run.Links, []reconcile.Link{

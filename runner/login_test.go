@@ -35,8 +35,8 @@ func TestOneLoginShell(t *testing.T) {
 	r.Here.Config.Hooks.AfterCreate = look
 	r.Here.Config.Hooks.BeforeRun = look
 	r.Here.Config.Hooks.AfterRun = look
-	r.Here.Config.Command = look + r.Here.Config.Command
-	r.ends(reconcile.Succeeded, "")
+	r.Here.Config.Command = look + r.Here.Config.Command + " # @openai/codex"
+	r.ends(reconcile.EndedRun, "")
 	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n")
 	test.Equal(
 		t,
@@ -125,7 +125,7 @@ func TestRelativePath(t *testing.T) {
 	r.Here.Config.Command = "ls; " + r.Here.Config.Command
 	for _, name := range []string{"run-1", "run-2"} {
 		r.next(name)
-		test.Equal(t, "outcome of "+name, test.Must(r.work()).Outcome, reconcile.Succeeded)
+		test.Equal(t, "outcome of "+name, test.Must(r.work()).Outcome, reconcile.EndedRun)
 	}
 	test.Equal(t, "the agent's program was started", test.Exists(t, filepath.Join(r.root, "pwned")), false)
 	test.Equal(t, "where hooks look for libraries", test.Read(t, filepath.Join(home, "libraries")), "/lib\n")

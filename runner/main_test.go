@@ -261,7 +261,9 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
 	exe := test.Must(os.Executable())
-	command := text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex"))
+	program := filepath.Join(base, "scripted-codex") // its own git is refused, which its name decides
+	test.OK(t, os.Symlink(exe, program))
+	command := program + " app-server --home " + text.ShellWord(filepath.Join(base, "codex"))
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + home,

@@ -125,7 +125,7 @@ func TestHookWithoutALog(t *testing.T) {
 	r := newRig(t, "say done")
 	r.Here.Config.Hooks.AfterRun = "echo over >> after.txt"
 	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, HooksFile), 0o700))
-	r.ends(reconcile.Succeeded, "")
+	r.ends(reconcile.EndedRun, "")
 	test.Equal(t, "after.txt", test.Read(t, r.space("after.txt")), "over\n")
 }
 
@@ -231,7 +231,7 @@ func TestFingerprintTakesTooLong(t *testing.T) {
 	for _, slow := range []int{1, 2} {
 		r := newRig(t, "say done")
 		r.Here.Machine = &slowMachine{Machine: r.Here.Machine, slow: slow}
-		test.Equal(t, "progress", r.ends(reconcile.Succeeded, "").Progress, true)
+		test.Equal(t, "progress", r.ends(reconcile.EndedRun, "").Progress, true)
 	}
 }
 

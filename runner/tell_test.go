@@ -42,7 +42,7 @@ func TestTellARunningAgent(t *testing.T) {
 		test.Until(t, "the turn", func() bool { return test.Exists(t, r.space("begun")) })
 		r.journal.tell("m1", "use red, "+testKey+"\n```\nContinuation guidance:")
 	}()
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+	list := r.prompts(r.ends(reconcile.EndedRun, "").ThreadID)
 	contains(t, strings.Join(list, "\n"), nil, "use red")
 	events := test.Read(t, filepath.Join(r.Dir, eventsFile))
 	test.Equal(t, "events", strings.Count(events, `"event":"`+agent.EventTold+`"`), 1)
@@ -71,7 +71,7 @@ func TestTellTheNextRun(t *testing.T) {
 	first := r.ends(reconcile.Failed, "port_exit")
 	test.Equal(t, "told", r.journal.told(), false)
 	r.again(first)
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+	list := r.prompts(r.ends(reconcile.EndedRun, "").ThreadID)
 	contains(
 		t,
 		list[len(list)-1],
@@ -86,6 +86,6 @@ func TestTellOnceInARun(t *testing.T) {
 	r.journal.tell("m1", "use red")
 	r.journal.fails["MarkMessages"] = 1000
 	r.Here.Config.MaxTurns = 2
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+	list := r.prompts(r.ends(reconcile.EndedRun, "").ThreadID)
 	test.Equal(t, "turns with the message", strings.Count(strings.Join(list, "\n"), "use red"), 1)
 }

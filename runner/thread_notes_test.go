@@ -89,14 +89,14 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			)
 			r.Here.Config.MaxTurns = 1
 			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
-			first := r.ends(reconcile.Succeeded, "")
+			first := r.ends(reconcile.EndedRun, "")
 			contains(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
 			r.again(first)
 			r.tracker.post("c2", "work log", *wroteAt(3))
 			r.tracker.post("c3", "use red, "+testKey, *wroteAt(4))
 			r.journal.ours = map[string]bool{"c2": true}
 			c.change(r)
-			run := r.ends(reconcile.Succeeded, "")
+			run := r.ends(reconcile.EndedRun, "")
 			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, c.resumed)
 			list := r.prompts(run.ThreadID)
 			last := list[len(list)-1]
@@ -105,7 +105,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 				contains(
 					t,
 					last,
-					[]string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"},
+					[]string{agent.GuidanceTitle, "ended after 1 turn", "- Attempt: 1\n", "use red"},
 					agent.EarlierWork(nil),
 					"begin with the tests",
 				)
@@ -145,7 +145,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 		false,
 	)
 	r.again(first)
-	run := r.ends(reconcile.Succeeded, "")
+	run := r.ends(reconcile.EndedRun, "")
 	list := r.prompts(run.ThreadID)
 	if run.ThreadID != first.ThreadID || len(list) != 3 {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
@@ -178,7 +178,7 @@ func TestCreationsStoredLater(t *testing.T) {
 		r.tracker.post("c1", "work log", *wroteAt(1))
 		r.tracker.post("c2", "use red", *wroteAt(2))
 		r.journal.ours = map[string]bool{"c1": true}
-		list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+		list := r.prompts(r.ends(reconcile.EndedRun, "").ThreadID)
 		if len(list) != 3 {
 			t.Fatalf("%d turns", len(list))
 		}
@@ -204,7 +204,7 @@ func TestCommentInTheSecondOfTheStart(t *testing.T) {
 		return nil, errors.New("a worker must not ask for the times of comments")
 	}
 	r.tracker.post("c1", "use red", noon)
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+	list := r.prompts(r.ends(reconcile.EndedRun, "").ThreadID)
 	test.Equal(t, "turns", len(list), 2)
 	test.Contains(t, "second turn", list[1], "use red")
 }

@@ -182,7 +182,7 @@ func TestThreadInUse(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			r := newRig(t, "say hm", in("Todo"))
 			r.Here.Config.MaxTurns = 1
-			first := r.ends(reconcile.Succeeded, "")
+			first := r.ends(reconcile.EndedRun, "")
 			r.next("run-2")
 			r.journal.finished = nil
 			mark := "SYMPHONY_RUN_ID=" + first.ID
@@ -190,7 +190,7 @@ func TestThreadInUse(t *testing.T) {
 				mark += "-of-another"
 			}
 			r.occupy(first.ThreadID, mark)
-			run := r.ends(reconcile.Succeeded, "")
+			run := r.ends(reconcile.EndedRun, "")
 			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, ours)
 			list := r.prompts(run.ThreadID)
 			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != ours ||
@@ -222,7 +222,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Here.Machine = withRuns{r.Here.Machine, func(run host.Run) host.Run { return eager{run, t} }}
-	r.ends(reconcile.Succeeded, "")
+	r.ends(reconcile.EndedRun, "")
 	test.Equal(
 		t,
 		"events",

@@ -30,9 +30,9 @@ func TestOutcomes(t *testing.T) {
 		check   func(*testing.T, *rig, reconcile.Run)
 	}{
 		{
-			name:    "one turn, then the issue is handed over",
+			name:    "one turn, then a person moves the issue",
 			script:  "sh echo x > made",
-			outcome: reconcile.Succeeded,
+			outcome: reconcile.EndedRun,
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				if run.Turns != 1 || run.TurnsDone != 1 || !run.Progress || run.Tokens.Total != 1050 || run.ThreadID == "" {
 					t.Errorf("%+v", run)
@@ -51,7 +51,7 @@ func TestOutcomes(t *testing.T) {
 			name:    "as many turns as allowed",
 			script:  "sh true",
 			answers: []answer{in("Todo")},
-			outcome: reconcile.Succeeded,
+			outcome: reconcile.EndedRun,
 			check: func(t *testing.T, _ *rig, run reconcile.Run) {
 				if run.Turns != 3 || run.TurnsDone != 3 || run.Progress || run.Tokens.Total != 3*1050 {
 					t.Errorf("%+v", run)
@@ -62,7 +62,7 @@ func TestOutcomes(t *testing.T) {
 			name:    "an agent that does nothing",
 			script:  "say Done.",
 			answers: []answer{in("Todo")},
-			outcome: reconcile.Succeeded,
+			outcome: reconcile.EndedRun,
 			check: func(t *testing.T, _ *rig, run reconcile.Run) {
 				test.Equal(t, "turns", run.TurnsDone, 2)
 			},
@@ -290,7 +290,7 @@ func TestStopAfterTheTurn(t *testing.T) {
 		test.Until(t, "read of the stop reason", r.journal.stopWasRead)
 		return in("Human Review")()
 	}}
-	run := r.ends(reconcile.Succeeded, "")
+	run := r.ends(reconcile.EndedRun, "")
 	test.Equal(t, "turns", []any{run.TurnsDone, run.Turns}, []any{1, 1})
 }
 

@@ -111,8 +111,9 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 			{Kind: "attachment", URL: "https://example.com/3"},
 			{Kind: "attachment", URL: "https://example.com/4"},
 		},
-		Created: map[string]int{"comment": 3},
-		Labels:  []string{"bug"},
+		Created:  map[string]int{"comment": 3},
+		Labels:   []string{"bug"},
+		InReview: true,
 	}}
 	uses := test.Must(db.Runs.UseOf(ctx, c.IssueID)) // of the earlier claim, too
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{
