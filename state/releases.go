@@ -34,19 +34,22 @@ type Release struct {
 	// the result that the last agent reported, or the first line of its last message
 	Words   string `json:"last_words"`
 	Commits int    `json:"commits"` // that were delivered since the claim
+	// the commit on which verify.command passed last; empty if it did not pass, or did not run
+	Verified string `json:"verified_commit"`
 	// InReview: the agent handed the issue over to a person, and nobody has moved it since.
 	InReview bool `json:"in_review"`
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state,
-	claimed_at, released_at, runs, runtime_ms, usage, links, created, labels, words, commits, in_review`
+	claimed_at, released_at, runs, runtime_ms, usage, links, created, labels, words, commits, verified,
+	in_review`
 
 func releaseFields(r *Release) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To),
 		stampOf(&r.ClaimedAt), stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models),
 		jsonOf(&r.Links), jsonOf(&r.Created), jsonOf(&r.Labels), &r.Words, &r.Commits,
-		&r.InReview,
+		&r.Verified, &r.InReview,
 	}
 }
 
@@ -180,6 +183,15 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 	r.Commits, err = countDelivered(t, c)
 	if err != nil {
 		return r, err
+	}
+	verified, err := rows(t, itself[string], `SELECT iif(v ->> '$.exit' = 0 AND v ->> '$.late' IS NULL, v ->> '$.commit', '')
+		FROM (SELECT id, nullif(delivery, '') -> '$.handover.verification' AS v FROM runs WHERE issue_id = ? AND started_at >= ?)
+		WHERE v <> 'null' ORDER BY id DESC LIMIT 1`, c.IssueID, stamp(c.ClaimedAt))
+	if err != nil {
+		return r, fmt.Errorf("the verified commit: %w", err)
+	}
+	if len(verified) > 0 {
+		r.Verified = verified[0]
 	}
 	kinds, err := rows(t, itself[string], `SELECT c.kind FROM runs JOIN created c ON c.run_id = runs.id
 		WHERE runs.issue_id = ? AND runs.kind = 'agent' AND runs.started_at >= ?`, c.IssueID, stamp(c.ClaimedAt))
