@@ -54,6 +54,9 @@ func retryCommand(w *term.Env) *cli.Command {
 		),
 		Action: onIssues(w, retryOrder, func(c *cli.Context, p *wiring.Project, issue string, command operate.Retry) error {
 			command.Issue = issue
+			if c.Bool("unverified") {
+				command.UnverifiedBy = operate.Account(p.Env)
+			}
 			return retryIssue(c, w, p, command)
 		}),
 	}
@@ -74,9 +77,6 @@ func retryOrder(c *cli.Context) (operate.Retry, error) {
 	}
 	var err error
 	command.Model, err = modelFlag(c)
-	if c.Bool("unverified") {
-		command.UnverifiedBy = operate.Account()
-	}
 	return command, err
 }
 

@@ -76,7 +76,7 @@ func (o *operation) finish(ctx context.Context) error {
 	if err := t.mustMove(to, codeNotDone); err != nil {
 		return err
 	}
-	order, err := o.newMove(ctx, t.issue, to, reconcile.Words{By: Account()})
+	order, err := o.newMove(ctx, t.issue, to, reconcile.Words{By: Account(o.p.Env)})
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (o *operation) merge(ctx context.Context, t tracked, w reconcile.Watch) err
 		return reconcile.NewError(codeNotDone, fmt.Sprintf("the %s of %s is open: %s", words.Name, name, w.Pull.URL),
 			"merge or close it there, or set merge in WORKFLOW.md, with which symphony merges it; then repeat the command")
 	}
-	o.takenBy = Account()
+	o.takenBy = Account(o.p.Env)
 	o.only = nil // a pass looks at all pull requests together
 	if err := o.runPassFor(ctx); err != nil {
 		return err

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"os"
+	"os/user"
 	"path/filepath"
 	"testing"
 	"time"
@@ -102,4 +103,13 @@ func TestHeldIssueIsNotStarted(t *testing.T) {
 		claim := &reconcile.Claim{Identifier: "ABC-7", Status: reconcile.Held, HoldReason: reason}
 		test.Equal(t, "the hint for "+reason, exit.From(claimedError("ABC-7", claim)).Hint, want)
 	}
+}
+
+// Words of a person have the person's name, also where symphony has an account of its own.
+func TestAccount(t *testing.T) {
+	test.Equal(t, "with a name", personOf(&user.User{Username: "ann", Name: "Ann Miller"}), "Ann Miller (ann)")
+	test.Equal(t, "without", personOf(&user.User{Username: "ann", Name: "ann"}), "ann")
+	by := &environ.Env{Environ: []string{"SUDO_USER=daemon"}}
+	test.Contains(t, "with sudo", Account(by), "daemon")
+	test.Equal(t, "as root", Account(&environ.Env{Environ: []string{"SUDO_USER=root"}}), Account(&environ.Env{}))
 }

@@ -196,7 +196,7 @@ func (o *operation) acceptBase(ctx context.Context) (accepted bool, err error) {
 	if err != nil || !found || w.Ended || !w.OtherBase() {
 		return false, err
 	}
-	w, err = o.db.Operator.AcceptBase(ctx, o.command.IssueID, Account())
+	w, err = o.db.Operator.AcceptBase(ctx, o.command.IssueID, Account(o.p.Env))
 	if err != nil {
 		return false, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -177,7 +178,7 @@ func (o *operation) tell(ctx context.Context, order Tell) (told ToldJSON, err er
 	if err != nil {
 		return told, exit.Usage("tell: %v", err)
 	}
-	words := reconcile.Words{By: order.by(), Text: said}
+	words := reconcile.Words{By: order.by(o.p.Env), Text: said}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
 		return told, err
@@ -226,11 +227,11 @@ func (o *operation) tell(ctx context.Context, order Tell) (told ToldJSON, err er
 }
 
 // by is who says it, as the agent and the readers of a comment see it.
-func (c Tell) by() string {
+func (c Tell) by(env *environ.Env) string {
 	if c.FromModel {
-		return "a model, for " + Account()
+		return "a model, for " + Account(env)
 	}
-	return Account()
+	return Account(env)
 }
 
 // textChanged is the error for a text that would not become what the person was told.
@@ -358,13 +359,24 @@ func (o *operation) addMessage(ctx context.Context, identifier string, words rec
 	return m, o.db.Operator.AddMessage(ctx, m)
 }
 
-// Account is the name of the operator's account, or its number if the machine knows no name for it.
-func Account() string {
+// Account names the operator: "Ann Miller (ann)", or ann if the machine knows no other name. With sudo that is
+// who has called it, and not the account of symphony.
+func Account(env *environ.Env) string {
+	if u, err := user.Lookup(env.Getenv("SUDO_USER")); err == nil && u.Uid != "0" {
+		return personOf(u)
+	}
 	u, err := user.Current()
 	if err != nil {
 		return strconv.Itoa(os.Getuid())
 	}
-	return u.Username
+	return personOf(u)
+}
+
+func personOf(u *user.User) string {
+	if u.Name == "" || u.Name == u.Username {
+		return u.Username
+	}
+	return text.Visible(u.Name) + " (" + u.Username + ")"
 }
 
 // mayRun returns an error if no run of an unclaimed issue can start.
