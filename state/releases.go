@@ -185,7 +185,8 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		return r, err
 	}
 	verified, err := rows(t, itself[string], `SELECT iif(v ->> '$.exit' = 0 AND v ->> '$.late' IS NULL, v ->> '$.commit', '')
-		FROM (SELECT id, nullif(delivery, '') -> '$.handover.verification' AS v FROM runs WHERE issue_id = ? AND started_at >= ?)
+		FROM (SELECT id, nullif(delivery, '') -> '$.handover.verification' AS v FROM runs
+			WHERE issue_id = ? AND started_at >= ?)
 		WHERE v <> 'null' ORDER BY id DESC LIMIT 1`, c.IssueID, stamp(c.ClaimedAt))
 	if err != nil {
 		return r, fmt.Errorf("the verified commit: %w", err)
