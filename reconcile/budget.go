@@ -30,7 +30,8 @@ func (b DailyBudget) Most() float64 {
 func (b DailyBudget) Used(uses []ModelUse) (used float64) {
 	for _, u := range uses {
 		if b.Amount > 0 {
-			used += b.Prices.atMost(u)
+			paid, _ := b.Prices.Paid(u.Tokens)
+			used += max(paid, b.Prices.atMost(u))
 		} else {
 			used += float64(u.Tokens.Total)
 		}
@@ -89,6 +90,18 @@ func (p Prices) Of(model string) (Price, bool) {
 	price, known := p.Models[AnyModel]
 	return price, known
 }
+
+// Paid returns what an agent says that tokens have cost; false if it does not say that, or in another
+// currency than that of the prices.
+func (p Prices) Paid(t Tokens) (amount float64, said bool) {
+	if t.Paid == 0 || len(p.Models) > 0 && p.Currency != PaidCurrency {
+		return 0, false
+	}
+	return float64(t.Paid) / 1e6, true
+}
+
+// PaidCurrency is the currency of Tokens.Paid.
+const PaidCurrency = "USD"
 
 // atMost returns the highest possible cost of tokens: if several models used them, all of them
 // at the highest price.

@@ -463,6 +463,9 @@ type Tokens struct {
 	Output    int64 `json:"output"`
 	Reasoning int64 `json:"reasoning"` // part of Output
 	Total     int64 `json:"total"`
+	// Paid is what the agent says that they have cost, in millionths of a US dollar; 0 if it does not
+	// say that.
+	Paid int64 `json:"paid,omitempty"`
 }
 
 // Since returns the tokens used after base was counted. A count that decreased gives 0.
@@ -480,6 +483,7 @@ func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
 		f(t.Output, o.Output),
 		f(t.Reasoning, o.Reasoning),
 		f(t.Total, o.Total),
+		f(t.Paid, o.Paid),
 	}
 }
 

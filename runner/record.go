@@ -327,6 +327,7 @@ func (r *record) saveTotals(ctx context.Context, session agent.Session) error {
 			Output:    u.Output,
 			Reasoning: u.Reasoning,
 			Total:     u.Total,
+			Paid:      u.Paid,
 		}
 		thread := reconcile.Thread{ID: id, WorkspaceID: run.WorkspaceID}
 		err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, thread, total, r.Now())

@@ -200,6 +200,7 @@ func (o *threadOpener) resumeThread(
 		Output:      used.Output,
 		Reasoning:   used.Reasoning,
 		Total:       used.Total,
+		Paid:        used.Paid,
 	}
 	err = g.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {

@@ -512,10 +512,10 @@ func jsonOf(v any) field {
 
 // tokenColumns are the columns for tokens in every table but runs, where their names begin with
 // tokens_.
-const tokenColumns = `input, cached, output, reasoning, total`
+const tokenColumns = `input, cached, output, reasoning, total, paid`
 
 func tokenFields(t *reconcile.Tokens) []any {
-	return []any{&t.Input, &t.Cached, &t.Output, &t.Reasoning, &t.Total}
+	return []any{&t.Input, &t.Cached, &t.Output, &t.Reasoning, &t.Total, &t.Paid}
 }
 
 // itself returns the field of a row with a single column.

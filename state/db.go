@@ -178,7 +178,7 @@ func useWAL(ctx context.Context, pool *sql.DB) error {
 var migrations embed.FS
 
 // schemaVersion is the number of the last migration.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // migrate applies the migrations in files with numbers above from, up to and including to.
 // Each transaction applies a migration and stores its number.

@@ -29,7 +29,8 @@ type FoundRun struct {
 const endedColumns = `id, kind, issue_id, identifier,
 	issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''), labels,
 	outcome, error_code, error_text, only_stopped, after_run_error, delivery, turns, started_at, ended_at, runtime_ms,
-	model, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, agent, agent_home,
+	model, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, tokens_paid,
+	agent, agent_home,
 	coalesce(nullif(delivery, '') ->> '$.code', '') <> '' AND NOT EXISTS (
 		SELECT 1 FROM runs AS later WHERE later.issue_id = runs.issue_id AND later.id > runs.id
 		AND nullif(later.delivery, '') ->> '$.done')`
@@ -41,7 +42,7 @@ func endedFields(r *EndedRun) []any {
 		&r.Outcome, &r.ErrorCode, &r.ErrorText, &r.OnlyStopped, &r.AfterRunError, jsonOf(&r.Delivery), &r.Turns,
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), millisOf(&r.Runtime),
 		&r.Model, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total,
-		&r.Agent.Kind, &r.Agent.Home,
+		&r.Tokens.Paid, &r.Agent.Kind, &r.Agent.Home,
 		&r.Undelivered,
 	}
 }

@@ -44,6 +44,7 @@ const runColumns = `id,
 	tokens_output,
 	tokens_reasoning,
 	tokens_total,
+	tokens_paid,
 	rate_limits,
 	last_event,
 	last_message,
@@ -100,6 +101,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.Tokens.Output,
 		&r.Tokens.Reasoning,
 		&r.Tokens.Total,
+		&r.Tokens.Paid,
 		textOf(&r.RateLimits),
 		&r.LastEvent,
 		&r.LastMessage,
@@ -167,7 +169,7 @@ const (
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
 		tokens_input = max(tokens_input, :input), tokens_cached = max(tokens_cached, :cached),
 		tokens_output = max(tokens_output, :output), tokens_reasoning = max(tokens_reasoning, :reasoning),
-		tokens_total = max(tokens_total, :total)`
+		tokens_total = max(tokens_total, :total), tokens_paid = max(tokens_paid, :paid)`
 	ofWorker = ` WHERE id = :id AND outcome IS NULL AND phase <> 'starting'`
 )
 
@@ -205,6 +207,7 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("output", r.Tokens.Output),
 		sql.Named("reasoning", r.Tokens.Reasoning),
 		sql.Named("total", r.Tokens.Total),
+		sql.Named("paid", r.Tokens.Paid),
 	}
 }
 
@@ -354,30 +357,31 @@ func saveThread(
 		return err
 	}
 	err = t.must("run "+runID, `INSERT INTO threads AS old
-			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
-		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
+			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, paid, updated_at)
+		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
 		ON CONFLICT (thread_id) DO UPDATE SET
 			base_input = iif(run_id = excluded.run_id, base_input, input),
 			base_cached = iif(run_id = excluded.run_id, base_cached, cached),
 			base_output = iif(run_id = excluded.run_id, base_output, output),
 			base_reasoning = iif(run_id = excluded.run_id, base_reasoning, reasoning),
 			base_total = iif(run_id = excluded.run_id, base_total, total),
+			base_paid = iif(run_id = excluded.run_id, base_paid, paid),
 			run_id = excluded.run_id, issue_id = excluded.issue_id, workspace_id = excluded.workspace_id,
 			input = max(input, excluded.input), cached = max(cached, excluded.cached),
 			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
-			total = max(total, excluded.total), updated_at = excluded.updated_at`,
+			total = max(total, excluded.total), paid = max(paid, excluded.paid), updated_at = excluded.updated_at`,
 		thread.ID, issueID, thread.WorkspaceID,
-		used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
+		used.Input, used.Cached, used.Output, used.Reasoning, used.Total, used.Paid, stamp(now), runID)
 	if err != nil {
 		return err
 	}
 	err = t.run(`UPDATE runs SET
 			tokens_input = max(tokens_input, own.input), tokens_output = max(tokens_output, own.output),
 			tokens_total = max(tokens_total, own.total), tokens_cached = max(tokens_cached, own.cached),
-			tokens_reasoning = max(tokens_reasoning, own.reasoning)
+			tokens_reasoning = max(tokens_reasoning, own.reasoning), tokens_paid = max(tokens_paid, own.paid)
 		FROM (SELECT sum(input - base_input) AS input, sum(cached - base_cached) AS cached,
 			sum(output - base_output) AS output, sum(reasoning - base_reasoning) AS reasoning,
-			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
+			sum(total - base_total) AS total, sum(paid - base_paid) AS paid FROM threads WHERE run_id = ?1) AS own
 		WHERE id = ?1`, runID)
 	if err != nil {
 		return err
@@ -387,12 +391,12 @@ func saveThread(
 		return nil
 	}
 	// The use of the run's model counts for the day (UTC) on which it is reported.
-	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
-		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ?
+	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total, paid)
+		SELECT ?, model, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ?
 		ON CONFLICT (day, model) DO UPDATE SET
 			input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
-			reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
-		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
+			reasoning = reasoning + excluded.reasoning, total = total + excluded.total, paid = paid + excluded.paid`,
+		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, more.Paid, runID)
 }
 
 // Thread returns the token totals of a thread, false if it is unknown. A resumed thread counts

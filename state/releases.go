@@ -162,7 +162,7 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		Labels:     append([]string{}, c.Issue.Labels...),
 	}
 	runs, err := rows(t, claimedRunFields, `SELECT model, runtime_ms, links, issue ->> '$.state', words,
-		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, tokens_paid
 		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`,
 		c.IssueID, stamp(c.ClaimedAt))
 	if err != nil {

@@ -101,7 +101,8 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 // Totals returns the use of all settled runs of the project.
 func (r Runs) Totals(ctx context.Context) (Totals, error) {
 	return r.totals(ctx, `SELECT coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0),
-		coalesce(sum(reasoning), 0), coalesce(sum(total), 0), coalesce(sum(runtime_ms), 0) FROM issue_totals`)
+		coalesce(sum(reasoning), 0), coalesce(sum(total), 0), coalesce(sum(paid), 0),
+		coalesce(sum(runtime_ms), 0) FROM issue_totals`)
 }
 
 // TotalsOf returns the use of all settled runs of an issue.
@@ -121,6 +122,7 @@ func modelUseFields(u *reconcile.ModelUse) []any {
 // UseOf returns the use of the agent's runs of an issue, by model. Pruned runs are missing.
 func (r Runs) UseOf(ctx context.Context, issueID string) ([]reconcile.ModelUse, error) {
 	return readAll(ctx, r.conn, "read what the runs have used", modelUseFields, `SELECT model,
-		sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
+		sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total),
+		sum(tokens_paid)
 		FROM runs WHERE issue_id = ? AND kind = 'agent' GROUP BY model ORDER BY min(id)`, issueID)
 }

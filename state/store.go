@@ -539,15 +539,15 @@ func settle(t tx, runID string) error {
 	shareFields := func(s *share) []any { return slices.Concat([]any{&s.issueID}, totalFields(&s.Totals)) }
 	used, err := row(t, shareFields, `UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
 		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
-			iif(kind = 'agent', runtime_ms, 0)`, runID)
+			tokens_paid, iif(kind = 'agent', runtime_ms, 0)`, runID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("run %s: %w", runID, reconcile.ErrConflict)
 	}
 	if err != nil || used.Totals == (Totals{}) {
 		return err
 	}
-	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?7, ?1, ?2, ?3, ?4, ?5, ?6)
+	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?8, ?1, ?2, ?3, ?4, ?5, ?6, ?7)
 		ON CONFLICT (issue_id) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
 		output = output + excluded.output, reasoning = reasoning + excluded.reasoning, total = total + excluded.total,
-		runtime_ms = runtime_ms + excluded.runtime_ms`, append(totalFields(&used.Totals), used.issueID)...)
+		paid = paid + excluded.paid, runtime_ms = runtime_ms + excluded.runtime_ms`, append(totalFields(&used.Totals), used.issueID)...)
 }

@@ -51,8 +51,10 @@ func (r *reader) checkAgents() {
 		if !kindNamed(kind).countsNoTokens {
 			continue
 		}
-		for _, key := range []string{"agent.max_tokens", "agent.budget_per_day"} {
-			r.warnKey(key, "no effect with agent.kind: "+kind+", which does not report its tokens")
+		const why = ", which does not report its tokens"
+		r.warnKey("agent.max_tokens", "no effect with agent.kind: "+kind+why)
+		if r.cfg.Policy.DailyBudget.Tokens > 0 {
+			r.warnKey("agent.budget_per_day", "no effect with agent.kind: "+kind+why)
 		}
 	}
 	r.checkSandbox(others)

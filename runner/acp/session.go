@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/wire"
 )
@@ -414,6 +415,9 @@ func (s *Session) opened(m *wire.Message, id string, p agent.ThreadParams) {
 	s.cwd = p.Cwd
 	s.settings = *wire.Read[opened](m.Result)
 	s.usage.used = p.Used
+	if p.Used.Paid > 0 {
+		s.usage.costPaid = &cost{Amount: float64(p.Used.Paid) / 1e6, Currency: reconcile.PaidCurrency}
+	}
 }
 
 // ProbeSandbox implements agent.Session. The agents have no sandbox that symphony relies on.

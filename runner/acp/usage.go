@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/wire"
 )
@@ -13,7 +14,7 @@ import (
 // usage collects what the agent reports about its models.
 type usage struct {
 	used     agent.Usage // of the session, also before this process
-	counted  bool        // the agent has reported tokens
+	counted  bool        // the agent has reported tokens, or what they cost
 	models   []string    // in order of use
 	cost     *cost       // of the session so far, nil if the agent has reported none
 	costPaid *cost       // the part of it that turns have told, nil if that is not known
@@ -110,6 +111,11 @@ func (s *Session) sawCost(c *cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.usage.cost = c
+	so := agent.Usage{Paid: int64(math.Round(min(c.Amount, math.MaxInt32) * 1e6))}
+	if c.Currency == reconcile.PaidCurrency && so.Plausible() { // also before this process
+		s.usage.used.Paid = max(s.usage.used.Paid, so.Paid)
+		s.usage.counted = true
+	}
 }
 
 // paid returns what the session has cost since the last call, nil if that is not known: a

@@ -238,6 +238,8 @@ type Usage struct {
 	Output      int64 `json:"output_tokens"`
 	Reasoning   int64 `json:"reasoning_output_tokens"` // part of Output
 	Total       int64 `json:"total_tokens"`
+	// Paid is what they have cost, in millionths of a US dollar; 0 if the agent does not report that.
+	Paid int64 `json:"paid,omitempty"`
 }
 
 // mostTokens is more than an agent can use.
@@ -246,7 +248,7 @@ const mostTokens = 1 << 40
 // Plausible reports whether an agent can have used so much. Commands of an agent can report other
 // numbers in its place, which would not count against a limit.
 func (u Usage) Plausible() bool {
-	counts := []int64{u.Input, u.CachedInput, u.Output, u.Reasoning, u.Total}
+	counts := []int64{u.Input, u.CachedInput, u.Output, u.Reasoning, u.Total, u.Paid}
 	return !slices.ContainsFunc(counts, func(n int64) bool { return n < 0 || n > mostTokens })
 }
 

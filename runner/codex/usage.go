@@ -58,6 +58,7 @@ func (u *usage) count(thread string, raw json.RawMessage) (*agent.Usage, error) 
 			Output      int64 `json:"outputTokens"`
 			Reasoning   int64 `json:"reasoningOutputTokens"`
 			Total       int64 `json:"totalTokens"`
+			Paid        int64 `json:"-"`
 		}
 		Window int64 `json:"modelContextWindow"`
 	}

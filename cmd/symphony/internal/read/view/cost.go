@@ -16,18 +16,19 @@ type Tokens struct {
 	Output    int64 `json:"output_tokens"`
 	Reasoning int64 `json:"reasoning_output_tokens"`
 	Total     int64 `json:"total_tokens"`
+	Paid      int64 `json:"-"` // see reconcile.Tokens
 }
 
-// Spent is a number of tokens and their cost; nil without prices.
+// Spent is a number of tokens and their cost; nil if it is not known.
 type Spent struct {
 	Tokens Tokens `json:"tokens"`
 	Cost   *Cost  `json:"cost"`
 }
 
-// Cost is an estimate of money by agent.prices.
+// Cost is money: what agents report of themselves, and otherwise an estimate by agent.prices.
 type Cost struct {
 	Currency string   `json:"currency"`
-	Estimate bool     `json:"estimate"` // always true: it is no bill
+	Estimate bool     `json:"estimate"` // part of it is an estimate by agent.prices
 	Amount   Amount   `json:"amount"`
 	Unpriced int64    `json:"unpriced_tokens"` // of models without a price
 	Models   []string `json:"unpriced_models"`
@@ -61,7 +62,7 @@ func (s Spent) Joined(more Spent) Spent {
 	if first == nil {
 		return sum
 	}
-	sum.Cost = &Cost{Currency: first.Currency, Estimate: true, Models: []string{}}
+	sum.Cost = &Cost{Currency: first.Currency, Models: []string{}}
 	for _, part := range []Spent{s, more} {
 		c := part.Cost
 		if c == nil || c.Currency != first.Currency {
@@ -69,6 +70,7 @@ func (s Spent) Joined(more Spent) Spent {
 			continue
 		}
 		sum.Cost.Amount += c.Amount
+		sum.Cost.Estimate = sum.Cost.Estimate || c.Estimate
 		sum.Cost.Unpriced += c.Unpriced
 		sum.Cost.Models = append(sum.Cost.Models, c.Models...)
 	}
@@ -80,12 +82,22 @@ func (s Spent) Joined(more Spent) Spent {
 // Add adds the usage of a model.
 func (s *Spent) Add(u reconcile.ModelUse, prices reconcile.Prices) {
 	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
+	paid, said := prices.Paid(u.Tokens)
+	if said {
+		if s.Cost == nil {
+			s.Cost = &Cost{Currency: reconcile.PaidCurrency, Models: []string{}}
+		}
+		s.Cost.Estimate = s.Cost.Estimate && s.Cost.Amount > 0
+		s.Cost.Amount += Amount(paid)
+		return
+	}
 	if s.Cost == nil || u.Tokens == (reconcile.Tokens{}) {
 		return
 	}
 	price, known := prices.Of(u.Model)
 	several := strings.Contains(u.Model, "+") // how much each of them used is not recorded
 	if known && !several {
+		s.Cost.Estimate = true
 		s.Cost.Amount += Amount(price.Cost(u.Tokens))
 		return
 	}

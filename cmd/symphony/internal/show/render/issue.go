@@ -329,12 +329,16 @@ func printUsed(w *term.Env, v detail.Issue) {
 	if t.Total == 0 && t.Seconds == 0 {
 		return
 	}
+	if c := v.Cost; c != nil {
+		estimate := ""
+		if c.Estimate {
+			estimate = ", an estimate"
+		}
+		printField(w, "cost", costText(c)+" "+c.Currency+estimate+unpriced(w, c))
+	}
 	if t.Total == 0 {
 		printField(w, "tokens", "unknown, "+work)
 		return
-	}
-	if c := v.Cost; c != nil {
-		printField(w, "cost", costText(c)+" "+c.Currency+", an estimate"+unpriced(w, c))
 	}
 	printField(w, "tokens", fmt.Sprintf("%s (%s in, %s of them cached; %s out), %s",
 		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
