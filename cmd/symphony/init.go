@@ -24,7 +24,7 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:        "example",
 			Usage:       "`NAME` of the example to start from: " + examples,
-			DefaultText: setup.ExampleNames[0],
+			DefaultText: setup.ExampleNames[0] + ", or pull-request on a known host",
 		},
 		&cli.StringFlag{
 			Name:        "agent",

@@ -35,7 +35,8 @@ const (
 	reviewExample      = "review"
 )
 
-// ExampleNames are the values of --example; the first is the default.
+// ExampleNames are the values of --example. The first is the default, and the second for a repository on a
+// host that is known.
 var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 
 // answers fill in an example.
@@ -344,6 +345,9 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		s.answers.Forge = workflow.GuessedForge(address)
 	}
 	if !isDir {
+		if s.options.Example == "" && workflow.GuessedForge(address) == "" {
+			s.answers.Example = pullRequestExample
+		}
 		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
 			s.clone = own
 		}
