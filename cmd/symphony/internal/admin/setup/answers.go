@@ -33,11 +33,12 @@ var exampleFiles embed.FS
 const (
 	pullRequestExample = "pull-request"
 	reviewExample      = "review"
+	planExample        = "plan"
 )
 
 // ExampleNames are the values of --example. The first is the default, and the second for a repository on a
 // host that is known.
-var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
+var ExampleNames = []string{"branch", pullRequestExample, reviewExample, planExample}
 
 // answers fill in an example.
 type answers struct {
@@ -118,6 +119,11 @@ func (s *starter) findStates(ctx context.Context) error {
 	)
 	if err != nil {
 		return err
+	}
+	waits := s.answers.Waiting != "" && !strings.Contains(s.answers.Waiting, `"`)
+	if s.answers.Example == planExample && (!waits || s.answers.Begun == "") {
+		return exit.Usage("init: --example plan needs an active state of issues that wait, and one of issues that " +
+			"are begun: give --active-states 'Todo, In Progress'")
 	}
 	if slices.Contains(s.answers.Active, handover) {
 		handover = ""
