@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Another machine has taken the issues: their runs are stopped, and their claims released, whatever
@@ -123,6 +124,37 @@ func TestTakeAfterRefusals(t *testing.T) {
 				codes = append(codes, e.Code)
 			}
 			equal(t, "errors", strings.Join(codes, " "), row.errors)
+		})
+	}
+}
+
+// A remote that could not be asked about claims is no obstacle any more once it answers, long before the
+// next try.
+func TestClaimsAnswerAgain(t *testing.T) {
+	for _, row := range []struct{ name, story, block string }{
+		{"it answers", "dispatch A-1; dispatch A-2", ""},
+		{"it does not", "", "claims_unavailable"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newScene()
+			s.Policy.MaxConcurrent = 2
+			s.AgentBlock = &Block{Code: "claims_unavailable", Since: s.Now, Tries: 3, NextTry: s.Now.Add(time.Hour)}
+			w := worldOf(s.Snapshot)
+			w.issues[issueNo(1).ID] = issueNo(1)
+			w.issues[issueNo(2).ID] = issueNo(2)
+			var r rivals
+			if row.block != "" {
+				r.err = errors.New("no answer")
+			}
+			deps := w.deps(s.Policy)
+			deps.Claims = []IssueClaims{&r}
+			report := Tick(t.Context(), deps, Options{})
+			equal(t, "applied", w.story(report), row.story)
+			code := ""
+			if w.agentBlock != nil {
+				code = w.agentBlock.Code
+			}
+			equal(t, "block", code, row.block)
 		})
 	}
 }

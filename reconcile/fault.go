@@ -290,7 +290,7 @@ var faults = sync.OnceValue(func() map[string]fault {
 			"repository_unavailable",
 			"git_identity_missing",
 			"branch_in_the_way",
-			"claims_unavailable",
+			codeClaimsUnavailable,
 			"claims_refused",
 			"claims_not_atomic",
 		}},

@@ -370,7 +370,10 @@ func (b Block) stopsRunsOn(host string) bool {
 	return host == "" || b.Code == codeRepositoryUnavailable
 }
 
-const codeRepositoryUnavailable = "repository_unavailable"
+const (
+	codeRepositoryUnavailable = "repository_unavailable"
+	codeClaimsUnavailable     = "claims_unavailable"
+)
 
 // Phase is the present step of a run (specification 7.2).
 type Phase string

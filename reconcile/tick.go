@@ -275,6 +275,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 func (t *tick) plan(ctx context.Context) Plan {
 	s := &t.snapshot
 	t.planned = s.Now
+	t.endClaimsBlock(ctx)
 	planned := compute(*s)
 	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.accountAllows} {
 		if !allows(ctx, planned.plan) {
@@ -356,6 +357,28 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 	if *next != *old {
 		t.store(ctx, Change{MachineBlock: next})
 	}
+}
+
+// endClaimsBlock ends the block of a remote that could not be asked about claims, once it answers about the
+// first issue that would start.
+func (t *tick) endClaimsBlock(ctx context.Context) {
+	s := &t.snapshot
+	if s.AgentBlock == nil || s.AgentBlock.Code != codeClaimsUnavailable || s.DryRun {
+		return
+	}
+	free := *s
+	free.AgentBlock = nil
+	starts := compute(free).starts()
+	if len(starts) == 0 {
+		return
+	}
+	for _, c := range t.Claims {
+		if _, err := c.Take(ctx, starts[:1], false); err != nil {
+			return // as before, which the block says
+		}
+	}
+	s.AgentBlock = nil
+	t.store(ctx, Change{AgentBlock: &Block{}})
 }
 
 // takeRounds is how often a pass plans anew because others have issues that it is about to start. Each
@@ -457,7 +480,7 @@ func (p *planner) starts() (issues []Issue) {
 func (t *tick) settleClaims(ctx context.Context) {
 	for _, c := range t.Claims {
 		if err := c.Settle(ctx, t.snapshot.Tracker); err != nil {
-			_ = t.fail("claims_unavailable", err)
+			_ = t.fail(codeClaimsUnavailable, err)
 		}
 	}
 }
