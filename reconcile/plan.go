@@ -99,8 +99,8 @@ func (d *draft) describeActions() {
 	}
 }
 
-// takenClaims releases the claims of issues that another machine has taken. Their workspaces stay, with
-// the commits that were not delivered.
+// takenClaims releases the claims of issues that another machine has taken. Of their workspaces those stay,
+// and are named, that have commits which were not delivered.
 func (p *planner) takenClaims() {
 	for _, c := range p.byAge() {
 		why, isTaken := p.s.Claimed.Taken[c.IssueID]
@@ -114,6 +114,9 @@ func (p *planner) takenClaims() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.s.Claimed.Taken)) {
 		p.update(&Change{ForgetWork: id})
+		if p.s.Tracker != nil && p.claims[id] == nil {
+			p.removeWorkspace(id, StopClaim)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (p *planner) refreshClaim(c *Claim) {
 	default:
 		p.release(*c, c.releaseReason(reason), message)
 		if reason == StopTerminal {
-			p.removeWorkspace(c.IssueID)
+			p.removeWorkspace(c.IssueID, StopTerminal)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (p *planner) sweep() {
 	for _, w := range p.s.Workspaces {
 		issue, visible := p.s.Tracker.ByID[w.IssueID]
 		if p.claims[w.IssueID] == nil && visible && p.s.Policy.Terminal(issue.State) {
-			p.removeWorkspace(w.IssueID)
+			p.removeWorkspace(w.IssueID, StopTerminal)
 		}
 	}
 }
@@ -271,13 +271,13 @@ func (p *planner) sweep() {
 // workspace again.
 const recheckUnsaved = time.Hour
 
-// removeWorkspace starts cleanup runs for the workspaces of an issue.
-func (p *planner) removeWorkspace(issueID string) {
+// removeWorkspace starts cleanup runs for the workspaces of an issue. A run keeps what exists nowhere else.
+func (p *planner) removeWorkspace(issueID, reason string) {
 	for _, w := range p.s.Workspaces {
 		age := p.s.Now.Sub(w.UnsavedAt)
 		examined := w.Unsaved != "" && age >= 0 && age < recheckUnsaved
 		if w.IssueID == issueID && w.Project == p.s.Policy.Project && !examined && !w.Restored {
-			p.cleanUp(w, StopTerminal, w.Where())
+			p.cleanUp(w, reason, w.Where())
 		}
 	}
 }

@@ -46,7 +46,11 @@ func (n narrator) action(a reconcile.Applied) string {
 		if a.IssueID == "" {
 			return n.did(a, "delete", "deleting", "removed workspaces, whose time in the trash is over")
 		}
-		return n.did(a, "remove", "removing", "the workspace of "+subject+", which is "+a.State)
+		why := "which is " + a.State
+		if a.Reason == reconcile.StopClaim {
+			why = "on which another machine works; what exists only here is kept"
+		}
+		return n.did(a, "remove", "removing", "the workspace of "+subject+", "+why)
 	case reconcile.ActRelease:
 		return n.released(a, subject)
 	case reconcile.ActHold:
