@@ -223,6 +223,8 @@ type Delivery struct {
 	Message       string    `json:"message,omitempty"`
 	// how many of the last ones had this code and message
 	Repeats int `json:"repeats,omitempty"`
+	// how many a rule refused since the last success; failures of other kinds may lie between them
+	Refusals int `json:"refusals,omitempty"`
 	// Host and Root are where the workspace is: the host, empty for this machine, and its
 	// workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
@@ -351,6 +353,9 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	d.Tries++
 	d.Code = code
 	d.Message = message
+	if d.RefusedByRule() {
+		d.Refusals++
+	}
 	return d
 }
 

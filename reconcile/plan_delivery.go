@@ -170,7 +170,7 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 			c.Delivery.Message,
 		)
 		return s.hold(c, HoldRefused, message)
-	case c.Delivery.RefusedByRule() && tries >= maxRefusals && !heldOtherwise:
+	case c.Delivery.RefusedByRule() && c.Delivery.Refusals >= maxRefusals && !heldOtherwise:
 		return s.hold(c, c.Delivery.Code, c.Delivery.Message)
 	case c.Delivery.RefusedByRule():
 		// The same commits would be refused again. An agent hands over others.

@@ -258,7 +258,12 @@ func TestIncompleteDelivery(t *testing.T) {
 	const said = "the remote refuses the commits: no key here"
 	equal(t, "refused by the remote", after(0, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
 	equal(t, "refused twice", after(1, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
+	equal(t, "refused after two outages", after(2, CodeDeliveryRefused, said), "retry continuation #1 in 0s runs=1")
+	hold = func(c *Claim) { c.Delivery.Refusals = 2 }
 	equal(t, "refused three times, in other words", after(2, CodeDeliveryRefused, said), "held delivery_refused runs=1")
+	equal(t, "refused three times, with an outage", after(3, CodeDeliveryRefused, said), "held delivery_refused runs=1")
+	equal(t, "an outage after two refusals", after(2, "delivery_failed", said), "retry delivery_failed #1 in 40s runs=1")
+	hold = func(*Claim) {}
 
 	// The worker died while it delivered what the agent has corrected: no other agent is needed.
 	handedOver := func(c *Claim, r *Run) {

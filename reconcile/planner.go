@@ -133,6 +133,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 		c.Delivery.WaitsForAgent = true
 		c.Delivery.Tries = 0
 		c.Delivery.Repeats = 0
+		c.Delivery.Refusals = 0
 	}
 	// the run of a delivery needs to know where the work is
 	if c.Delivery.Code == CodeWorkspaceGone && kind != Delivering {

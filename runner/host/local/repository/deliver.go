@@ -531,13 +531,30 @@ func (d *delivery) notPushed(ctx context.Context, pushErr error) error {
 	return d.failed(host.CodeDeliveryFailed, "", pushErr)
 }
 
-// byRule matches the refusal of a push by a rule of the remote: a hook, a rule set of the service, or
-// receive.denyNonFastForwards.
-var byRule = text.Pattern(`\[remote rejected\].*\((?:[^)]*hook declined|push declined[^)]*|non-fast-forward)\)`)
+// byGit matches the reasons of git itself in the refusal of a push: nothing that other commits would help.
+var byGit = text.Pattern(`(?i)^(?:unpacker error|failed to|cannot |funny |missing necessary|shallow|branch is currently|` +
+	`atomic |deny |transaction|reference already|incorrect old|deletion |working directory|inconsistent|internal |` +
+	`proc-receive failed|permission denied|.* is at .* but expected)`)
 
-// whatever matches refusals for which no other commits help: a missing right, or a fault of the remote.
-var whatever = text.Pattern(`(?i)not (?:allowed|authorized) to push|permission|denied to |write access|read[- ]only|archived|` +
-	`no space|disk|quota|internal server error|try again`)
+// rejected matches the refusal of a reference, with its reason; ofLimit what git says of commits that the
+// settings of the remote refuse, before any hook: receive.maxInputSize and receive.fsckObjects.
+var (
+	rejected = text.Pattern(`\[remote rejected\].*\((.*)\)$`)
+	ofLimit  = text.Pattern(`fatal: (?:pack exceeds maximum allowed size|fsck error in pack)`)
+)
+
+// isRule reports whether a line of git says that a rule of the remote refuses the push: one of a hook, of
+// the service, or a limit.
+func isRule(line string) bool {
+	reason := rejected().FindStringSubmatch(line)
+	return reason != nil && !byGit().MatchString(reason[1]) || ofLimit().MatchString(line)
+}
+
+// whatever matches sentences of the remote for which no other commits help: about a missing right, or a fault
+// of its own. They begin the line: a word such as permission can be in the path of a file, too.
+var whatever = text.Pattern(`(?i)^remote:\s*(?:[\w-]+:\s*)*(?:you are not (?:allowed|authorized) to push|permission (?:to \S+ )?denied|` +
+	`you (?:do not|don't|can't) (?:have|push)|write access|(?:the|this|your) repository (?:is|was|has been) (?:read[- ]only|archived)|` +
+	`(?:http )?5\d\d\b|internal server error|.*no space left on device|.*disk quota exceeded)`)
 
 // Of what the remote says, an agent gets the last lines.
 const (
@@ -549,7 +566,7 @@ const (
 // agent can replace by others; nil for other errors.
 func (d *delivery) refused(ctx context.Context, pushErr error) error {
 	said, ok := errors.AsType[host.GitError](pushErr)
-	if !ok || !slices.ContainsFunc(said.Lines, byRule().MatchString) {
+	if !ok || !slices.ContainsFunc(said.Lines, isRule) {
 		return nil
 	}
 	isRewritten := false
@@ -562,7 +579,7 @@ func (d *delivery) refused(ctx context.Context, pushErr error) error {
 	}
 	lines := text.Filter(said.Lines, func(line string) bool { return strings.HasPrefix(line, "remote:") })
 	if len(lines) == 0 {
-		lines = text.Filter(said.Lines, byRule().MatchString)
+		lines = text.Filter(said.Lines, isRule)
 	}
 	if isRewritten {
 		lines = append(lines, "it may take no rewritten history: put your work on top of refs/remotes/origin/"+d.branch)
@@ -652,9 +669,10 @@ func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error
 	return now[ref], err
 }
 
-// remoteRefs asks the remote for what references lead to. Those that do not exist are missing.
+// remoteRefs asks the remote for what references lead to. Those that do not exist are missing. A symbolic
+// reference is an error.
 func (m *Mirror) remoteRefs(ctx context.Context, refs ...string) (map[string]string, error) {
-	list := m.remoteGit(ctx, append([]string{"ls-remote", "--", m.remote.URL}, refs...)...)
+	list := m.remoteGit(ctx, append([]string{"ls-remote", "--symref", "--", m.remote.URL}, refs...)...)
 	out, err := m.outputWithin(list, gitcmd.NoLimit)
 	if err != nil {
 		return nil, err
@@ -662,7 +680,12 @@ func (m *Mirror) remoteRefs(ctx context.Context, refs ...string) (map[string]str
 	now := map[string]string{}
 	for line := range strings.Lines(out) {
 		id, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if slices.Contains(refs, name) {
+		other, isOther := strings.CutPrefix(id, "ref: ")
+		switch {
+		case !slices.Contains(refs, name):
+		case isOther: // a push would move the other one
+			return nil, fmt.Errorf("on the remote %s is only another name of %s", name, other)
+		default:
 			now[name] = id
 		}
 	}
