@@ -184,7 +184,8 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 	if err != nil {
 		return r, err
 	}
-	verified, err := rows(t, itself[string], `SELECT iif(v ->> '$.exit' = 0 AND v ->> '$.late' IS NULL, v ->> '$.commit', '')
+	verified, err := rows(t, itself[string], `SELECT
+		coalesce(iif(v ->> '$.exit' = 0 AND v ->> '$.late' IS NULL, v ->> '$.commit', ''), '')
 		FROM (SELECT id, nullif(delivery, '') -> '$.handover.verification' AS v FROM runs
 			WHERE issue_id = ? AND started_at >= ?)
 		WHERE v <> 'null' ORDER BY id DESC LIMIT 1`, c.IssueID, stamp(c.ClaimedAt))

@@ -550,7 +550,7 @@ func TestNoSession(t *testing.T) {
 }
 
 // The tokens of a resumed session are added to those of earlier processes, and the first cost
-// is not known, because it contains that of earlier processes.
+// is not known, because it contains that of earlier processes. The cost of the session is all of it.
 func TestResumedUsage(t *testing.T) {
 	s, p := connect(t, "acp", agent.Options{})
 	go func() {
@@ -576,7 +576,7 @@ func TestResumedUsage(t *testing.T) {
 	test.Equal(t, "the first cost", paid(3, "3.5"), nil)
 	test.Equal(t, "the second cost", paid(4, "3.75"), &agent.Cost{Amount: 0.25, Currency: "USD"})
 	test.Equal(t, "tokens", s.UsageByThread(), map[string]agent.Usage{
-		"s": {Input: 1030, CachedInput: 10, Output: 102, Total: 1132},
+		"s": {Input: 1030, CachedInput: 10, Output: 102, Total: 1132, Paid: 3_750_000},
 	})
 }
 

@@ -329,7 +329,7 @@ func printUsed(w *term.Env, v detail.Issue) {
 	if t.Total == 0 && t.Seconds == 0 {
 		return
 	}
-	if c := v.Cost; c != nil {
+	if c := v.Cost; c != nil && (t.Total > 0 || c.Amount > 0) {
 		estimate := ""
 		if c.Estimate {
 			estimate = ", an estimate"
