@@ -153,3 +153,10 @@ func TestAskEnds(t *testing.T) {
 	_, err := Ask(ctx, t.TempDir(), fakeGit(t, "sleep 1000"), "for-each-ref")
 	test.Equal(t, "it has answered", Exited(test.Err(0, err)), false)
 }
+
+// The error of a command of the operator names its program once.
+func TestErrorOfShell(t *testing.T) {
+	t.Parallel()
+	err := Run(Shell(t.Context(), t.TempDir(), []string{"PATH=" + os.Getenv("PATH")}, "kill -KILL $$"), NoLimit)
+	test.Equal(t, "error", err.Error(), "sh: signal: killed")
+}

@@ -63,8 +63,11 @@ func Output(cmd *exec.Cmd, memory uint64) (string, error) {
 	return out.String(), err
 }
 
-// verb returns the command of git with its verb, such as git push.
+// verb returns the command of git with its verb, such as git push; of a Shell its program.
 func verb(cmd *exec.Cmd) string {
+	if !slices.Contains(cmd.Args, noPager) {
+		return filepath.Base(cmd.Args[0])
+	}
 	words := cmd.Args[slices.Index(cmd.Args, noPager)+1:]
 	for len(words) > 2 && words[0] == "-c" {
 		words = words[2:]
