@@ -146,6 +146,9 @@ func (m *Mirror) Deliver(
 	} else {
 		err = d.checkDropped(ctx)
 	}
+	if err == nil {
+		err = d.checkRelated(ctx)
+	}
 	if err != nil {
 		return answer, err
 	}

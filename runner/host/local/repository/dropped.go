@@ -90,3 +90,25 @@ func (d *delivery) checkDropped(ctx context.Context) error {
 		host.Rebase(one),
 	), "")
 }
+
+// checkRelated returns an error if the commit would take the place of delivered work, and has no common
+// history with the base, which that work has.
+func (d *delivery) checkRelated(ctx context.Context) error {
+	if d.Commit == "" || d.last == "" {
+		return nil
+	}
+	for _, one := range []string{d.last, d.Commit} {
+		_, err := d.output(d.localGit(ctx, "merge-base", "refs/heads/"+d.base, one))
+		switch {
+		case err == nil:
+		case gitcmd.ExitedWith(err, 1) && one == d.last:
+			return nil
+		case gitcmd.ExitedWith(err, 1):
+			return refusal("symphony", []string{"they have no common history with " + text.Visible(d.base) + ", and would " +
+				"take the place of what was delivered: put them on top of it, as git rebase --onto origin/HEAD --root does"})
+		default:
+			return d.failed(host.CodeDeliveryFailed, "compare the base", err)
+		}
+	}
+	return nil
+}
