@@ -557,7 +557,7 @@ func isRule(line string) bool {
 // of its own. They begin the line: a word such as permission can be in the path of a file, too.
 var whatever = text.Pattern(`(?i)^remote:\s*(?:[\w-]+:\s*)*(?:you are not (?:allowed|authorized) to push|permission (?:to \S+ )?denied|` +
 	`you (?:do not|don't|can't) (?:have|push)|write access|(?:the|this|your) repository (?:is|was|has been) (?:read[- ]only|archived)|` +
-	`(?:http )?5\d\d\b|internal server error|no space|(?:the )?disk\b.*\bfull|.*no space left on device|.*disk quota exceeded)`)
+	`(?:http )?5\d\d\b|internal server error|no space|no permission|(?:the )?disk\b.*\bfull|.*no space left on device|.*disk quota exceeded)`)
 
 // Of what the remote says, an agent gets the last lines.
 const (
