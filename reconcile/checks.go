@@ -7,8 +7,9 @@ import (
 )
 
 // StateOfChecks returns the state of checks together: failure if any failed, or else pending if
-// any has not ended, or else success; empty if there are none.
-func StateOfChecks(list []Check) string {
+// any has not ended, or else success; empty if there are none. cut: there are more, so that
+// success is not known.
+func StateOfChecks(list []Check, cut bool) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -16,6 +17,9 @@ func StateOfChecks(list []Check) string {
 		if slices.ContainsFunc(list, func(c Check) bool { return c.State == state }) {
 			return state
 		}
+	}
+	if cut {
+		return CheckOpen
 	}
 	return CheckSuccess
 }

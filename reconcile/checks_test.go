@@ -21,8 +21,9 @@ func TestStateOfChecks(t *testing.T) {
 		for _, state := range strings.Fields(states) {
 			list = append(list, Check{State: state})
 		}
-		test.Equal(t, "state of "+states, StateOfChecks(list), want)
+		test.Equal(t, "state of "+states, StateOfChecks(list, false), want)
 	}
+	test.Equal(t, "success of a part", StateOfChecks([]Check{{State: CheckSuccess}}, true), CheckOpen)
 }
 
 // What is left out are the checks that need no attention; a list that lacks others says so.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -102,6 +103,20 @@ type Hooks struct {
 	// by the name of the hook: its place in the workflow, for messages
 	Where   map[string]string
 	Timeout time.Duration
+}
+
+// scripts are the commands that may run files of the repository outside the sandbox, and
+// verify.command.
+func (c Config) scripts() string {
+	hooks := c.Hooks
+	return strings.Join([]string{
+		c.Verify.Command,
+		c.Repository.Check,
+		hooks.AfterCreate,
+		hooks.BeforeRun,
+		hooks.AfterRun,
+		hooks.BeforeRemove,
+	}, "\n")
 }
 
 // Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.

@@ -72,7 +72,7 @@ func (d *deliveryStep) deliverSince(
 			Timeout: d.site.Config.Hooks.Timeout,
 			Env:     d.site.Config.Repository.withoutToken(env),
 		},
-		Verify:  d.site.Config.Verify.Command,
+		Verify:  d.site.Config.scripts(),
 		Timeout: timeout,
 		Env:     env,
 	})

@@ -74,8 +74,9 @@ func (h *hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, err
 			return checks, err
 		}
 	}
-	checks.State = reconcile.StateOfChecks(checks.List)
-	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, len(all) >= reconcile.MaxChecksRead)
+	cut := len(all) >= reconcile.MaxChecksRead
+	checks.State = reconcile.StateOfChecks(checks.List, cut)
+	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, cut)
 	return checks, nil
 }
 

@@ -66,17 +66,19 @@ func TestJobsByRelease(t *testing.T) {
 	}
 }
 
-// Of 3,000 checks of a commit the first 2,000 are read and 500 kept, the failed ones first.
+// Of 3,000 checks of a commit the first 2,000 are read and 500 kept, the failed ones first. A success
+// of these says nothing about the others.
 func TestManyChecks(t *testing.T) {
 	const commit = "1111111111111111111111111111111111111111"
 	requests := 0
+	failing := 1900
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests++
 		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
 		var list []string
 		for n := (page - 1) * 50; n < min(page*50, 3000); n++ {
 			state := "success"
-			if n == 1900 {
+			if n == failing {
 				state = "failure"
 			}
 			list = append(list, `{"context": "ci `+strconv.Itoa(n)+`", "status": "`+state+`", "creator": {"id": 1}}`)
@@ -93,4 +95,7 @@ func TestManyChecks(t *testing.T) {
 	test.Equal(t, "checks", []any{len(checks.List), checks.Cut, checks.State, text.First(checks.List, isFailed).Name},
 		[]any{reconcile.MaxChecks, true, reconcile.CheckFailure, "ci 1900"})
 	test.Equal(t, "requests", requests, reconcile.MaxChecksRead/50)
+	failing = 2900
+	checks = test.Must(f.ReadChecks(t.Context(), commit))
+	test.Equal(t, "state, of which a part is unknown", checks.State, reconcile.CheckOpen)
 }

@@ -171,8 +171,9 @@ func (h *hub) checksOf(ctx context.Context, commit string, chosen int64) (reconc
 	if err != nil {
 		return checks, err
 	}
-	checks.State = reconcile.StateOfChecks(checks.List)
-	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, len(checks.List) >= reconcile.MaxChecksRead)
+	cut := len(checks.List) >= reconcile.MaxChecksRead
+	checks.State = reconcile.StateOfChecks(checks.List, cut)
+	checks.List, checks.Cut = reconcile.ShortChecks(checks.List, cut)
 	return checks, nil
 }
 
@@ -213,7 +214,7 @@ func (h *hub) jobsOf(ctx context.Context, run pipeline, known map[int64]bool) ([
 	if err != nil {
 		return nil, err
 	}
-	if run.State == "failed" && reconcile.StateOfChecks(checks) != reconcile.CheckFailure {
+	if run.State == "failed" && reconcile.StateOfChecks(checks, false) != reconcile.CheckFailure {
 		// such as one whose configuration has an error, so that it has no jobs
 		checks = append(checks, reconcile.Check{
 			Name:  "pipeline",

@@ -47,14 +47,3 @@ type ObeyedRequest struct {
 	Env     []string // of the operator
 	Home    string   // the home directory in Env
 }
-
-// Obeyed are files and directories that git obeys: an agent that can write them decides which
-// programs git runs. Some need not exist.
-type Obeyed struct {
-	// Paths are the files with settings and, for a repository on this machine, its git
-	// directories and its hooks.
-	Paths []string
-	// Settings are the values of all settings. Some are shell commands that may name more
-	// files.
-	Settings []string
-}

@@ -89,8 +89,9 @@ type Trash interface {
 // Repositories answers questions about git and repositories outside of workspaces.
 type Repositories interface {
 	// ObeyedByGit finds the files that git obeys when it is used with an address, as the
-	// operator.
-	ObeyedByGit(ctx context.Context, r ObeyedRequest) (Obeyed, error)
+	// operator: those with settings and, for a repository on this machine, its git directories
+	// and hooks. Some need not exist.
+	ObeyedByGit(ctx context.Context, r ObeyedRequest) ([]string, error)
 	// GitAround returns the nearest directory, from dir upwards, that looks like a git
 	// directory, such as /srv/x.git for /srv/x.git/hooks; empty for none.
 	GitAround(dir string) string

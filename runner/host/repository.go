@@ -193,7 +193,7 @@ type DeliverRequest struct {
 	// they are references.
 	ClaimsBranch string
 	Check        Check
-	// Verify is the command of which Look.Proof tells; empty for none.
+	// Verify are the commands of which Look.Proof tells; empty for none.
 	Verify  string
 	Timeout time.Duration
 	Env     []string // of CloneRequest

@@ -366,7 +366,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func (Machine) ObeyedByGit(ctx context.Context, r host.ObeyedRequest) (host.Obeyed, error) {
+func (Machine) ObeyedByGit(ctx context.Context, r host.ObeyedRequest) ([]string, error) {
 	r.Env = host.Scrub(r.Env)
 	return git.Obeyed(ctx, r)
 }

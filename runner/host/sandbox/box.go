@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Network is the network of a sandbox.
@@ -91,8 +92,7 @@ type Box struct {
 type Layout struct {
 	Links []Link   // such as /bin, which leads to usr/bin
 	Shown []string // directories: /usr, /opt, and /bin where it is one
-	// Settings are /etc, or, if this account has secrets there, what programs look for in it and is
-	// for everyone.
+	// Settings are what programs look for in /etc and is for everyone.
 	Settings []string
 	Real     []Link   // where paths of Box.Readable lead, if links are among their directories
 	Empty    []string // those of Box.Agents and Box.Private that exist
@@ -129,14 +129,8 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	for _, path := range l.Settings {
 		args = append(args, "--ro-bind-try", path, path)
 	}
-	secret := l.shownSecrets()
-	for _, hidden := range secret {
-		if hidden.Dir {
-			args = append(args, "--tmpfs", hidden.Path)
-		} else {
-			args = append(args, "--ro-bind", "/dev/null", hidden.Path)
-		}
-	}
+	secret := l.secretsIn(l.Shown)
+	args = append(args, masks(secret)...)
 	args = append(
 		args,
 		"--proc", "/proc",
@@ -162,6 +156,9 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 		args = append(args, "--ro-bind", l.Resolver, l.Resolver)
 	}
 	args = append(args, b.readable(l)...)
+	more := l.secretsIn(b.readableDirs(l))
+	args = append(args, masks(more)...)
+	secret = append(secret, more...)
 	empty := b.empty(l)
 	for _, dir := range empty {
 		args = append(args, "--tmpfs", dir)
@@ -198,15 +195,23 @@ func (b Box) Arguments(l Layout) ([]string, error) {
 	return append(args, b.start()...), nil
 }
 
-// shownSecrets returns what is secret in the directories that every box shows.
-func (l Layout) shownSecrets() []Hidden {
-	var secrets []Hidden
-	for _, secret := range l.Secret {
-		if slices.ContainsFunc(l.Shown, func(shown string) bool { return paths.Inside(shown, secret.Path) }) {
-			secrets = append(secrets, secret)
+// secretsIn returns what is secret in directories.
+func (l Layout) secretsIn(dirs []string) []Hidden {
+	return text.Filter(l.Secret, func(secret Hidden) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, secret.Path) })
+	})
+}
+
+// masks returns the arguments that hide secrets.
+func masks(secrets []Hidden) (args []string) {
+	for _, secret := range secrets {
+		if secret.Dir {
+			args = append(args, "--tmpfs", secret.Path)
+		} else {
+			args = append(args, "--ro-bind", "/dev/null", secret.Path)
 		}
 	}
-	return secrets
+	return args
 }
 
 // showsInTemp reports whether the box shows a directory below /tmp, such as a workspace in
@@ -256,12 +261,19 @@ func (b Box) readable(l Layout) []string {
 	return args
 }
 
+// readableDirs returns the directories that the agent may only read, also under the names to which
+// they lead.
+func (b Box) readableDirs(l Layout) []string {
+	dirs := slices.Clone(b.Readable)
+	for _, link := range l.Real {
+		dirs = append(dirs, link.To)
+	}
+	return dirs
+}
+
 // empty returns the directories of agents and of symphony that would be shown with one above.
 func (b Box) empty(l Layout) []string {
-	shown := slices.Concat(l.Shown, b.Readable)
-	for _, link := range l.Real {
-		shown = append(shown, link.To)
-	}
+	shown := append(b.readableDirs(l), l.Shown...)
 	var empty []string
 	for _, dir := range slices.Compact(slices.Sorted(slices.Values(l.Empty))) {
 		if slices.ContainsFunc(shown, func(above string) bool { return paths.Inside(above, dir) }) {

@@ -232,6 +232,23 @@ func TestRefusedBoxes(t *testing.T) {
 	}
 }
 
+// TestSecretsInPath: a secret in a directory of programs is hidden after that is shown.
+func TestSecretsInPath(t *testing.T) {
+	b := sampleBox()
+	b.Readable = []string{"/home/me/work"}
+	args := strings.Join(test.Must(b.Arguments(Layout{Secret: []Hidden{
+		{Path: "/home/me", Dir: true},
+		{Path: "/home/me/work/auth.json"},
+		{Path: "/home/me/work/keys", Dir: true},
+	}})), " ")
+	shown := strings.Index(args, "--ro-bind /home/me/work /home/me/work")
+	file := strings.Index(args, "--ro-bind /dev/null /home/me/work/auth.json")
+	dir := strings.Index(args, "--tmpfs /home/me/work/keys")
+	if shown < 0 || file < shown || dir < shown || strings.Contains(args, "--tmpfs /home/me ") {
+		t.Error(args)
+	}
+}
+
 // TestRefusedLinks: a directory to write is what its name says.
 func TestRefusedLinks(t *testing.T) {
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
@@ -264,12 +281,15 @@ func TestPublic(t *testing.T) {
 	test.OK(t, os.Chmod(filepath.Join(dir, "whole"), 0o755))
 	test.OK(t, os.Chmod(filepath.Join(dir, "private"), 0o700))
 	test.OK(t, os.Symlink("nowhere", filepath.Join(dir, "link")))
-	var l Layout
-	test.Equal(t, "whole", test.Must(l.showPublic(dir)), false)
+	l, whole, err := publicParts(dir)
+	test.OK(t, err)
+	test.Equal(t, "whole", whole, false)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	test.Equal(t, "shown", l.Settings, []string{in("hosts"), in("sub/open"), in("whole")})
 	test.Equal(t, "links", l.Links, []Link{{in("link"), "nowhere"}})
-	test.Equal(t, "a directory without secrets", test.Must(l.showPublic(in("whole"))), true)
+	_, whole, err = publicParts(in("whole"))
+	test.OK(t, err)
+	test.Equal(t, "a directory without secrets", whole, true)
 }
 
 // TestProgramDirs: a program runs with what belongs to it, and nothing else of a home is shown.

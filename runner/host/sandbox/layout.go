@@ -185,14 +185,12 @@ func readLayout() (Layout, error) {
 		}
 		l.Links = append(l.Links, Link{path, to})
 	}
-	whole, err := l.showPublic("/etc")
+	public, _, err := publicParts("/etc")
 	if err != nil {
 		return l, fmt.Errorf("look for secrets: %w", err)
 	}
-	l.Settings = text.Filter(l.Settings, isNamed)
-	if whole {
-		l.Settings = []string{"/etc"}
-	}
+	l.Settings = text.Filter(public.Settings, isNamed)
+	l.Links = append(l.Links, public.Links...)
 	resolver, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	if err == nil && paths.Inside("/run", resolver) {
 		l.Resolver = resolver
@@ -200,12 +198,12 @@ func readLayout() (Layout, error) {
 	return l, nil
 }
 
-// namedSettings are what programs look for in /etc. Where not all of it can be shown, these are:
-// each takes 0.2 ms of the start of a box.
+// namedSettings are what programs look for in /etc, of which nothing else is shown: a secret could
+// be put there during a run. Each takes 0.2 ms of the start of a box.
 var namedSettings = strings.Fields(`*-release R alternatives bash* ca-certificates* crypto-policies debian_version
 	environment fonts gai.conf gitattributes gitconfig group host.conf hostname hosts inputrc java* jvm* ld.so.*
-	locale* localtime login.defs magic* maven mime.types networks npmrc nsswitch.conf passwd perl php* pip.conf pki
-	profile profile.d protocols python* resolv.conf rpc ruby* services shells ssl terminfo texmf timezone zsh*`)
+	locale* localtime login.defs machine-id magic* maven mime.types networks npmrc nsswitch.conf passwd perl
+	php* pip.conf pki profile profile.d protocols python* resolv.conf rpc ruby* services shells ssl terminfo texmf timezone xdg zsh*`)
 
 // isNamed reports whether a path below /etc is one of namedSettings, or below one.
 func isNamed(name string) bool {
@@ -216,20 +214,19 @@ func isNamed(name string) bool {
 	})
 }
 
-// showPublic reports whether nothing below dir is a secret, which is what this account may read
-// and not every account, such as /etc/shadow if this is root. Otherwise it adds the others to
-// Settings and Links: to show dir with masks is not enough, because a mask falls off when its
-// file is replaced by another one, as passwd does.
-func (l *Layout) showPublic(dir string) (whole bool, err error) {
+// publicParts returns the Settings and Links below dir without secrets, which is what this account
+// may read and not every account, such as /etc/shadow if this is root. To show dir with masks is
+// not enough, because a mask falls off when its file is replaced by another one, as passwd does.
+// whole: there is no secret below dir.
+func publicParts(dir string) (parts Layout, whole bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return true, nil // removed since, or closed to the agent, too
+		return parts, true, nil // removed since, or closed to the agent, too
 	}
 	if err != nil {
-		return false, err
+		return parts, false, err
 	}
 	whole = true
-	var parts Layout
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		info, err := entry.Info()
@@ -237,7 +234,7 @@ func (l *Layout) showPublic(dir string) (whole bool, err error) {
 			continue
 		}
 		if err != nil {
-			return false, err
+			return parts, false, err
 		}
 		mode := info.Mode()
 		switch {
@@ -247,14 +244,17 @@ func (l *Layout) showPublic(dir string) (whole bool, err error) {
 				parts.Links = append(parts.Links, Link{path, to})
 			}
 		case mode.IsDir() && mode.Perm()&0o005 == 0o005:
-			isWhole, err := parts.showPublic(path)
+			below, isWhole, err := publicParts(path)
 			if err != nil {
-				return false, err
+				return parts, false, err
 			}
 			whole = whole && isWhole
 			if isWhole {
 				parts.Settings = append(parts.Settings, path)
+				continue
 			}
+			parts.Settings = append(parts.Settings, below.Settings...)
+			parts.Links = append(parts.Links, below.Links...)
 		case mode.IsDir() || mode.Perm()&0o004 == 0:
 			// without capabilities, because it is its own
 			isSecret := unix.Access(path, unix.R_OK) == nil || mode.IsDir() && unix.Access(path, unix.X_OK) == nil
@@ -263,11 +263,7 @@ func (l *Layout) showPublic(dir string) (whole bool, err error) {
 			parts.Settings = append(parts.Settings, path)
 		}
 	}
-	if !whole {
-		l.Settings = append(l.Settings, parts.Settings...)
-		l.Links = append(l.Links, parts.Links...)
-	}
-	return whole, nil
+	return parts, whole, nil
 }
 
 // besideBin are directories in which programs of a directory called bin find their parts: node
@@ -280,6 +276,10 @@ var besideBin = []string{"lib", "lib64", "libexec"}
 // of the programs lead. home is the home of the account, of which no directory above is shown.
 func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 	var dirs []string
+	homePlace, err := paths.Find(home)
+	if err != nil {
+		return nil, fmt.Errorf("find the home directory: %w", err)
+	}
 	// What is in the home is hidden, also below a directory that every box shows.
 	isOpen := func(dir string) bool { return isShown(dir) && !paths.Inside(home, dir) }
 	add := func(dir string) error {
@@ -303,7 +303,9 @@ func ProgramDirs(path, home string, programs ...string) ([]string, error) {
 		if err := add(dir); err != nil {
 			return err
 		}
-		if filepath.Base(dir) != "bin" || paths.Inside(paths.Real(filepath.Dir(dir)), paths.Real(home)) {
+		parent, err := paths.Find(filepath.Dir(dir)) // which may be closed to the account
+		isApart := err == nil && !homePlace.Inside(parent)
+		if filepath.Base(dir) != "bin" || !isApart {
 			return nil
 		}
 		for _, name := range besideBin {

@@ -161,12 +161,15 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	account := OpenAccount(p, cfg.Chosen.Home)
 	c.Unreadable = SecretFiles(p, account, cfg.Chosen.Inherit || !kind.Sandboxes)
 	for _, choice := range cfg.AllAgents() {
-		login := p.hiding(filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile()))
 		isOther := choice.Kind != cfg.Chosen.Kind || choice.Home != cfg.Chosen.Home
-		if isOther && choice.LoginFile() != "" && !slices.Contains(c.Unreadable, login) {
-			c.Unreadable = append(c.Unreadable, login)
+		if !isOther || choice.LoginFile() == "" {
+			continue
 		}
+		login := filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile())
+		c.Unreadable = append(c.Unreadable, p.hiding(login), p.hiding(paths.Real(login)))
 	}
+	slices.Sort(c.Unreadable)
+	c.Unreadable = slices.Compact(c.Unreadable)
 	if cfg.KeyFromGh {
 		c.Unreadable = append(c.Unreadable, p.ghFiles())
 	}
@@ -277,7 +280,8 @@ func SecretFiles(p *Project, account *state.Account, isAtHome bool) []string {
 	}
 	login := filepath.Join(account.Home, "auth.json")
 	if !isAtHome {
-		login = p.hiding(login)
+		add(p.hiding(login))
+		add(p.hiding(paths.Real(login))) // it may be a link
 	}
 	add(login)
 	for _, own := range worlds(p.Env) {
@@ -285,7 +289,7 @@ func SecretFiles(p *Project, account *state.Account, isAtHome bool) []string {
 		add(dir)
 		entries, _ := os.ReadDir(dir) // it need not exist
 		for _, e := range entries {
-			add(filepath.Join(dir, e.Name()))
+			add(p.hiding(paths.Real(filepath.Join(dir, e.Name()))))
 		}
 	}
 	return list

@@ -18,6 +18,7 @@ import (
 type Project struct {
 	Env       *environ.Env
 	Path      string // resolved through symlinks where the file exists
+	Named     string // the path by which the caller names it, absolute
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
@@ -38,7 +39,8 @@ type Project struct {
 // default directory. A workflow that an agent could have written is not used: SourceErr is
 // then the error of Foreign.
 func NewProject(w *environ.Env, path, stateDir string) *Project {
-	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
+	named := w.Absolute(path)
+	p := &Project{Env: w, Path: named, Named: named, gh: &sync.Map{}}
 	before := Stamp(p.Path)
 	p.Source, p.SourceErr = workflow.Read(p.Path)
 	p.SourceErr = nameLease(p.SourceErr, p.Path)

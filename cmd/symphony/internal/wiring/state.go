@@ -92,9 +92,11 @@ func usedRoot(p *Project) string {
 	return root.Path
 }
 
-// Keys of the database: the path of the workflow that owns it, and the path of its directory.
+// Keys of the database: the path of the workflow that owns it, the link by which the last pass
+// reached it, and the path of the directory.
 const (
 	OwnerKey = "workflow_path"
+	linkKey  = "workflow_link"
 	placeKey = "state_dir"
 )
 
@@ -161,10 +163,19 @@ func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
 		}
 	}
 	path, err := OwnerPath(ctx, p, db)
-	if err != nil || path == p.Path || p.SourceErr != nil {
+	if err != nil || p.SourceErr != nil {
 		return err
 	}
-	return db.SetMeta(ctx, OwnerKey, p.Path)
+	if path != p.Path {
+		if err := db.SetMeta(ctx, OwnerKey, p.Path); err != nil {
+			return err
+		}
+	}
+	link, _, err := db.Meta(ctx, linkKey)
+	if err != nil || p.Named == p.Path || p.Named == link {
+		return err
+	}
+	return db.SetMeta(ctx, linkKey, p.Named)
 }
 
 // CommandPatience is how long an operator's command waits for the project lock.

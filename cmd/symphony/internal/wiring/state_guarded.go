@@ -1,11 +1,9 @@
 package wiring
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,9 +27,11 @@ type Guarded struct {
 	paths.Place
 	// Writable: agents of issues write it, as agent.writable_roots says.
 	Writable bool
-	// Project: it is the directory of a WORKFLOW.md, or one from which a project runs programs. An
-	// agent of an issue may have a writable directory in it.
+	// Project: it is the directory of a WORKFLOW.md. An agent of an issue may have a writable
+	// directory in it.
 	Project bool
+	// Workflow: it is a WORKFLOW.md, whose passes may run files in any directory.
+	Workflow bool
 }
 
 // OperatorFiles returns the guarded files of all projects of the account, whichever directories
@@ -42,10 +42,13 @@ type Guarded struct {
 //   - the settings that git obeys in local repositories and for the account;
 //   - the account's own settings of shells and ssh.
 //
+// What these programs and scripts run in turn can't be known. So while passes run for the
+// account, an agent gets a worktree, or a person names its directory.
+//
 // If a workflow can't be read, its whole directory is guarded. A state that can't be read is an
 // error.
 func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
-	g := guard{ctx: ctx, seen: map[string]bool{}, searched: map[string]bool{}}
+	g := guard{ctx: ctx, seen: map[string]bool{}}
 	for _, own := range worlds(w) {
 		g.env = own
 		g.addAccount()
@@ -138,13 +141,11 @@ func worlds(w *environ.Env) []*environ.Env {
 
 // guard collects the guarded files, one environment after the other.
 type guard struct {
-	ctx  context.Context
-	env  *environ.Env
-	list []Guarded
-	seen map[string]bool // paths that were added
-	// searched are files in which the names of others were looked for.
-	searched map[string]bool
-	failed   error
+	ctx    context.Context
+	env    *environ.Env
+	list   []Guarded
+	seen   map[string]bool // paths that were added
+	failed error
 }
 
 // add adds files and directories that no agent may write.
@@ -157,7 +158,7 @@ func (g *guard) add(names ...string) {
 // addOne adds a file or directory. The other fields of as are taken over. A relative path is
 // ignored.
 func (g *guard) addOne(name string, as Guarded) {
-	key := fmt.Sprint(as.Writable, as.Project, " ", name)
+	key := fmt.Sprint(as.Writable, as.Project, as.Workflow, " ", name)
 	if g.seen[key] || !filepath.IsAbs(name) {
 		return
 	}
@@ -175,13 +176,25 @@ func (g *guard) addOne(name string, as Guarded) {
 	g.list = append(g.list, as)
 }
 
-// addProjectDir adds a directory from which a project runs programs. A program there may run any
-// other file beside or below it. The home directory, what is around it, and a directory that all
-// accounts write, such as /tmp, are no such directories.
-func (g *guard) addProjectDir(dir string) {
-	info, err := os.Stat(dir)
-	if err == nil && info.Mode()&os.ModeSticky == 0 && !paths.Inside(dir, g.env.Home) {
-		g.addOne(dir, Guarded{Project: true})
+// addWorkflow adds a WORKFLOW.md by the path under which passes know it, with its directory and
+// the directories of the links to it. The home directory, what is around it, and a directory that
+// all accounts write, such as /tmp, are no directories of a project.
+func (g *guard) addWorkflow(path string) {
+	g.addOne(path, Guarded{Workflow: true})
+	place, err := paths.Find(path)
+	if err != nil || !Exists(path) {
+		return
+	}
+	files := []string{place.Path}
+	for _, link := range place.Links {
+		files = append(files, link.Path)
+	}
+	for _, file := range files {
+		dir := filepath.Dir(file)
+		info, err := os.Stat(dir)
+		if err == nil && info.Mode()&os.ModeSticky == 0 && !paths.Inside(dir, g.env.Home) {
+			g.addOne(dir, Guarded{Project: true})
+		}
 	}
 }
 
@@ -206,10 +219,8 @@ func (g *guard) addAccount() {
 		path := filepath.Join(g.env.Home, name)
 		if _, err := os.Lstat(path); err == nil {
 			g.add(path)
-			g.addNamedIn(p, path, 0)
 		}
 	}
-	g.addNamedIn(p, filepath.Join(g.env.Home, ".ssh", "config"), 0)
 	g.addGit(p, "")
 	g.addVariables(p)
 }
@@ -219,45 +230,12 @@ var pathVars = strings.Fields(
 	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_SSH GIT_TEMPLATE_DIR SSH_ASKPASS`,
 )
 
-// commandVars are variables with a command line that git runs.
-var commandVars = strings.Fields(`GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_SSH_COMMAND`)
-
 // addVariables adds the paths that variables of the caller and of the environment files name.
-// The path of a variable is added also if it does not exist yet: an agent could create it.
+// They need not exist yet: an agent could create them.
 func (g *guard) addVariables(p *Project) {
-	for _, name := range slices.Concat(pathVars, commandVars) {
-		value, _ := p.Lookup(name)
-		g.add(p.filesIn("", value)...)
-	}
 	for _, name := range pathVars {
 		value, _ := p.Lookup(name)
 		g.add(inHome(p.Env.Home, os.Expand(value, p.variable)))
-	}
-}
-
-const (
-	maxProfile  = 1 << 20 // bytes of a file that is searched for the names of others
-	mostSources = 5       // how deep such files may name each other
-)
-
-// addNamedIn adds the files that a shell's profile or ssh's settings name, as the line
-// ". ~/dotfiles/aliases" does, and the files that these name in turn, if they are in the home
-// directory.
-func (g *guard) addNamedIn(p *Project, path string, depth int) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProfile || g.searched[path] {
-		return
-	}
-	g.searched[path] = true
-	content, err := os.ReadFile(path)
-	if err != nil || bytes.IndexByte(content, 0) >= 0 {
-		return // the shell can't read it either, or it is a program
-	}
-	for _, named := range p.filesIn("", string(content)) {
-		g.add(named)
-		if depth < mostSources && paths.Inside(g.env.Home, named) {
-			g.addNamedIn(p, named, depth+1)
-		}
 	}
 }
 
@@ -269,8 +247,7 @@ func (g *guard) addGit(p *Project, address string) {
 		g.failed = errors.Join(g.failed, fmt.Errorf("find out what git obeys: %w", err))
 		return
 	}
-	g.add(obeyed.Paths...)
-	g.add(p.filesIn("", obeyed.Settings...)...)
+	g.add(obeyed...)
 }
 
 // addProject adds a project by its state directory.
@@ -290,10 +267,11 @@ func (g *guard) addProject(stateDir string) error {
 		return nil
 	}
 	p := NewProject(g.env, stored.workflow, stateDir)
-	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
-	if Exists(p.Path) {
-		g.addProjectDir(filepath.Dir(p.Path))
+	g.addWorkflow(p.Path)
+	if stored.link != "" {
+		g.addWorkflow(stored.link)
 	}
+	g.add(p.EnvPath(), p.SharedEnvPath())
 	g.addVariables(p)
 	// Passes obey the last valid workflow until the present workflow is valid.
 	cfg := p.parseStored(stored.lastGood)
@@ -331,16 +309,8 @@ func (p *Project) parseStored(stored string) *workflow.Config {
 // addConfig adds the paths that the values of a workflow name.
 func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 	for _, named := range cfg.Named() {
-		files := p.namedFiles(named)
-		g.add(files...)
+		g.add(p.namedFiles(named)...)
 		switch named.Names {
-		case workflow.NamesScript, workflow.NamesHomeScript, workflow.NamesProgram:
-			for _, file := range files {
-				g.addProjectDir(filepath.Dir(file))
-			}
-			for _, dir := range p.namedIn("", fs.FileMode.IsDir, named.Values) { // cd ~/tools && ./check.sh
-				g.addProjectDir(dir)
-			}
 		case workflow.NamesRepository:
 			for _, address := range named.Values {
 				g.addGit(p, address)
@@ -383,8 +353,10 @@ func (p *Project) namedFiles(named workflow.Named) (list []string) {
 
 // stored is the record of a project's files in its database.
 type stored struct {
-	roots              []string // the workspace roots used by the project
-	workflow, lastGood string   // the path of its workflow, and the text of the last valid workflow
+	roots    []string // the workspace roots used by the project
+	workflow string   // the path of its workflow
+	link     string   // by which the last pass reached it; empty for none
+	lastGood string   // the text of the last valid workflow
 }
 
 // storedFiles reads the record of a project. Without a database it is empty.
@@ -405,6 +377,10 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read the path of the workflow: %w", err)
 	}
+	s.link, _, err = db.Meta(ctx, linkKey)
+	if err != nil {
+		return s, fmt.Errorf("read the link to the workflow: %w", err)
+	}
 	s.lastGood, _, err = db.Meta(ctx, LastGoodKey)
 	if err != nil {
 		return s, fmt.Errorf("read the last valid workflow: %w", err)
@@ -414,13 +390,9 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 
 // filesIn returns the existing files that shell scripts of a project name by an absolute path,
 // a path below the home directory, a variable of the environment, or, unless dir is empty, a
-// path from dir, where they run. It reads words: a value in --config=FILE is a word.
-func (p *Project) filesIn(dir string, scripts ...string) []string {
-	return p.namedIn(dir, fs.FileMode.IsRegular, scripts)
-}
-
-// namedIn is filesIn for files of the wanted kind.
-func (p *Project) namedIn(dir string, wanted func(fs.FileMode) bool, scripts []string) (list []string) {
+// path from dir, where they run. It reads words: a value in --config=FILE is a word. That is a
+// help, and no limit: a shell can name a file in other ways.
+func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
 	var words []string
 	for _, script := range scripts {
@@ -437,7 +409,7 @@ func (p *Project) namedIn(dir string, wanted func(fs.FileMode) bool, scripts []s
 			path = filepath.Join(dir, path)
 		}
 		info, err := os.Stat(path)
-		if err == nil && wanted(info.Mode()) {
+		if err == nil && info.Mode().IsRegular() {
 			list = append(list, path)
 		}
 	}

@@ -59,34 +59,44 @@ func ChangedProof(ctx context.Context, dir string, clone Clone, command string) 
 	if err != nil {
 		return nil, err
 	}
-	ask := func(stdin string, args ...string) (string, error) {
-		cmd := r.git(ctx, args...)
-		cmd.Stdin = strings.NewReader(stdin)
-		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
-		return r.output(cmd)
+	ask := r.asker(ctx)
+	for _, base := range from {
+		changed, err := ProofFiles(ask, base, r.commit, command)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, changed...)
 	}
-	raw, err := ask("", append(slices.Concat(diffTreeWords, RawChanges), from, r.commit, "--")...)
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}
+
+// workFrom returns the commits at which the work left its base. In a repository made by hooks the
+// branches of the remote say nothing, because the agent can move them: there it is the commit
+// where the run began. If the agent removed that, all files are its work.
+func (r *reader) workFrom(ctx context.Context, began string) ([]string, error) {
+	if r.baseCommit == "" && began != "" {
+		isThere, err := r.hasTree(ctx, began)
+		if err != nil {
+			return nil, err
+		}
+		if !isThere {
+			began = r.emptyTree()
+		}
+		return []string{began}, nil
+	}
+	_, base, err := r.base()
 	if err != nil {
 		return nil, err
 	}
-	return ProofFiles(ask, r.commit, command, ParseChanges(raw))
-}
-
-// workFrom is whereWorkBegan also for a repository made by hooks: there the branches of the
-// remote say nothing, because the agent can move them. If the agent removed the commit where
-// its work began, all files are its work.
-func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
-	if r.baseCommit != "" || began == "" {
-		return r.whereWorkBegan(ctx)
+	if base != "" {
+		list, err := MergeBases(r.asker(ctx), base, r.commit)
+		if err != nil || len(list) > 0 {
+			return list, err
+		}
 	}
-	isThere, err := r.hasTree(ctx, began)
-	if err != nil {
-		return "", err
-	}
-	if !isThere {
-		return r.emptyTree(), nil
-	}
-	return began, nil
+	one, err := r.whereWorkBegan(ctx)
+	return []string{one}, err
 }
 
 // Began returns the commit of HEAD in dir, or the empty tree if there is none, and the commits

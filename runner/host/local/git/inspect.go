@@ -458,18 +458,27 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	if commit == "" {
 		return r.commit, nil
 	}
-	list, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
-	if gitcmd.ExitedWith(err, 1) { // they have no common history
-		return cmp.Or(r.baseCommit, r.commit), nil
-	}
+	list, err := MergeBases(r.asker(ctx), commit, r.commit)
 	if err != nil {
 		return "", err
 	}
-	from, _, several := strings.Cut(list, "\n")
-	if several && r.baseCommit != "" {
+	if len(list) == 0 {
+		return cmp.Or(r.baseCommit, r.commit), nil
+	}
+	if len(list) > 1 && r.baseCommit != "" {
 		return r.baseCommit, nil
 	}
-	return from, nil
+	return list[0], nil
+}
+
+// asker returns what asks git in the repository.
+func (r *reader) asker(ctx context.Context) Ask {
+	return func(stdin string, args ...string) (string, error) {
+		cmd := r.git(ctx, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.Env = append(cmd.Env, "GIT_LITERAL_PATHSPECS=1")
+		return r.output(cmd)
+	}
 }
 
 // uncommitted are the files of a work tree with changes that are not committed. Nested

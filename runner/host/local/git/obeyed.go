@@ -14,7 +14,7 @@ import (
 // Obeyed finds the files that git obeys with an address: see host.Local. If git can't answer,
 // because a repository or a setting is broken, it would not obey either, and only the path
 // itself needs a guard.
-func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error) {
+func Obeyed(ctx context.Context, q host.ObeyedRequest) (o []string, err error) {
 	g := operatorsGit{env: q.Env, home: q.Home}
 	if q.Address == "" {
 		g.addSettings(ctx, &o, "/")
@@ -26,7 +26,7 @@ func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error
 			found = g.addRepository(ctx, &o, path+".git")
 		}
 		if !found {
-			o.Paths = append(o.Paths, path, path+".git")
+			o = append(o, path, path+".git")
 		}
 	}
 	return o, ctx.Err()
@@ -81,7 +81,7 @@ func localPaths(addresses ...string) (paths []string) {
 // addRepository adds the git directories of a repository, including the main repository of a
 // linked worktree, its hooks and its settings. It returns false if git finds no repository
 // there.
-func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path string) bool {
+func (g operatorsGit) addRepository(ctx context.Context, o *[]string, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return false
@@ -93,19 +93,19 @@ func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path st
 		return false
 	}
 	for line := range strings.SplitSeq(out, "\n") {
-		o.Paths = append(o.Paths, absolute(path, line))
+		*o = append(*o, absolute(path, line))
 	}
 	dotGit := filepath.Join(path, ".git")
 	if exists(dotGit) { // a file in a linked worktree
-		o.Paths = append(o.Paths, dotGit)
+		*o = append(*o, dotGit)
 	}
 	here.addSettings(ctx, o, path)
 	return true
 }
 
 // addSettings adds the files with git's settings for a directory, including files that do not
-// exist yet, and the values.
-func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir string) {
+// exist yet.
+func (g operatorsGit) addSettings(ctx context.Context, o *[]string, dir string) {
 	out, ok := g.answer(ctx, dir, "config", "--list", "--show-origin", "-z")
 	if !ok {
 		return
@@ -115,7 +115,7 @@ func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir strin
 		origin, isFile := strings.CutPrefix(parts[i], "file:")
 		if isFile {
 			origin = absolute(dir, origin)
-			o.Paths = append(o.Paths, origin)
+			*o = append(*o, origin)
 		}
 		g.addSetting(ctx, o, obeyedSetting{dir: dir, origin: origin, text: parts[i+1]})
 	}
@@ -134,25 +134,24 @@ const mostIncludes = 10
 
 // addSetting adds the value of a setting, and the directories and files with more settings
 // that it names.
-func (g operatorsGit) addSetting(ctx context.Context, o *host.Obeyed, s obeyedSetting) {
+func (g operatorsGit) addSetting(ctx context.Context, o *[]string, s obeyedSetting) {
 	name, value, _ := strings.Cut(s.text, "\n")
-	o.Settings = append(o.Settings, value)
 	name = strings.ToLower(name)
 	switch {
 	case strings.HasPrefix(name, "include") && strings.HasSuffix(name, ".path"):
 		file := absolute(filepath.Dir(s.origin), g.expand(value))
-		o.Paths = append(o.Paths, file)
+		*o = append(*o, file)
 		if s.depth > 0 || strings.HasPrefix(name, "includeif.") {
 			g.addIncluded(ctx, o, s, file)
 		}
 	case name == "core.hookspath", name == "init.templatedir":
-		o.Paths = append(o.Paths, absolute(s.dir, g.expand(value)))
+		*o = append(*o, absolute(s.dir, g.expand(value)))
 	}
 }
 
 // addIncluded adds the settings of a file whether or not its condition is true in this
 // directory: it may be true in another directory.
-func (g operatorsGit) addIncluded(ctx context.Context, o *host.Obeyed, by obeyedSetting, file string) {
+func (g operatorsGit) addIncluded(ctx context.Context, o *[]string, by obeyedSetting, file string) {
 	if by.depth == mostIncludes || !exists(file) {
 		return
 	}

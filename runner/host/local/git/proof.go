@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
@@ -22,11 +23,24 @@ type Change struct {
 	IsNew, WasDeleted bool
 }
 
-// RawChanges are the arguments of git diff for ParseChanges.
-var RawChanges = []string{"--raw", "-z", "--no-abbrev", "--no-renames"}
+// MergeBases returns the commits at which two histories separated: none if they have nothing in
+// common, several if they were merged crosswise. A merge keeps a file that a commit has changed
+// since any of them.
+func MergeBases(ask Ask, one, other string) ([]string, error) {
+	list, err := ask("", "merge-base", "--all", one, other)
+	if gitcmd.ExitedWith(err, 1) {
+		return nil, nil
+	}
+	return strings.Fields(list), err
+}
 
-// ParseChanges reads what git diff prints with RawChanges.
-func ParseChanges(raw string) (changes []Change) {
+// Changes returns the files that differ between two commits.
+func Changes(ask Ask, from, to string) (changes []Change, err error) {
+	diff := append(slices.Clone(diffTreeWords), "--raw", "-z", "--no-abbrev")
+	raw, err := ask("", append(diff, from, to, "--")...)
+	if err != nil {
+		return nil, err
+	}
 	entries := strings.Split(raw, "\x00")
 	for i := 0; i+1 < len(entries); i += 2 {
 		// ":100644 100755 8ab686e 3f2a9c1 M": modes, objects, and what happened
@@ -41,7 +55,7 @@ func ParseChanges(raw string) (changes []Change) {
 			WasDeleted: fields[4] == "D",
 		})
 	}
-	return changes
+	return changes, nil
 }
 
 const (
@@ -56,47 +70,64 @@ func (c Change) isPlain() bool {
 }
 
 // settingsNames matches the paths of files that programs obey or run whatever the command is: dot
-// files, and files of builds and of configuration, such as web/package.json.
-var settingsNames = text.Pattern(`(?i)(?:^|/)\.|` +
-	`\.(?:sh|bash|zsh|ksh|fish|ps1|psm1|bat|cmd|mk|mak|ninja|cmake|just|rake|toml|ya?ml|json[5c]?|jsonnet|` +
+// files, names without an extension unless they are in capitals as LICENSE is, and files of builds
+// and of configuration, such as web/package.json.
+var settingsNames = text.Pattern(`(?i)(?:^|/)\.|(?-i:(?:^|/)[^./]*[^./A-Z_-][^./]*$)|(?:^|/)buildSrc/|` +
+	`\.(?:sh|bash|zsh|ksh|t?csh|fish|ps1|psm1|bat|cmd|mk|mak|make|ninja|cmake|just|rake|toml|ya?ml|json[5c]?|jsonnet|` +
 	`ini|cfg|conf|config|xml|plist|properties|props|targets|gradle|groovy|kts|sbt|bzl|bazel|nix|tf|hcl|lock|lockb|` +
-	`sum|mod|work|gemspec|podspec|cabal|opam|[a-z]{1,4}proj|slnx?|edn|gypi?|pth|dockerfile)(?:\.dist|\.in)?$|` +
-	`\.(?:conf|config|setup|workspace)\.[cm]?[jt]s$|` +
+	`sum|mod|work|gemspec|podspec|cabal|opam|[a-z]{1,4}proj|slnx?|edn|gypi?|pth|pro|pri|m4|a[cm]|dockerfile)` +
+	`(?:\.dist|\.in)?$|\.(?:conf|config|setup|workspace)\.(?:[a-z]+\.)?[cm]?[jt]s$|` +
 	`(?:^|/)(?:GNUmake|make|docker|container|just|rake|gem|guard|fast|danger|vagrant|proc|jenkins|earth|tilt|pod|` +
-	`brew|snake|pip|task|cake)file(?:[._-][^/]*)?$|` +
-	`(?:^|/)(?:(?:requirements|constraints)[^/]*\.txt|CMakeLists\.txt|BUILD|WORKSPACE|SCons(?:truct|cript)|wscript|` +
-	`configure(?:\.ac)?|meson\.build|(?:conftest|setup|noxfile|tasks|fabfile|dodo|manage|sitecustomize)\.py|` +
-	`build\.(?:rs|zig|xml)|mix\.exs|(?:grunt|gulp)file\.[cm]?[jt]s|magefile\.go|Package\.swift|project\.clj)$`)
+	`brew|snake|pip|task|cake)file[._-][^/]*$|` +
+	`(?:^|/)(?:(?:requirements|constraints)[^/]*\.txt|CMakeLists\.txt|BUCK|BUILD|WORKSPACE|meson\.build|` +
+	`(?:conftest|setup|noxfile|tasks|fabfile|dodo|manage|(?:site|user)customize)\.py|__main__\.[a-z]+|` +
+	`build\.(?:rs|zig|xml|sc|mill|PL)|mix\.exs|(?:grunt|gulp)file\.[cm]?[jt]s|magefile\.go|Package\.swift|` +
+	`project\.clj)$`)
+
+// isNamedIn reports whether a command has a name: lint.py, or lint as in python3 -m ci.lint.
+func isNamedIn(command, name string) bool {
+	stem, _, _ := strings.Cut(name, ".")
+	isPart := func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return strings.Contains(command, name) || slices.Contains(strings.FieldsFunc(command, isPart), stem)
+}
 
 // ProofFiles returns the changed files that a check of the work, such as the command, may run or
-// obey: what is executable or names its interpreter, settings, what has a name that occurs in the
-// command, and what a link with such a name leads to. No shell is parsed for that.
-func ProofFiles(ask Ask, commit, command string, changes []Change) (files []string, err error) {
-	obeyed := func(name string) bool {
-		return settingsNames().MatchString(name) || strings.Contains(command, path.Base(name))
+// obey: what is or was executable or names its interpreter, settings, what has a name that occurs
+// in the command, and what a link with such a name leads to. No shell is parsed for that.
+func ProofFiles(ask Ask, from, to, command string) (files []string, err error) {
+	changes, err := Changes(ask, from, to)
+	if err != nil {
+		return nil, err
 	}
-	var others []string
+	obeyed := func(name string) bool {
+		return settingsNames().MatchString(name) || isNamedIn(command, path.Base(name))
+	}
+	var before, after []string
 	for _, c := range changes {
-		switch {
-		case !c.isPlain() || obeyed(c.Name):
+		if !c.isPlain() || obeyed(c.Name) {
 			files = append(files, c.Name)
-		case c.Mode == plainMode:
-			others = append(others, c.Name)
+			continue
+		}
+		if c.OldMode == plainMode {
+			before = append(before, c.Name)
+		}
+		if c.Mode == plainMode {
+			after = append(after, c.Name)
 		}
 	}
-	if len(others) == 0 {
-		return files, nil
-	}
-	scripts, err := scriptsAmong(ask, commit, others)
+	wereScripts, err := scriptsAmong(ask, from, before)
 	if err != nil {
 		return nil, err
 	}
-	targets, err := targetsAmong(ask, commit, others, obeyed)
+	scripts, err := scriptsAmong(ask, to, after)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, scripts...)
-	files = append(files, targets...)
+	targets, err := targetsAmong(ask, to, after, obeyed)
+	if err != nil {
+		return nil, err
+	}
+	files = slices.Concat(files, wereScripts, scripts, targets)
 	slices.Sort(files)
 	return slices.Compact(files), nil
 }
@@ -108,7 +139,7 @@ const namedAtOnce = 1000
 // #!/bin/sh. Rust's #![allow(dead_code)] is none.
 func scriptsAmong(ask Ask, commit string, names []string) (scripts []string, err error) {
 	for some := range slices.Chunk(names, namedAtOnce) {
-		out, err := ask("", append([]string{"grep", "-naozE", "^#! ?/", commit, "--"}, some...)...)
+		out, err := ask("", append([]string{"grep", "-naozE", "^#![[:blank:]]*/", commit, "--"}, some...)...)
 		if gitcmd.ExitedWith(err, 1) { // there is none
 			continue
 		}
@@ -129,6 +160,9 @@ func scriptsAmong(ask Ask, commit string, names []string) (scripts []string, err
 // targetsAmong returns those of the files of a commit to which an obeyed link leads: itself, or a
 // directory above it.
 func targetsAmong(ask Ask, commit string, names []string, obeyed func(string) bool) (targets []string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
 	tree, err := ask("", "ls-tree", "-r", "-z", commit)
 	if err != nil {
 		return nil, err

@@ -307,30 +307,30 @@ func TestFetchPushed(t *testing.T) {
 		{
 			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u " +
 				"HEAD FETCH_HEAD; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work.txt; git add .; git " +
 				"commit -qm change", "taken", "change by a",
 		},
 		{
 			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD " +
-				"-- work d; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"-- work.txt d; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work.txt; git add .; git " +
 				"commit -qm change", "taken", "change by a",
 		},
 		{
 			"begun, up to the index", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work.txt; git add .; git " +
 				"commit -qm change", "taken", "change by a",
 		},
 		{
 			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q " +
-				"FETCH_HEAD -- work; git reset -q; echo mine >> file",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"FETCH_HEAD -- work.txt; git reset -q; echo mine >> file",
+			"echo more > work.txt; git commit -qam change", "files in the workspace have changes that are " +
 				"not committed", "change by a",
 		},
 		{
 			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; " +
-				"echo mine > work",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"echo mine > work.txt",
+			"echo more > work.txt; git commit -qam change", "files in the workspace have changes that are " +
 				"not committed", "change by a",
 		},
 		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},

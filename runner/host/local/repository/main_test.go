@@ -81,7 +81,7 @@ func (p *place) mustClone(name string) host.CloneAnswer {
 func (p *place) commit(name, message string) string {
 	p.t.Helper()
 	return p.sh(
-		"cd " + name + "; echo " + message + " >> work; git add .; git commit -qm '" + message +
+		"cd " + name + "; echo " + message + " >> work.txt; git add .; git commit -qm '" + message +
 			"'; git rev-parse HEAD",
 	)
 }

@@ -29,10 +29,10 @@ func TestTryMerge(t *testing.T) {
 	test.Equal(t, "the base is contained", try().Contained, true)
 	q.BaseCommit = p.sh("cd person; echo x > other; git add .; git commit -qm other; git push -q; git rev-parse HEAD")
 	test.Equal(t, "another file", try(), host.MergeAnswer{BaseCommit: q.BaseCommit})
-	q.BaseCommit = p.sh("cd person; echo x > work; git add .; git commit -qm work; git push -q; git rev-parse HEAD")
-	test.Equal(t, "the same file", try().Conflicts, []string{"work"})
+	q.BaseCommit = p.sh("cd person; echo x > work.txt; git add .; git commit -qm work.txt; git push -q; git rev-parse HEAD")
+	test.Equal(t, "the same file", try().Conflicts, []string{"work.txt"})
 	p.sh("mv remote.git away")
-	test.Equal(t, "without the remote", try().Conflicts, []string{"work"})
+	test.Equal(t, "without the remote", try().Conflicts, []string{"work.txt"})
 	q.BaseCommit = strings.Repeat("1", 40)
 	_, err := p.mirror().TryMerge(t.Context(), q)
 	wantFault(t, err, host.CodeRepositoryUnavailable)
@@ -79,13 +79,13 @@ func TestMakeMerge(t *testing.T) {
 	p.wantRemote(base+" main", made.Commit+" work/one")
 	test.Equal(t, "the commit", p.sh("git -C remote.git log -1 --format='%P %an %ce %s' work/one"),
 		person+" "+base+" Symphony symphony@example.org Merge branch 'main' into work/one")
-	test.Equal(t, "its files", p.sh("git -C remote.git ls-tree --name-only work/one"), "file\nother\nwork")
+	test.Equal(t, "its files", p.sh("git -C remote.git ls-tree --name-only work/one"), "file\nother\nwork.txt")
 
 	q.Head = made.Commit
 	again := test.Must(m.MakeMerge(t.Context(), q))
 	test.Equal(t, "the base is contained", []any{again.Contained, again.Commit}, []any{true, ""})
-	p.sh("cd person; git checkout -q main; echo y > work; git add .; git commit -qm work; git push -q")
-	test.Equal(t, "a conflict", test.Must(m.MakeMerge(t.Context(), q)).Conflicts, []string{"work"})
+	p.sh("cd person; git checkout -q main; echo y > work.txt; git add .; git commit -qm work.txt; git push -q")
+	test.Equal(t, "a conflict", test.Must(m.MakeMerge(t.Context(), q)).Conflicts, []string{"work.txt"})
 }
 
 // A git that can't merge without a work tree is named.

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -23,8 +22,12 @@ func (d *delivery) look(ctx context.Context) (look host.Look, err error) {
 }
 
 func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error) {
-	base, err := d.output(d.localGit(ctx, "merge-base", "refs/heads/"+d.base, d.Commit))
-	if gitcmd.ExitedWith(err, 1) { // no common history: all of the work is new
+	ask := d.ask(ctx)
+	bases, err := git.MergeBases(ask, "refs/heads/"+d.base, d.Commit)
+	if err != nil {
+		return look, err
+	}
+	if len(bases) == 0 { // no common history: all of the work is new
 		look.Unrelated = true
 		look.Proof = []string{"."}
 		if len(d.remote.Obeyed) == 0 {
@@ -34,24 +37,33 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 		look.Obeyed, err = d.entries(d.localGit(ctx, append(list, d.remote.Obeyed...)...))
 		return look, err
 	}
-	if err != nil {
-		return look, err
+	for _, base := range bases {
+		if err := d.lookSince(ctx, ask, base, &look); err != nil {
+			return look, err
+		}
 	}
-	ask := d.ask(ctx)
-	raw, err := ask("", slices.Concat([]string{"diff"}, git.RawChanges, []string{base, d.Commit})...)
-	if err != nil {
-		return look, err
+	for _, list := range []*[]string{&look.Obeyed, &look.ChangedTests, &look.DeletedTests, &look.Markers, &look.Proof} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
 	}
-	changes := git.ParseChanges(raw)
+	return look, nil
+}
+
+// lookSince adds what the commit changed since one of the commits at which it left the base.
+func (d *delivery) lookSince(ctx context.Context, ask git.Ask, base string, look *host.Look) error {
+	changes, err := git.Changes(ask, base, d.Commit)
+	if err != nil {
+		return err
+	}
 	added := map[string]bool{}     // objects of new files
 	var links []string             // of the base
 	deleted := map[string]string{} // tests, and their objects
 	for _, c := range changes {
 		obeyed := d.obeyedAt(c.Name)
 		switch {
-		case obeyed != "" && !slices.Contains(look.Obeyed, obeyed):
+		case obeyed != "":
 			look.Obeyed = append(look.Obeyed, obeyed)
-		case obeyed == "" && c.OldMode == "120000":
+		case c.OldMode == "120000":
 			links = append(links, c.Name)
 		}
 		switch {
@@ -64,23 +76,25 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 			look.ChangedTests = append(look.ChangedTests, c.Name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(deleted)) {
-		isMoved := added[deleted[name]]
+	for name, object := range deleted {
+		isMoved := added[object]
 		if !isMoved {
 			look.DeletedTests = append(look.DeletedTests, name)
 		}
 	}
-	look.Markers, err = d.findMarkers(ctx, base)
+	markers, err := d.findMarkers(ctx, base)
 	if err != nil {
-		return look, err
+		return err
 	}
-	look.Proof, err = git.ProofFiles(ask, d.Commit, d.verify, changes)
+	look.Markers = append(look.Markers, markers...)
+	proof, err := git.ProofFiles(ask, base, d.Commit, d.verify)
 	if err != nil {
-		return look, err
+		return err
 	}
+	look.Proof = append(look.Proof, proof...)
 	leading, err := d.leadToObeyed(ask, base, links)
 	look.Obeyed = append(look.Obeyed, leading...)
-	return look, err
+	return err
 }
 
 // ask returns what asks git in the mirror.

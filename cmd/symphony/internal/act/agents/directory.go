@@ -90,10 +90,11 @@ func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 	return nil
 }
 
-// errProject is wrapped by the error of a directory from which a project runs programs.
+// errProject is wrapped by the error of a directory in which a pass may run files.
 var errProject = errors.New("a directory of a project")
 
-// ofProject is the error of a directory in which an agent could change what passes run.
+// ofProject is the error of a directory in a project, where an agent could change what passes
+// run.
 func ofProject(dir paths.Place, project string) error {
 	return &reconcile.Error{
 		Code:    CodeInvalid,
@@ -101,6 +102,17 @@ func ofProject(dir paths.Place, project string) error {
 		Hint: "in a git repository with a commit, without shared, the agent gets a worktree; " +
 			"else name a directory outside",
 		Err: errProject,
+	}
+}
+
+// mayRun is the error of a directory that no person has named, while passes run for the account:
+// no program can know which files a hook, a shell's profile or git runs.
+func mayRun(dir string) error {
+	return &reconcile.Error{
+		Code:    CodeInvalid,
+		Message: "cwd: passes of a project may run files in " + dir,
+		Hint:    "spawn another agent, with worktree: true or after your user's permission",
+		Err:     errProject,
 	}
 }
 
@@ -190,9 +202,10 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 // guarded returns paths below the directory of an agent that belong to the operators of
 // projects, or from which the account's programs are started, by names below that directory
 // without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD that would
-// make the directory itself a repository. Some paths need not exist. Error: CodeInvalid if the
-// directory is within such a path, or if the sandbox could not protect a path.
-func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
+// make the directory itself a repository. Some paths need not exist. isNamed: a person named the
+// directory. Error: CodeInvalid if the directory is within such a path, if the sandbox could not
+// protect a path, or if nobody named the directory while passes run for the account.
+func guarded(ctx context.Context, w *environ.Env, dir paths.Place, isNamed bool) ([]string, error) {
 	files, err := wiring.OperatorFiles(ctx, w)
 	if err != nil {
 		return nil, err
@@ -226,6 +239,10 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 			return nil, err
 		}
 		list = append(list, below...)
+	}
+	isWorkflow := func(one wiring.Guarded) bool { return one.Workflow }
+	if !isNamed && slices.ContainsFunc(files, isWorkflow) {
+		return nil, mayRun(dir.Path)
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
@@ -272,7 +289,7 @@ func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error)
 
 // stillGuarded is guarded for an agent that works in a directory already. The directory must
 // not have been replaced by a link.
-func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, error) {
+func (s Settings) stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, error) {
 	place, err := paths.Find(dir)
 	if err != nil {
 		return nil, fmt.Errorf("find the directory of the agent: %w", err)
@@ -284,5 +301,5 @@ func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, er
 			"spawn another agent there",
 		)
 	}
-	return guarded(ctx, w, place)
+	return guarded(ctx, w, place, s.Named || s.Worktree != nil || s.Permission != nil)
 }

@@ -31,6 +31,8 @@ const (
 type Permission struct {
 	// Dir is without symlinks. For a worktree it is the repository that is cloned.
 	Dir string `json:"dir"`
+	// Passes run for the account, which may run files there.
+	Passes bool `json:"passes,omitempty"`
 	// Host is how the program that starts the agent calls itself.
 	Host string `json:"host,omitempty"`
 	// Prompt is the first line of the agent's work, if that is known.
@@ -50,6 +52,9 @@ func (p Permission) summary(clone bool) string {
 	line := "work in " + text.ShellQuote(p.Dir)
 	if clone {
 		line = "work in a clone of " + text.ShellQuote(p.Dir)
+	}
+	if p.Passes {
+		line += ", where passes of your projects may run files"
 	}
 	if p.Host != "" {
 		line += fmt.Sprintf(", for the MCP host %q", p.Host)

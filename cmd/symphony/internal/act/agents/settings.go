@@ -43,10 +43,12 @@ type Settings struct {
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
-	// Permit reports whether the operator permitted agents in a directory. Nil permits all.
-	// It returns an error for a directory in which even a person can't permit them, such as
-	// ~/.ssh.
-	Permit func(dir paths.Place) (permitted bool, err error) `json:"-"`
+	// Permit reports whether the operator permitted agents in a directory; byName: only a
+	// directory that he named for them counts. Nil permits all. It returns an error for a
+	// directory in which even a person can't permit them, such as ~/.ssh.
+	Permit func(dir paths.Place, byName bool) (permitted bool, err error) `json:"-"`
+	// Named: the operator named the directory, also while passes run for the account.
+	Named bool `json:"named,omitempty"`
 	// Permission is the question for a person if the operator did not permit the directory,
 	// else nil.
 	Permission *Permission `json:"permission,omitempty"`
@@ -93,21 +95,29 @@ func (s *Settings) prepare(ctx context.Context, a *Agents) error {
 	if err := outsideOthers(a.p, place); err != nil {
 		return err
 	}
-	_, err = guarded(ctx, a.p.Env, place)
+	s.Named, err = s.permits(place, true)
+	if err != nil {
+		return err
+	}
+	_, err = guarded(ctx, a.p.Env, place, s.Named)
 	if errors.Is(err, errProject) && !s.Shared && wiring.RepositoryAbove(place.Path) != "" {
 		s.Worktree = &Worktree{}
 		return s.prepareWorktree(ctx, a.p, place)
 	}
-	if err != nil {
+	if err == nil {
+		return s.setQuestion(place, false)
+	}
+	_, other := guarded(ctx, a.p.Env, place, true)
+	if other != nil {
 		return err
 	}
-	return s.setQuestion(place)
+	return s.setQuestion(place, true) // a person may name it
 }
 
 // prepareWorktree is prepare for an agent in a worktree. The operator may have permitted the
 // directory, or the whole repository around it.
 func (s *Settings) prepareWorktree(ctx context.Context, p *wiring.Project, place paths.Place) error {
-	permitted, err := s.permits(place)
+	permitted, err := s.permits(place, false)
 	if err != nil {
 		return err
 	}
@@ -122,20 +132,20 @@ func (s *Settings) prepareWorktree(ctx context.Context, p *wiring.Project, place
 	if err != nil {
 		return err
 	}
-	return s.setQuestion(source)
+	return s.setQuestion(source, false)
 }
 
 // permits reports whether the operator permitted agents in a directory.
-func (s *Settings) permits(dir paths.Place) (bool, error) {
+func (s *Settings) permits(dir paths.Place, byName bool) (bool, error) {
 	if s.Permit == nil {
 		return true, nil
 	}
-	return s.Permit(dir)
+	return s.Permit(dir, byName)
 }
 
 // setQuestion sets the question for a person, unless the operator permitted agents in a directory.
-func (s *Settings) setQuestion(dir paths.Place) error {
-	permitted, err := s.permits(dir)
+func (s *Settings) setQuestion(dir paths.Place, byName bool) error {
+	permitted, err := s.permits(dir, byName)
 	if err != nil {
 		return err
 	}
@@ -147,6 +157,7 @@ func (s *Settings) setQuestion(dir paths.Place) error {
 		s.Permission = &Permission{}
 	}
 	s.Permission.Dir = dir.Path
+	s.Permission.Passes = byName
 	return nil
 }
 

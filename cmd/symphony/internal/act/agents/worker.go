@@ -48,7 +48,7 @@ func CarryOut(ctx context.Context, w *environ.Env, t Taken) (reconcile.Run, erro
 		Calls:   t.DB.Journal,
 		Wake:    wake,
 		Idle:    s.IdleTimeout,
-		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
+		Guarded: func(ctx context.Context) ([]string, error) { return s.stillGuarded(ctx, p.Env, run.WorkspacePath) },
 	}
 	if s.Permission != nil {
 		held, err := holdDir(s.Permission.Dir)
@@ -62,7 +62,7 @@ func CarryOut(ctx context.Context, w *environ.Env, t Taken) (reconcile.Run, erro
 				if err := held.unchanged(); err != nil {
 					return nil, err
 				}
-				return stillGuarded(ctx, p.Env, run.WorkspacePath)
+				return s.stillGuarded(ctx, p.Env, run.WorkspacePath)
 			}
 		}
 	}

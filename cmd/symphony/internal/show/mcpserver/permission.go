@@ -34,8 +34,9 @@ type permissions struct {
 // directory in which the server was started, the roots of the host, the directories of --dir,
 // and everything below them. A person is asked about any other directory. An error refuses
 // hidden directories of the home directory, such as ~/.ssh or ~/.local/bin, and directories of
-// PATH: a file that an agent leaves there is run or obeyed without a question.
-func (p permissions) permit(ctx context.Context, dir paths.Place) (bool, error) {
+// PATH: a file that an agent leaves there is run or obeyed without a question. byName: only --dir
+// counts.
+func (p permissions) permit(ctx context.Context, dir paths.Place, byName bool) (bool, error) {
 	never, err := p.never(dir)
 	if err != nil {
 		return false, err
@@ -47,7 +48,10 @@ func (p permissions) permit(ctx context.Context, dir paths.Place) (bool, error) 
 			"choose the directory of a repository or of a project",
 		)
 	}
-	return p.isIn(dir, p.dirs) || p.isIn(dir, p.startedIn()) || p.isIn(dir, p.roots(ctx)), nil
+	if p.isIn(dir, p.dirs) {
+		return true, nil
+	}
+	return !byName && (p.isIn(dir, p.startedIn()) || p.isIn(dir, p.roots(ctx))), nil
 }
 
 // spawning is a call that starts an agent.

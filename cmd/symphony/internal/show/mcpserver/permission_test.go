@@ -43,7 +43,7 @@ func TestPermittedDirectories(t *testing.T) {
 
 	check := func(what string, ctx context.Context, path string, want bool) {
 		t.Helper()
-		permitted := test.Must(p.permit(ctx, dir(path)))
+		permitted := test.Must(p.permit(ctx, dir(path), false))
 		if permitted != want {
 			t.Errorf("%s: permitted is %v", what, permitted)
 		}

@@ -219,6 +219,9 @@ func (s starter) start(
 	call spawning,
 	p Place,
 ) (one agents.Agent, toAsk []reconcile.Request, err error) {
+	permit := func(dir paths.Place, byName bool) (bool, error) {
+		return s.permissions.permit(ctx, dir, byName)
+	}
 	settings := agents.Settings{
 		ID:              cmp.Or(p.ID, "agent-"+newID()),
 		Cwd:             cmp.Or(p.Cwd, s.env.Dir),
@@ -229,7 +232,7 @@ func (s starter) start(
 		Host:            s.self,
 		ApprovalTimeout: s.options.ApprovalTimeout,
 		CallTimeout:     s.options.CallTimeout,
-		Permit:          func(dir paths.Place) (bool, error) { return s.permissions.permit(ctx, dir) },
+		Permit:          permit,
 		Permission:      agents.NewPermission(call.host, call.prompt),
 	}
 	if p.Worktree {
