@@ -116,7 +116,7 @@ func environ(trust Trust, env []string) []string {
 	}
 	if trust == Nobody {
 		kept = append(kept, "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-			"GIT_ATTR_NOSYSTEM=1", "GIT_ALLOW_PROTOCOL=none")
+			"GIT_ALLOW_PROTOCOL=none")
 	}
 	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")

@@ -233,7 +233,7 @@ func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) 
 	if err != nil {
 		return err
 	}
-	if err := r.space.SetIgnored(settings.IgnoreFile); err != nil {
+	if err := r.space.SetAccountFiles(settings.AccountFiles); err != nil {
 		return err
 	}
 	return r.guard.Trust(ctx, reaches, settings.HooksPath)

@@ -55,9 +55,8 @@ type Clone struct {
 	// Elsewhere is the result of the function Elsewhere before the first agent, if Began is known.
 	// An agent could lead to a repository of the operator instead, to learn what it contains.
 	Elsewhere string
-	// Ignored is Settings.IgnoreFile of the agent's git, so that the untracked files are
-	// the same as in the agent's git status.
-	Ignored string
+	// AccountFiles are those of the agent's git, so that git status is the same as the agent's.
+	AccountFiles
 }
 
 // Inspect describes the repository of dir, with its newest commits that the base does not
@@ -271,6 +270,7 @@ func (r *reader) prepareToCompare(clone Clone) error {
 	}
 	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
 	r.objectDirs = clone.Objects
+	r.attributes = clone.Attributes
 	if err := r.ignore(clone.Ignored); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestBombIsCounted(t *testing.T) {
 	)
 	wantCode(t, err, host.CodeGitLimit)
 	test.Contains(t, "error", err.Error(), why)
-	work, _ := Unsaved(t.Context(), dir, "", "", "")
+	work, _ := Unsaved(t.Context(), dir, "", "", AccountFiles{})
 	test.Equal(t, "unsaved", work, "2 commits not on any remote, changes that git can't list")
 	print, err := Fingerprint(t.Context(), dir)
 	test.OK(t, err)
@@ -118,7 +118,7 @@ func TestTreeBomb(t *testing.T) {
 	wantCode(t, err, host.CodeGitLimit)
 	_, err = KeepEnd(t.Context(), dir, made, filepath.Join(t.TempDir(), "ends"))
 	wantCode(t, err, host.CodeGitLimit)
-	work, _ := Unsaved(t.Context(), dir, "", "", "")
+	work, _ := Unsaved(t.Context(), dir, "", "", AccountFiles{})
 	test.Equal(t, "unsaved", work, "2 commits not on any remote, changes that git can't list")
 	var used syscall.Rusage
 	test.OK(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used))

@@ -47,6 +47,7 @@ type reader struct {
 	index      string   // the copy of the repository's index, empty until there is one
 	objects    string   // where git stores new objects; empty as long as it makes none
 	baseCommit string   // the commit of the remote according to Origin in Clone
+	attributes string   // AccountFiles.Attributes
 	objectDirs []string // Objects of Clone; empty for the repository's own
 }
 
@@ -315,7 +316,8 @@ func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // git is plainGit with the temporary git directory: without the repository's configuration.
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	ignored := "core.excludesFile=" + filepath.Join(r.scratch, ownPatterns)
-	cmd := plainGit(ctx, r.tree, append([]string{"-c", ignored}, args...)...)
+	attributes := "core.attributesFile=" + r.attributes
+	cmd := plainGit(ctx, r.tree, append([]string{"-c", ignored, "-c", attributes}, args...)...)
 	cmd.Env = append(cmd.Env, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
 		"GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"))
 	if r.baseCommit != "" { // of a clone that symphony made: it makes no shallow ones

@@ -17,17 +17,25 @@ type Settings struct {
 	// HooksPath is core.hooksPath as git sees it in the workspace, where the repository's own
 	// configuration counts, too. It is empty if it is not set.
 	HooksPath string
-	// IgnoreFile is the path of the file whose patterns git ignores in every repository of the
-	// account, for instance .DS_Store and __pycache__/: core.excludesFile of the account, or
-	// git's default ~/.config/git/ignore. It is empty if there is no such file.
-	IgnoreFile string
+	AccountFiles
+}
+
+// AccountFiles are files of the account that git obeys in every repository. They are empty if they
+// do not exist.
+type AccountFiles struct {
+	// Ignored has the patterns that git ignores, for instance .DS_Store and __pycache__/. It is
+	// core.excludesFile of the account, or git's default ~/.config/git/ignore.
+	Ignored string `json:"ignored,omitempty"`
+	// Attributes is core.attributesFile of the account, or ~/.config/git/attributes: it decides
+	// for instance which ends of lines are a change.
+	Attributes string `json:"attributes,omitempty"`
 }
 
 // ReadSettings reads them with the account's git, once for all. tree is the workspace, and env
 // the environment of git in hooks. Without git there are none. To read them runs no program of
 // the repository.
 func ReadSettings(ctx context.Context, tree string, env []string) (Settings, error) {
-	const names = `^core\.(hookspath|excludesfile)$`
+	const names = `^core\.(hookspath|excludesfile|attributesfile)$`
 	printed, err := gitcmd.Output(gitcmd.Command(
 		ctx, tree, gitcmd.AsConfigured, env, "config", "--show-scope", "--type=path", "-z", "--get-regexp", names,
 	), maxMemory)
@@ -41,12 +49,17 @@ func ReadSettings(ctx context.Context, tree string, env []string) (Settings, err
 	// git fails if no such setting exists, and if the configuration is broken, about which
 	// doctor and the agent's git complain.
 	if err != nil && !gitcmd.Exited(err) {
-		return Settings{}, fmt.Errorf("read core.hooksPath and core.excludesFile: %w", err)
+		return Settings{}, fmt.Errorf("read core.hooksPath and the files of the account: %w", err)
 	}
-	settings := Settings{IgnoreFile: defaultIgnoreFile(env)}
+	settings := Settings{AccountFiles: AccountFiles{
+		Ignored:    defaultFile(env, "ignore"),
+		Attributes: defaultFile(env, "attributes"),
+	}}
 	settings.read(printed)
-	if !exists(settings.IgnoreFile) {
-		settings.IgnoreFile = ""
+	for _, file := range []*string{&settings.Ignored, &settings.Attributes} {
+		if !exists(*file) {
+			*file = ""
+		}
 	}
 	return settings, nil
 }
@@ -63,23 +76,27 @@ func (s *Settings) read(printed string) {
 		switch {
 		case name == "core.hookspath":
 			s.HooksPath = value
-		case !isOfRepository && filepath.IsAbs(value):
-			s.IgnoreFile = value
+		case isOfRepository || !filepath.IsAbs(value):
+		case name == "core.attributesfile":
+			s.Attributes = value
+		default:
+			s.Ignored = value
 		}
 	}
 }
 
-func defaultIgnoreFile(env []string) string {
+// defaultFile is a file that git finds without a setting.
+func defaultFile(env []string, file string) string {
 	vars := map[string]string{}
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
 		vars[name] = value
 	}
 	if config := vars["XDG_CONFIG_HOME"]; config != "" {
-		return filepath.Join(config, "git", "ignore")
+		return filepath.Join(config, "git", file)
 	}
 	if vars["HOME"] == "" {
 		return ""
 	}
-	return filepath.Join(vars["HOME"], ".config", "git", "ignore")
+	return filepath.Join(vars["HOME"], ".config", "git", file)
 }

@@ -39,17 +39,17 @@ func TestReadSettings(t *testing.T) {
 			"1 commit not on any remote, 2 changes not committed",
 		},
 	} {
-		ignored := test.Must(ReadSettings(t.Context(), filepath.Join(dir, "ws"), append(env, c.setting))).IgnoreFile
+		account := test.Must(ReadSettings(t.Context(), filepath.Join(dir, "ws"), append(env, c.setting))).AccountFiles
 		want := ""
 		if c.file != "" {
 			want = filepath.Join(home, c.file)
 		}
-		test.Equal(t, c.name, ignored, want)
-		work, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", "", ignored)
+		test.Equal(t, c.name, account.Ignored, want)
+		work, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", "", account)
 		test.Equal(t, c.name+": unsaved work", work, c.unsaved)
 		status, _, _, err := Inspect(t.Context(), filepath.Join(dir, "ws"), Clone{
-			Origin:  host.Origin{},
-			Ignored: ignored,
+			Origin:       host.Origin{},
+			AccountFiles: account,
 		}, 0)
 		test.OK(t, err)
 		test.Equal(
@@ -59,6 +59,24 @@ func TestReadSettings(t *testing.T) {
 			c.unsaved == "1 commit not on any remote, 1 change not committed",
 		)
 	}
+}
+
+// The account's attributes decide what is a change, as for the agent's git: with eol=crlf a file
+// whose lines end like that is as committed.
+func TestAttributesOfAccount(t *testing.T) {
+	dir := realTemp(t)
+	ws := filepath.Join(dir, "ws")
+	clone(t, ws)
+	attributes := filepath.Join(dir, ".config", "git", "attributes")
+	test.Write(t, attributes, "*.txt text eol=crlf\n")
+	sh(t, ws, `printf 'a\r\n' > a.txt; git config core.attributesFile `+attributes+`
+		git add .; git commit -qm work; git config --unset core.attributesFile; touch -d yesterday a.txt`)
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
+	account := test.Must(ReadSettings(t.Context(), ws, env)).AccountFiles
+	work, _ := Unsaved(t.Context(), ws, "", "", account)
+	test.Equal(t, "with the attributes", work, "2 commits not on any remote")
+	work, _ = Unsaved(t.Context(), ws, "", "", AccountFiles{})
+	test.Equal(t, "without them", work, "2 commits not on any remote, 1 change not committed")
 }
 
 // What a repository says of its hooks counts, because git in hooks obeys it. What it says of
@@ -71,7 +89,7 @@ func TestReadSettingsOfRepository(t *testing.T) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
 	settings := test.Must(ReadSettings(t.Context(), ws, env))
 	test.Equal(t, "hooks", settings.HooksPath, filepath.Join(dir, "hooks"))
-	test.Equal(t, "ignored", settings.IgnoreFile, "")
+	test.Equal(t, "ignored", settings.Ignored, "")
 }
 
 // A git that was killed has not said that hooks are nowhere else, nor has one that is too old

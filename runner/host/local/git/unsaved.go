@@ -35,7 +35,7 @@ const (
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a reference
 // of a remote contains it. A file is saved if it is committed without changes or ignored, by
-// the repository or by the parameter ignored, the result of IgnoreFile for the agent's git.
+// the repository or by the account of the agent's git.
 // The remote must be in the configuration: the guard undoes some that agents make. A remote in
 // a local directory that does not exist, or that is deleted with dir, does not count, except
 // for the remote origin if the repository is now at the address origin. Commits of HEAD
@@ -56,7 +56,8 @@ const (
 // No program that a repository names is run, and no repository is written to.
 func Unsaved(
 	ctx context.Context,
-	dir, known, origin, ignored string,
+	dir, known, origin string,
+	account AccountFiles,
 	alsoDeleted ...string,
 ) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
@@ -71,7 +72,7 @@ func Unsaved(
 	u := unsavedSearch{
 		top:     top,
 		origin:  origin,
-		ignored: ignored,
+		account: account,
 		deleted: []string{top},
 		judged:  map[string]bool{},
 	}
@@ -113,7 +114,7 @@ func Unsaved(
 // repository reports the work in a repository with a work tree, and adds its modules to the
 // git directories to examine. A linked worktree can contain modules, too.
 func (u *unsavedSearch) repository(ctx context.Context, tree string) {
-	r, ok, err := openToCompare(ctx, tree, Clone{Ignored: u.ignored})
+	r, ok, err := openToCompare(ctx, tree, Clone{AccountFiles: u.account})
 	if err != nil || !ok {
 		u.report(tree, "a repository that can't be read")
 		return
@@ -149,7 +150,7 @@ func (u *unsavedSearch) bareRepository(ctx context.Context, dir string) {
 type unsavedSearch struct {
 	top     string
 	origin  string          // the present address of the remote origin; empty if it is not known
-	ignored string          // the file with the patterns that the agent's git ignores
+	account AccountFiles    // of the agent's git
 	deleted []string        // directories, top among them
 	pipes   []string        // see findRepositories
 	bare    []string        // git directories without a work tree, and those of modules

@@ -193,7 +193,7 @@ func wantUnsaved(t *testing.T, plain int, cases []unsavedCase) {
 
 func unsaved(t *testing.T, dir string, also ...string) string {
 	t.Helper()
-	got, _ := Unsaved(t.Context(), dir, "", "", "", also...)
+	got, _ := Unsaved(t.Context(), dir, "", "", AccountFiles{}, also...)
 	return got
 }
 
@@ -201,7 +201,7 @@ func unsaved(t *testing.T, dir string, also ...string) string {
 func TestUnsavedTakesTooLong(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "ws"))
-	got, _ := Unsaved(ended(t), filepath.Join(dir, "ws"), "", "", "")
+	got, _ := Unsaved(ended(t), filepath.Join(dir, "ws"), "", "", AccountFiles{})
 	test.Equal(t, "unsaved", got, "work that can't be listed within 30s")
 }
 
@@ -244,7 +244,7 @@ func TestLongNames(t *testing.T) {
 	dir := filepath.Join(realTemp(t), "ws")
 	clone(t, dir)
 	sh(t, dir, "head -c 1000000 /dev/zero | tr '\\0' x | git commit -q --allow-empty -F -")
-	_, items := Unsaved(t.Context(), dir, "", "", "")
+	_, items := Unsaved(t.Context(), dir, "", "", AccountFiles{})
 	if got := strings.Join(items, "\n"); got == "" || len(got) > 700 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -306,7 +306,7 @@ func TestUnsavedOutside(t *testing.T) {
 			)
 			known := OutsideFiles(t.Context(), ws)
 			sh(t, ws, c.script)
-			if got, _ := Unsaved(t.Context(), ws, known, "", ""); got != c.want && test.Unprivileged(t) {
+			if got, _ := Unsaved(t.Context(), ws, known, "", AccountFiles{}); got != c.want && test.Unprivileged(t) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
@@ -326,6 +326,6 @@ func TestUnsavedOutsideOfMovedWorkspace(t *testing.T) {
 	known := OutsideFiles(t.Context(), filepath.Join(dir, "ws"))
 	sh(t, dir, "mv ws moved")
 	test.Equal(t, "moved", OutsideFiles(t.Context(), filepath.Join(dir, "moved")), known)
-	_, items := Unsaved(t.Context(), filepath.Join(dir, "moved"), "", "", "")
+	_, items := Unsaved(t.Context(), filepath.Join(dir, "moved"), "", "", AccountFiles{})
 	test.Equal(t, "the items", items, []string{".env", "closed"})
 }

@@ -72,7 +72,7 @@ func TestRemoteFails(t *testing.T) {
 			} else {
 				wantFault(t, err, c.code, c.parts...)
 				p.wantRemote(main + " main")
-				if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", ""); unsaved == "" {
+				if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", git.AccountFiles{}); unsaved == "" {
 					t.Error("the commit counts as saved")
 				}
 			}

@@ -45,7 +45,7 @@ func TestCloneAndDeliver(t *testing.T) {
 		Commits: 2,
 	})
 	p.wantRemote(main+" main", second+" work/one")
-	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", git.AccountFiles{})
 	test.Equal(t, "unsaved after the delivery", unsaved, "")
 	if again := p.mustDeliver("one", second); again.Commits > 0 {
 		t.Errorf("once more: %+v", again)

@@ -62,7 +62,7 @@ func TestSignedDelivery(t *testing.T) {
 		p.sh("cd one; git symbolic-ref HEAD; git rev-parse HEAD; git status --porcelain"),
 		"refs/heads/work/one\n"+answer.Commit,
 	)
-	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", git.AccountFiles{})
 	// side, which is a branch of its own
 	test.Equal(t, "unsaved", unsaved, "1 commit not on any remote")
 	again := test.Must(deliver("one", answer.Commit))

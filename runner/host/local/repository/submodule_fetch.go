@@ -115,7 +115,7 @@ func (m *Mirror) submoduleWork(ctx context.Context, workspace string, s submodul
 		return s.failed(errors.New("it is at another commit")).Error()
 	}
 	for _, dir := range []string{at, own} {
-		work, _ := git.Unsaved(ctx, dir, "", "", "", at, own)
+		work, _ := git.Unsaved(ctx, dir, "", "", git.AccountFiles{}, at, own)
 		if work != "" {
 			return s.failed(errors.New("it has " + work)).Error()
 		}

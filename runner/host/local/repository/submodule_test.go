@@ -90,7 +90,7 @@ func TestCloneWithSubmodules(t *testing.T) {
 	)
 	test.Equal(t, "status", p.sh("cd one; git submodule status --recursive | cut -c1 | sort -u"), "")
 	test.Equal(t, "origin", p.sh("git -C one/vendor/lib config remote.origin.url"), p.dir+"/lib.git")
-	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", git.AccountFiles{})
 	test.Equal(t, "unsaved", unsaved, "")
 	p.commit("one", "work")
 	m := p.mirrorOf(host.Repository{URL: p.remote, Submodules: true, Pushes: true})

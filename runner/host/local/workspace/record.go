@@ -77,9 +77,8 @@ type Record struct {
 	Beside []string `json:"beside,omitempty"`
 	// GitDir is the git directory as after_create left it, if it is elsewhere (see git.Elsewhere).
 	GitDir string `json:"git_dir,omitempty"`
-	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
-	// last run (see git.IgnoreFile).
-	Ignored string `json:"ignored,omitempty"`
+	// AccountFiles are those of the agent's git, as of the last run.
+	git.AccountFiles
 	// Restored: an operator brought it back from the trash, and no run used it since.
 	Restored bool `json:"restored,omitempty"`
 }
@@ -87,11 +86,11 @@ type Record struct {
 // clone returns symphony's knowledge of the clone in the workspace.
 func (r Record) clone() git.Clone {
 	return git.Clone{
-		Origin:    r.Origin,
-		Began:     r.Began,
-		Beside:    r.Beside,
-		Elsewhere: r.GitDir,
-		Ignored:   r.Ignored,
+		Origin:       r.Origin,
+		Began:        r.Began,
+		Beside:       r.Beside,
+		Elsewhere:    r.GitDir,
+		AccountFiles: r.AccountFiles,
 	}
 }
 

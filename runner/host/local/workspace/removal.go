@@ -137,7 +137,7 @@ func (w *Workspace) keep(ctx context.Context, work string) error {
 // git.Unsaved).
 func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []string) {
 	path := filepath.Join(r.Path, rec.Key)
-	return git.Unsaved(ctx, path, rec.Outside, rec.Origin.URL, rec.Ignored, r.work(rec.Key))
+	return git.Unsaved(ctx, path, rec.Outside, rec.Origin.URL, rec.AccountFiles, r.work(rec.Key))
 }
 
 // examine returns the note for a workspace that is about to be removed.

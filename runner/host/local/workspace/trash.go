@@ -332,7 +332,7 @@ func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
 	if t.Workspace != nil {
 		rec = *t.Workspace
 	}
-	return git.Unsaved(ctx, t.path, rec.Outside, rec.Origin.URL, rec.Ignored)
+	return git.Unsaved(ctx, t.path, rec.Outside, rec.Origin.URL, rec.AccountFiles)
 }
 
 // removeOrphanedNotes removes the notes of entries that were restored, or that an operator

@@ -184,17 +184,17 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 		origin = host.Origin{}
 	}
 	w.rec = Record{
-		Owner:    o,
-		Key:      w.Key,
-		ID:       id,
-		State:    state,
-		Previous: w.Previous,
-		Path:     w.Path,
-		Outside:  w.rec.Outside,
-		Origin:   origin,
-		Began:    w.rec.Began,
-		GitDir:   w.rec.GitDir,
-		Ignored:  w.rec.Ignored,
+		Owner:        o,
+		Key:          w.Key,
+		ID:           id,
+		State:        state,
+		Previous:     w.Previous,
+		Path:         w.Path,
+		Outside:      w.rec.Outside,
+		Origin:       origin,
+		Began:        w.rec.Began,
+		GitDir:       w.rec.GitDir,
+		AccountFiles: w.rec.AccountFiles,
 	}
 	return w.root.writeRecord(w.rec)
 }
@@ -348,13 +348,12 @@ func (w *Workspace) Ready() error {
 	return w.root.writeRecord(w.rec)
 }
 
-// SetIgnored records the file with the patterns that the agent's git ignores everywhere (see
-// git.IgnoreFile).
-func (w *Workspace) SetIgnored(path string) error {
-	if w.rec.Ignored == path {
+// SetAccountFiles records those of the agent's git.
+func (w *Workspace) SetAccountFiles(account git.AccountFiles) error {
+	if w.rec.AccountFiles == account {
 		return nil
 	}
-	w.rec.Ignored = path
+	w.rec.AccountFiles = account
 	return w.root.writeRecord(w.rec)
 }
 
