@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/lock"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -424,7 +423,7 @@ func (a *Account) fault(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case paths.IsFull(err):
 		return diskFull(a.Dir, "write the state of the account", err)
 	}
 	return problem(

@@ -147,12 +147,12 @@ func createDir(dir string) error {
 		return err
 	}
 	err := os.MkdirAll(dir, dirMode)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if paths.IsFull(err) {
 		return diskFull(dir, "create the state directory", err)
 	}
 	if err != nil {
 		return dirError(dir, "cannot be created: "+err.Error(),
-			"choose another with --state-dir, or create it yourself with mode 0700", err)
+			"set HOME or XDG_STATE_HOME to a directory that this account can write, or use --state-dir", err)
 	}
 	return fault(dir, "create the state directory", durable.SyncDir(filepath.Dir(dir)))
 }

@@ -49,7 +49,7 @@ func fault(dir, doing string, err error) error {
 		return fmt.Errorf("%s: %w", doing, err)
 	case errors.Is(err, errStored):
 		return corrupt(dir, doing, err)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case paths.IsFull(err):
 		return diskFull(dir, doing, err)
 	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
 		return readonly(dir, doing, err)
@@ -81,6 +81,9 @@ func sqliteFault(dir, doing string, code int, err error) error {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 			return missing(dir, doing)
+		}
+		if isFull(dir) { // a file beside the database could not be made
+			return diskFull(dir, doing, err)
 		}
 		if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
 			return readonly(dir, doing, err)
@@ -133,7 +136,7 @@ const growth = 64 << 10
 
 func diskFull(dir, doing string, err error) error {
 	return problem("disk_full", fmt.Sprintf("%s: no space left for %s", doing, dir),
-		"free space on that volume: the next pass continues", err)
+		paths.MakeRoom(dir)+": the next pass continues", err)
 }
 
 func readonly(dir, doing string, err error) error {

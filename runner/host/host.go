@@ -186,7 +186,7 @@ func WithCode(err error) error {
 	if err == nil || errors.As(err, new(*reconcile.Error)) {
 		return err
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if paths.IsFull(err) {
 		const hint = "free some space"
 		return &reconcile.Error{Code: CodeDiskFull, Message: err.Error(), Hint: hint, Err: err}
 	}

@@ -77,8 +77,8 @@ func (t *tracker) unwritable(name string, err error) error {
 		"make the folder and the file writable for the account that symphony runs as",
 	)
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		hint = "free space on the volume of the folder"
+	case paths.IsFull(err):
+		hint = paths.MakeRoom(t.Path)
 	case errors.Is(err, syscall.EROFS):
 		hint = "mount the volume of the folder read-write"
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -42,9 +43,12 @@ func Failed(err error, format string, args ...any) error {
 	case temporary != nil:
 		temporary.Message = fmt.Sprintf(format, args...) + ": " + temporary.Message
 		return temporary
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case paths.IsFull(err):
 		e.Code = CodeDiskFull
 		e.Hint = "free space on the volume of workspace.root"
+		if at, isPath := errors.AsType[*fs.PathError](err); isPath {
+			e.Hint = paths.MakeRoom(filepath.Dir(at.Path))
+		}
 	case errors.Is(err, syscall.EROFS):
 		e.Code = CodeRootUnusable
 		e.Hint = "mount the volume of workspace.root read-write"

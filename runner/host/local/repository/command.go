@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -225,7 +226,7 @@ func (c *commands) explain(code string, err error) *reconcile.Error {
 		return failed(code, fmt.Sprintf("git is missing: it is not in %q", os.Getenv("PATH")), hint)
 	}
 	if isDiskFull(err) {
-		return failed(files.CodeDiskFull, err.Error(), "free space on the volume of "+filepath.Dir(c.path))
+		return failed(files.CodeDiskFull, err.Error(), paths.MakeRoom(filepath.Dir(c.path)))
 	}
 	hint := "try it yourself: git ls-remote " + c.Address()
 	known, isKnown := errors.AsType[*reconcile.Error](err)
@@ -246,7 +247,7 @@ const (
 // isDiskFull reports whether a volume of this machine is full: not of the remote, and not of
 // another machine that has the workspace.
 func isDiskFull(err error) bool {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if paths.IsFull(err) {
 		return true
 	}
 	said, isGit := errors.AsType[host.GitError](err)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -209,8 +208,7 @@ func rootFailed(path string, err error) *reconcile.Error {
 	if errors.Is(err, fs.ErrPermission) {
 		failed.Hint = cmp.Or(paths.Regain(path), failed.Hint)
 	}
-	ofVolume := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
-	if slices.ContainsFunc(ofVolume, func(fault error) bool { return errors.Is(err, fault) }) {
+	if paths.IsFull(err) || errors.Is(err, syscall.EROFS) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
 	}
 	return failed
