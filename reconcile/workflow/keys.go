@@ -189,7 +189,7 @@ func trackerKeys(c *Config) []Key {
 			"users (logins, emails or ids) whose comments answer agents' questions; without them none is posted",
 		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
-			"PEM file with further certificates to trust, such as a private CA's").
+			"PEM file with further certificates that the tracker, the forge, git and agents are to trust").
 			naming(NamesPaths),
 	}
 }

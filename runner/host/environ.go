@@ -21,6 +21,13 @@ var GitRepositoryVars = []string{
 	"GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
+// CertificateVars name files with the certificates that programs trust. Behind the proxy of a
+// company, which looks into HTTPS, agents reach their model only with them.
+var CertificateVars = []string{
+	"AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "GIT_SSL_CAINFO", "NIX_SSL_CERT_FILE",
+	"NODE_EXTRA_CA_CERTS", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE",
+}
+
 // Scrub returns env ("NAME=value" entries) without the variables of a run and without the
 // names in drop. Other runs must not see them: a worker that inherited ThreadMark, for
 // example, would count as a process of that thread's run.

@@ -266,17 +266,10 @@ func programFiles(programs []string, path string) []string {
 // gitSettings is the name of git's settings in a home.
 const gitSettings = ".gitconfig"
 
-// certificateVars name files with the certificates that programs trust. Behind the proxy of a
-// company, which looks into HTTPS, agents reach their model only with them.
-var certificateVars = []string{
-	"AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "GIT_SSL_CAINFO", "NIX_SSL_CERT_FILE",
-	"NODE_EXTRA_CA_CERTS", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE",
-}
-
 // certificateFiles returns the files with certificates that an environment names.
 func certificateFiles(env []string) []string {
 	var files []string
-	for _, name := range certificateVars {
+	for _, name := range host.CertificateVars {
 		file := host.Variable(env, name)
 		if !filepath.IsAbs(file) {
 			continue

@@ -39,7 +39,12 @@ func NewForge(
 			return nil, err
 		}
 		return forgeAdapters[r.ForgeKind().Name](transport.ForgeOptions{
-			Options:    transport.Options{Endpoint: r.API, Key: login.token, Now: p.Env.Now},
+			Options: transport.Options{
+				Endpoint: r.API,
+				Key:      login.token,
+				CAFile:   cfg.Tracker.CAFile,
+				Now:      p.Env.Now,
+			},
 			Repository: r.OwnerName,
 			By:         login.by,
 			Renew:      login.renew,

@@ -73,9 +73,15 @@ func (p *Project) placeOf(name string) string {
 }
 
 // Environ is the environment of hooks and agents: the variables of the process and of the
-// environment files, each name once.
+// environment files, each name once, and those that name the file of WriteCertificates.
 func (p *Project) Environ() []string {
 	vars := map[string]string{}
+	certificates := p.certificatesPath()
+	if Exists(certificates) {
+		for _, name := range host.CertificateVars {
+			vars[name] = certificates
+		}
+	}
 	maps.Copy(vars, p.EnvFile)
 	for _, entry := range p.Env.Environ {
 		name, value, _ := strings.Cut(entry, "=")

@@ -271,7 +271,7 @@ func (g *guard) addProject(stateDir string) error {
 	if stored.link != "" {
 		g.addWorkflow(stored.link)
 	}
-	g.add(p.EnvPath(), p.SharedEnvPath())
+	g.add(p.EnvPath(), p.SharedEnvPath(), p.certificatesPath())
 	g.addVariables(p)
 	// Passes obey the last valid workflow until the present workflow is valid.
 	cfg := p.parseStored(stored.lastGood)

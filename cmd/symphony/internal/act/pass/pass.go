@@ -370,6 +370,7 @@ func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config,
 		r.Warnings = nil // the lines of an older text would mislead
 	}
 	r.Config = cfg
+	r.addError(c.p.WriteCertificates(cfg))
 	rootErr := wiring.ClaimRoot(ctx, c.p, cfg, c.warn)
 	r.addObstacle(rootErr)
 	deps, runners, err := c.newDeps(cfg)

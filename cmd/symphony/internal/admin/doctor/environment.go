@@ -71,6 +71,9 @@ func newEnvironment(
 		readable.SourceErr = nil
 	}
 	e.report, e.config = wiring.CheckResult(&readable)
+	if e.config != nil && !e.machine {
+		_ = p.WriteCertificates(e.config) // a pass reports it
+	}
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.opened = sync.OnceValue(func() error { return e.openConversation(ctx) })
