@@ -3,7 +3,6 @@ package gitea
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/giteaapi"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -40,11 +38,7 @@ func (h *hub) named(err error) error {
 	if !is {
 		return err
 	}
-	return reconcile.NewError(
-		reconcile.CodeForgeMoved,
-		fmt.Sprintf("Gitea has renamed or moved %s to %s", h.o.Repository, moved.Name),
-		"set repository.url to the present address of the repository, if you mean that repository",
-	)
+	return h.o.Moved(service.Name, moved.Name)
 }
 
 // call sends a request to a path of the repository, and decodes the answer.

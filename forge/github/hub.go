@@ -68,7 +68,7 @@ func (h hub) do(ctx context.Context, right, method, path string, body any) (tran
 	}
 	switch a.Status {
 	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return a, h.moved("another name")
+		return a, h.o.Moved(service.Name, "")
 	case http.StatusFound:
 		return a, nil
 	}
@@ -86,15 +86,6 @@ func send[T any](ctx context.Context, h hub, method, path string, body any) (T, 
 		return none, err
 	}
 	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a.Body)
-}
-
-// moved returns the error of a repository that was renamed to name.
-func (h hub) moved(name string) error {
-	return reconcile.NewError(
-		reconcile.CodeForgeMoved,
-		fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
-		"set repository.url to the present address of the repository, if you mean that repository",
-	)
 }
 
 // explain completes an error with the words and the next step for an operator. right is the
@@ -201,7 +192,7 @@ func (h hub) ask(ctx context.Context, right, query string, vars map[string]any) 
 		return reply{}, err
 	}
 	if !strings.EqualFold(name, h.o.Repository) {
-		return reply{}, h.moved(text.Visible(name))
+		return reply{}, h.o.Moved(service.Name, text.Visible(name))
 	}
 	return *data, nil
 }

@@ -39,15 +39,8 @@ func (h *hub) named(ctx context.Context, err error) error {
 	if _, is := errors.AsType[*gitlabapi.Moved](err); !is {
 		return err
 	}
-	found, err := h.Find(ctx, h.o.Repository)
-	if err != nil {
-		found.Name = "another name"
-	}
-	return reconcile.NewError(
-		reconcile.CodeForgeMoved,
-		fmt.Sprintf("GitLab has renamed or moved %s to %s", h.o.Repository, found.Name),
-		"set repository.url to the present address of the project, if you mean that project",
-	)
+	found, _ := h.Find(ctx, h.o.Repository) // without it the name is not known
+	return h.o.Moved(service.Name, found.Name)
 }
 
 // ask sends a request to a path of the API.

@@ -261,19 +261,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}, nil
 }
 
-// Get requests a URL that the user set, and reads the first 64 KiB of the answer. Its errors
+// Post sends a text to a URL that the user set, and reads the first 64 KiB of the answer. Its errors
 // lack the URL, which may contain a secret.
-func Get(ctx context.Context, client *http.Client, from string) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
-	if err != nil {
-		return Answer{}, errNoURL
-	}
-	return exchange(client, req)
-}
-
-// Post sends a text to a URL that the user set. The rest is as with Get.
 func Post(
 	ctx context.Context,
 	client *http.Client,

@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/symphony-cron/symphony/reconcile"
+import (
+	"fmt"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
 
 // ForgeOptions describe a repository on a forge and how to reach it.
 type ForgeOptions struct {
@@ -11,6 +15,23 @@ type ForgeOptions struct {
 	// Memory keeps the end of a limit between processes, because a limit may last an hour. Nil: only
 	// this process remembers it.
 	Memory reconcile.TrackerMemory
+	// Renamed is told the present name of a repository that was renamed; nil if nobody asks.
+	Renamed func(name string)
+}
+
+// Moved returns the error of a repository that was renamed. name is its present name, empty if that
+// is not known.
+func (o ForgeOptions) Moved(service, name string) error {
+	if name == "" {
+		name = "another name"
+	} else if o.Renamed != nil {
+		o.Renamed(name)
+	}
+	return reconcile.NewError(
+		reconcile.CodeForgeMoved,
+		fmt.Sprintf("%s has renamed or moved %s to %s", service, o.Repository, name),
+		"set repository.url to the present address of the repository, if you mean that repository",
+	)
 }
 
 // limitSuffix follows the prefix of a service in the name under which a memory keeps the end of

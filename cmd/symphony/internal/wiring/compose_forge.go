@@ -1,8 +1,10 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/symphony-cron/symphony/forge/gitea"
 	"github.com/symphony-cron/symphony/forge/github"
@@ -38,6 +40,13 @@ func NewForge(
 		if err != nil {
 			return nil, err
 		}
+		name, renamed, err := presentName(ctx, r.OwnerName, memory)
+		if err != nil {
+			return nil, err
+		}
+		if name != r.OwnerName {
+			p.Env.Warn(fmt.Sprintf("the repository %s is now called %s: correct repository.url", r.OwnerName, name))
+		}
 		return forgeAdapters[r.ForgeKind().Name](transport.ForgeOptions{
 			Options: transport.Options{
 				Endpoint: r.API,
@@ -45,12 +54,31 @@ func NewForge(
 				CAFile:   cfg.Tracker.CAFile,
 				Now:      p.Env.Now,
 			},
-			Repository: r.OwnerName,
+			Repository: name,
 			By:         login.by,
 			Renew:      login.renew,
 			Memory:     memory,
+			Renamed:    renamed,
 		})
 	}
+}
+
+// presentName returns the name of a repository on its forge, as an earlier request has learnt it,
+// and what notes the name that a later one learns.
+func presentName(
+	ctx context.Context,
+	name string,
+	memory reconcile.TrackerMemory,
+) (present string, renamed func(string), err error) {
+	if memory == nil {
+		return name, nil, nil
+	}
+	key := "forge_name:" + name
+	present, _, err = memory.Meta(ctx, key)
+	renamed = func(now string) {
+		_ = memory.SetMeta(context.WithoutCancel(ctx), key, now) // otherwise the next pass learns it
+	}
+	return cmp.Or(present, name), renamed, err
 }
 
 // forgeLogin is a token for a forge.
