@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,35 @@ const codeNotDecided = "needs_person"
 type permissions struct {
 	agents *agents.Agents
 	env    *environ.Env
-	dirs   []string // of --dir
+	// named are the directories of --dir, and started the one in which the server was started, as
+	// they were then: an agent could put a link in the place of one.
+	named, started []paths.Place
+}
+
+// newPermissions looks the directories up.
+func newPermissions(known *agents.Agents, env *environ.Env, dirs []string) permissions {
+	p := permissions{agents: known, env: env, named: placesOf(env, dirs)}
+	// Hosts with windows start it in the home directory or in /, which says nothing about the
+	// wishes of their users.
+	if env.Dir != "/" && !paths.SameDir(env.Dir, env.Home) {
+		p.started = placesOf(env, []string{env.Dir})
+	}
+	// An agent of an earlier server may have put a link into one of them.
+	open := slices.Concat(p.named, p.started)
+	isMade := func(link paths.Place) bool { return isIn(link, open) }
+	p.named = slices.DeleteFunc(p.named, func(dir paths.Place) bool { return slices.ContainsFunc(dir.Links, isMade) })
+	return p
+}
+
+// placesOf leaves out the directories that can't be found.
+func placesOf(env *environ.Env, dirs []string) (places []paths.Place) {
+	for _, dir := range dirs {
+		place, err := paths.Find(env.Absolute(dir))
+		if err == nil {
+			places = append(places, place)
+		}
+	}
+	return places
 }
 
 // permit reports whether the operator permits agents in a directory. Permitted are the
@@ -48,10 +77,10 @@ func (p permissions) permit(ctx context.Context, dir paths.Place, byName bool) (
 			"choose the directory of a repository or of a project",
 		)
 	}
-	if p.isIn(dir, p.dirs) {
+	if isIn(dir, p.named) {
 		return true, nil
 	}
-	return !byName && (p.isIn(dir, p.startedIn()) || p.isIn(dir, p.roots(ctx))), nil
+	return !byName && (isIn(dir, p.started) || isIn(dir, placesOf(p.env, p.roots(ctx)))), nil
 }
 
 // spawning is a call that starts an agent.
@@ -169,15 +198,6 @@ func notDecided(r reconcile.Request) error {
 	)
 }
 
-// startedIn is the directory in which the server was started. Hosts with windows start it in
-// the home directory or in /, which says nothing about the wishes of their users.
-func (p permissions) startedIn() []string {
-	if p.env.Dir == "/" || paths.SameDir(p.env.Dir, p.env.Home) {
-		return nil
-	}
-	return []string{p.env.Dir}
-}
-
 // roots are the directories that the host opened.
 func (p permissions) roots(ctx context.Context) []string {
 	session := calls.Session(ctx)
@@ -204,16 +224,9 @@ func (p permissions) roots(ctx context.Context) []string {
 	return dirs
 }
 
-// isIn reports whether a directory is in dirs, or below a directory of dirs. Directories that
-// can't be found are skipped.
-func (p permissions) isIn(dir paths.Place, dirs []string) bool {
-	for _, one := range dirs {
-		place, err := paths.Find(p.env.Absolute(one))
-		if err == nil && dir.Inside(place) {
-			return true
-		}
-	}
-	return false
+// isIn reports whether a directory is one of places, or below one.
+func isIn(dir paths.Place, places []paths.Place) bool {
+	return slices.ContainsFunc(places, dir.Inside)
 }
 
 // never returns the reason for which no agent may work in a directory, even with a person's
@@ -234,7 +247,7 @@ func (p permissions) never(dir paths.Place) (string, error) {
 		}
 	}
 	for _, program := range filepath.SplitList(p.env.Getenv("PATH")) {
-		if filepath.IsAbs(program) && p.isIn(dir, []string{program}) {
+		if filepath.IsAbs(program) && isIn(dir, placesOf(p.env, []string{program})) {
 			return program + " is in PATH", nil
 		}
 	}

@@ -26,7 +26,8 @@ func TestPermittedDirectories(t *testing.T) {
 	open := t.TempDir()
 	other := t.TempDir()
 	home := t.TempDir()
-	p := permissions{env: &environ.Env{Dir: home, Home: home}}
+	env := &environ.Env{Dir: home, Home: home}
+	p := newPermissions(nil, env, nil)
 	dir := func(path string) paths.Place { return test.Must(paths.Find(path)) }
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
@@ -52,9 +53,16 @@ func TestPermittedDirectories(t *testing.T) {
 	check("another directory", ctx, other, false)
 	check("without a host", t.Context(), open, false)
 	check("below home", ctx, home, false)
-	p.dirs = []string{home}
+	p = newPermissions(nil, env, []string{home})
 	check("a directory of --dir", ctx, home, true)
-	p.env.Dir = "/"
+	made := filepath.Join(home, "made")
+	p = newPermissions(nil, env, []string{home, made})
+	test.OK(t, os.Symlink(other, made))
+	check("where a link leads that an agent made in it", ctx, other, false)
+	p = newPermissions(nil, env, []string{home, made})
+	check("the same in the next server", ctx, other, false)
+	env.Dir = "/"
+	p = newPermissions(nil, env, []string{home})
 	check("a server that was started in /", ctx, other, false)
 }
 

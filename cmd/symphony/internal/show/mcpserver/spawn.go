@@ -196,7 +196,7 @@ func newStarter(ctx context.Context, env *environ.Env, o Options) (starter, erro
 	if err != nil {
 		return s, err
 	}
-	s.permissions = permissions{agents: s.agents, env: env, dirs: o.Dirs}
+	s.permissions = newPermissions(s.agents, env, o.Dirs)
 	return s, nil
 }
 
