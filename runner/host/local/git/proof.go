@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/gitcmd"
@@ -84,11 +83,11 @@ var settingsNames = text.Pattern(`(?i)(?:^|/)\.|(?-i:(?:^|/)[^./]*[^./A-Z_-][^./
 	`build\.(?:rs|zig|xml|sc|mill|PL)|mix\.exs|(?:grunt|gulp)file\.[cm]?[jt]s|magefile\.go|Package\.swift|` +
 	`project\.clj)$`)
 
-// isNamedIn reports whether a command has a name: lint.py, or lint as in python3 -m ci.lint.
-func isNamedIn(command, name string) bool {
-	stem, _, _ := strings.Cut(name, ".")
-	isPart := func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
-	return strings.Contains(command, name) || slices.Contains(strings.FieldsFunc(command, isPart), stem)
+// isNamedIn reports whether a command has the name of a file: lint.py, or python3 -m ci.lint for
+// ci/lint.py.
+func isNamedIn(command, file string) bool {
+	module := strings.ReplaceAll(strings.TrimSuffix(file, path.Ext(file)), "/", ".")
+	return strings.Contains(command, path.Base(file)) || strings.Contains(command, "-m "+module)
 }
 
 // ProofFiles returns the changed files that a check of the work, such as the command, may run or
@@ -100,7 +99,7 @@ func ProofFiles(ask Ask, from, to, command string) (files []string, err error) {
 		return nil, err
 	}
 	obeyed := func(name string) bool {
-		return settingsNames().MatchString(name) || isNamedIn(command, path.Base(name))
+		return settingsNames().MatchString(name) || isNamedIn(command, name)
 	}
 	var before, after []string
 	for _, c := range changes {

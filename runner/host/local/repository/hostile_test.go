@@ -74,7 +74,7 @@ func TestHostileWorkspace(t *testing.T) {
 		{"another branch", "git checkout -q --detach; git branch -qD work/one", ""},
 		{"HEAD is a pipe", "rm .git/HEAD; mkfifo .git/HEAD", "not a small regular file"},
 		{
-			"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut " +
+			"a missing object", "id=$(git rev-parse HEAD:work.txt); rm -f .git/objects/$(echo $id | cut " +
 				"-c1-2)/$(echo $id | cut -c3-)",
 			"copy the commits",
 		},
@@ -107,11 +107,11 @@ func TestHostileWorkspace(t *testing.T) {
 			"one/.git/objects/info/commit-graph", ""},
 		{"HEAD leads to a file", "echo 'ref: ../../secret' > .git/HEAD", "nothing"},
 		{"HEAD leads to a setting", "echo '--upload-pack=../pwn' > .git/HEAD", "leads to"},
-		{"a false object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo " +
+		{"a false object", "id=$(git rev-parse HEAD:work.txt); f=.git/objects/$(echo $id | cut -c1-2)/$(echo " +
 			"$id | cut -c3-); " +
 			"other=$(echo other | git hash-object -w --stdin); chmod u+w $f; " +
 			"cp .git/objects/$(echo $other | cut -c1-2)/$(echo $other | cut -c3-) $f", "copy the commits"},
-		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | " +
+		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work.txt); f=.git/objects/$(echo $id | " +
 			"cut -c1-2)/$(echo $id | cut -c3-); " +
 			"rm -f $f; mkfifo $f", "copy the commits"},
 		{"a link to a repository", "mv .git ../moved; ln -s ../moved .git", "leads to another repository"},
