@@ -245,7 +245,7 @@ func (s *scene) issues() (list []lineartest.Issue) {
 // issue. An agent that was killed may have left locks of git.
 func (s *scene) expand(behaviour, issue string) string {
 	commit := fmt.Sprintf(
-		`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d.txt && git add . && git commit -qm "%s $d" && `+
+		`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d.md && git add . && git commit -qm "%s $d" && `+
 			`echo $(git rev-parse HEAD) $(date +%%s%%3N) >> %s`,
 		issue,
 		filepath.Join(s.Dir, "made", issue),
