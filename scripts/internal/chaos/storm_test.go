@@ -24,10 +24,13 @@ import (
 
 // storm runs all actors for the time that the flag -seconds gives.
 func (s *scene) storm(ctx context.Context, c *checker) error {
-	// The first pass creates the database that the operator and the checker read.
+	// The first pass creates the database that the operator and the checker read. It asks the forge
+	// what its token may do.
+	s.forge.setCalm(true)
 	if a := c.command(ctx, "tick", "--trigger", "cron", "--json"); a.exit != 0 {
 		return fmt.Errorf("the first pass: exit %d: %s", a.exit, a.output)
 	}
+	s.forge.setCalm(false)
 	if err := c.write(ctx, logWatches); err != nil {
 		return err
 	}
