@@ -5,13 +5,22 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 )
+
+// killNumber ends the process that a shell has started and named.
+func killNumber(t *testing.T, said string) {
+	t.Helper()
+	pid := test.Must(strconv.Atoi(strings.TrimSpace(said)))
+	test.OK(t, syscall.Kill(pid, syscall.SIGKILL))
+}
 
 // A process that a program leaves behind holds its streams open. What the program has written is returned
 // at once.
@@ -21,7 +30,7 @@ func TestOutput(t *testing.T) {
 	test.Equal(t, "its exit code", cmd.ProcessState.ExitCode(), 3)
 	test.Contains(t, "its error", err.Error(), "exit status 3")
 	test.Equal(t, "what it said", stderr, "said\n")
-	test.OK(t, exec.Command("kill", stdout[:len(stdout)-1]).Run())
+	killNumber(t, stdout)
 }
 
 // The content of the pipe when the shell ends belongs to the output, even if it is read late.
@@ -47,7 +56,7 @@ func TestLateReader(t *testing.T) {
 	cmd.WaitDelay = time.Nanosecond
 	test.OK(t, RunWithin(cmd, 0))
 	test.Equal(t, "bytes of the answer", answer.Len(), 60000)
-	test.OK(t, exec.Command("kill", strings.TrimSpace(said.String())).Run())
+	killNumber(t, said.String())
 }
 
 // Where an answer is too long, the program ends.

@@ -20,7 +20,11 @@ import (
 func fakeGit(t *testing.T, script string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	test.OK(t, os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	// A child of another test would inherit the open file, and nobody could run it meanwhile.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"+script+"\n"), 0o700)
+	syscall.ForkLock.RUnlock()
+	test.OK(t, err)
 	return []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 }
 
