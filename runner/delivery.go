@@ -72,9 +72,9 @@ func (d *deliveryStep) deliverSince(
 			Timeout: d.site.Config.Hooks.Timeout,
 			Env:     d.site.Config.Repository.withoutToken(env),
 		},
-		Verify:  d.site.Config.scripts(),
-		Timeout: timeout,
-		Env:     env,
+		Commands: d.site.Config.scripts(),
+		Timeout:  timeout,
+		Env:      env,
 	})
 	if err != nil {
 		logOutput(d.Log, err)

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsFull reports whether an error says that a volume, or a quota, has no room left.
+// IsFull reports whether an error is about a full volume or a used-up quota.
 func IsFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// MakeRoom says what to do about the full volume of a path. A volume with many small files can have
-// space, and no inodes.
+// MakeRoom returns the next step for an operator whose volume is full. Many small files use up the
+// inodes of a volume while it still has space.
 func MakeRoom(path string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) == nil && st.Files > 0 && st.Ffree == 0 {

@@ -193,10 +193,10 @@ type DeliverRequest struct {
 	// they are references.
 	ClaimsBranch string
 	Check        Check
-	// Verify are the commands of which Look.Proof tells; empty for none.
-	Verify  string
-	Timeout time.Duration
-	Env     []string // of CloneRequest
+	// Commands are those of which Look.Proof tells: files that they may run. Empty for none.
+	Commands string
+	Timeout  time.Duration
+	Env      []string // of CloneRequest
 }
 
 // Check is a command of the operator that decides, before a push, whether the commits may be pushed.

@@ -15,7 +15,7 @@ type ForgeOptions struct {
 	// Memory keeps the end of a limit between processes, because a limit may last an hour. Nil: only
 	// this process remembers it.
 	Memory reconcile.TrackerMemory
-	// Renamed is told the present name of a repository that was renamed; nil if nobody asks.
+	// Renamed, unless it is nil, is called with the new name of a repository that was renamed.
 	Renamed func(name string)
 }
 

@@ -20,7 +20,8 @@ import (
 func fakeGit(t *testing.T, script string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	// A child of another test would inherit the open file, and nobody could run it meanwhile.
+	// While the file is open for writing, no other test starts a process: that would inherit it, and
+	// Linux runs no program that a process has open for writing.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"+script+"\n"), 0o700)
 	syscall.ForkLock.RUnlock()

@@ -203,7 +203,8 @@ func readLayout() (Layout, error) {
 var namedSettings = strings.Fields(`*-release R alternatives bash* ca-certificates* crypto-policies debian_version
 	environment fonts gai.conf gitattributes gitconfig group host.conf hostname hosts inputrc java* jvm* ld.so.*
 	locale* localtime login.defs machine-id magic* maven mime.types networks npmrc nsswitch.conf passwd perl
-	php* pip.conf pki profile profile.d protocols python* resolv.conf rpc ruby* services shells ssl terminfo texmf timezone xdg zsh*`)
+	php* pip.conf pki profile profile.d protocols python* resolv.conf rpc ruby* services shells ssl terminfo texmf
+	timezone xdg zsh*`)
 
 // isNamed reports whether a path below /etc is one of namedSettings, or below one.
 func isNamed(name string) bool {
@@ -217,7 +218,7 @@ func isNamed(name string) bool {
 // publicParts returns the Settings and Links below dir without secrets, which is what this account
 // may read and not every account, such as /etc/shadow if this is root. To show dir with masks is
 // not enough, because a mask falls off when its file is replaced by another one, as passwd does.
-// whole: there is no secret below dir.
+// whole reports that dir has no secret at all.
 func publicParts(dir string) (parts Layout, whole bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

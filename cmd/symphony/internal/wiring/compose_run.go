@@ -166,7 +166,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			continue
 		}
 		login := filepath.Join(OpenAccount(p, choice.Home).Home, choice.LoginFile())
-		c.Unreadable = append(c.Unreadable, p.hiding(login), p.hiding(paths.Real(login)))
+		c.Unreadable = append(c.Unreadable, p.hiding(login)...)
 	}
 	slices.Sort(c.Unreadable)
 	c.Unreadable = slices.Compact(c.Unreadable)
@@ -266,22 +266,23 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 // with the home of the account itself.
 func SecretFiles(p *Project, account *state.Account, isAtHome bool) []string {
 	var list []string
-	add := func(path string) {
-		names := []string{paths.Real(path)}
-		place, err := paths.Find(path)
-		if err == nil {
-			names = append(names, place.Names()...)
-		}
-		for _, name := range names {
-			if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, name) }) {
-				list = append(list, name)
+	add := func(hidden ...string) {
+		for _, path := range hidden {
+			names := []string{paths.Real(path)}
+			place, err := paths.Find(path)
+			if err == nil {
+				names = append(names, place.Names()...)
+			}
+			for _, name := range names {
+				if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, name) }) {
+					list = append(list, name)
+				}
 			}
 		}
 	}
 	login := filepath.Join(account.Home, "auth.json")
 	if !isAtHome {
-		add(p.hiding(login))
-		add(p.hiding(paths.Real(login))) // it may be a link
+		add(p.hiding(login)...)
 	}
 	add(login)
 	for _, own := range worlds(p.Env) {
@@ -289,23 +290,27 @@ func SecretFiles(p *Project, account *state.Account, isAtHome bool) []string {
 		add(dir)
 		entries, _ := os.ReadDir(dir) // it need not exist
 		for _, e := range entries {
-			add(p.hiding(paths.Real(filepath.Join(dir, e.Name()))))
+			add(p.hiding(filepath.Join(dir, e.Name()))...)
 		}
 	}
 	return list
 }
 
-// hiding returns what to hide so that no command reads a login: its directory, because a file is
-// hidden only until the agent renews the login, which puts another file in its place. It is the
-// file where commands need others beside it: in the home of the account, around the project, and
-// where codex's own installer has put its programs.
-func (p *Project) hiding(login string) string {
-	dir := filepath.Dir(login)
-	if paths.Inside(dir, paths.Real(p.Env.Home)) || paths.Inside(dir, paths.Real(p.Path)) ||
-		Exists(filepath.Join(dir, "packages")) {
-		return login
+// hiding returns what to hide so that no command reads a secret file: its directory, because a file
+// is hidden only until another takes its place, as when the agent renews its login; and the same
+// where the file ends if it is a link. It is the file itself where commands need others beside it:
+// in the home of the account, around the project, and where codex's own installer has put its
+// programs.
+func (p *Project) hiding(file string) (hidden []string) {
+	for _, at := range []string{file, paths.Real(file)} {
+		dir := filepath.Dir(at)
+		if paths.Inside(dir, paths.Real(p.Env.Home)) || paths.Inside(dir, paths.Real(p.Path)) ||
+			Exists(filepath.Join(dir, "packages")) {
+			dir = at
+		}
+		hidden = append(hidden, dir)
 	}
-	return dir
+	return hidden
 }
 
 // Launcher returns the launcher that the agent's command starts in an environment, if any.

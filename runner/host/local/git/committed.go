@@ -61,7 +61,11 @@ func ChangedProof(ctx context.Context, dir string, clone Clone, command string) 
 	}
 	ask := r.asker(ctx)
 	for _, base := range from {
-		changed, err := ProofFiles(ask, base, r.commit, command)
+		diff, err := ReadChanges(ask, base, r.commit)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := ProofFiles(ask, diff, command)
 		if err != nil {
 			return nil, err
 		}

@@ -33,18 +33,25 @@ func MergeBases(ask Ask, one, other string) ([]string, error) {
 	return strings.Fields(list), err
 }
 
-// Changes returns the files that differ between two commits.
-func Changes(ask Ask, from, to string) (changes []Change, err error) {
-	diff := append(slices.Clone(diffTreeWords), "--raw", "-z", "--no-abbrev")
-	raw, err := ask("", append(diff, from, to, "--")...)
+// Changes are the files that differ between two commits.
+type Changes struct {
+	From, To string
+	Files    []Change
+}
+
+// ReadChanges asks git for the changes between two commits.
+func ReadChanges(ask Ask, from, to string) (Changes, error) {
+	c := Changes{From: from, To: to}
+	words := append(slices.Clone(diffTreeWords), "--raw", "-z", "--no-abbrev")
+	raw, err := ask("", append(words, from, to, "--")...)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	entries := strings.Split(raw, "\x00")
 	for i := 0; i+1 < len(entries); i += 2 {
 		// ":100644 100755 8ab686e 3f2a9c1 M": modes, objects, and what happened
 		fields := strings.Fields(strings.TrimPrefix(entries[i], ":"))
-		changes = append(changes, Change{
+		c.Files = append(c.Files, Change{
 			Name:       entries[i+1],
 			OldMode:    fields[0],
 			Mode:       fields[1],
@@ -54,7 +61,7 @@ func Changes(ask Ask, from, to string) (changes []Change, err error) {
 			WasDeleted: fields[4] == "D",
 		})
 	}
-	return changes, nil
+	return c, nil
 }
 
 const (
@@ -93,16 +100,12 @@ func isNamedIn(command, file string) bool {
 // ProofFiles returns the changed files that a check of the work, such as the command, may run or
 // obey: what is or was executable or names its interpreter, settings, what has a name that occurs
 // in the command, and what a link with such a name leads to. No shell is parsed for that.
-func ProofFiles(ask Ask, from, to, command string) (files []string, err error) {
-	changes, err := Changes(ask, from, to)
-	if err != nil {
-		return nil, err
-	}
+func ProofFiles(ask Ask, changes Changes, command string) (files []string, err error) {
 	obeyed := func(name string) bool {
 		return settingsNames().MatchString(name) || isNamedIn(command, name)
 	}
 	var before, after []string
-	for _, c := range changes {
+	for _, c := range changes.Files {
 		if !c.isPlain() || obeyed(c.Name) {
 			files = append(files, c.Name)
 			continue
@@ -114,15 +117,15 @@ func ProofFiles(ask Ask, from, to, command string) (files []string, err error) {
 			after = append(after, c.Name)
 		}
 	}
-	wereScripts, err := scriptsAmong(ask, from, before)
+	wereScripts, err := scriptsAmong(ask, changes.From, before)
 	if err != nil {
 		return nil, err
 	}
-	scripts, err := scriptsAmong(ask, to, after)
+	scripts, err := scriptsAmong(ask, changes.To, after)
 	if err != nil {
 		return nil, err
 	}
-	targets, err := targetsAmong(ask, to, after, obeyed)
+	targets, err := targetsAmong(ask, changes.To, after, obeyed)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type delivery struct {
 	host.Work
 	branch, base string // base is known after receive
 	last         string // the commit that was delivered last, empty if there is none
-	verify       string // the command of which Look.Proof tells
+	commands     string // of which Look.Proof tells
 	try          bool   // nothing is pushed
 	again        bool   // the last delivery counts as nothing if its branch was deleted since
 	fence        *fence // the claim that is pushed together with the branch; nil for none
@@ -116,13 +116,13 @@ func (m *Mirror) Deliver(
 ) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	d := &delivery{
-		Mirror: m,
-		Work:   work,
-		branch: q.Branch,
-		last:   q.Delivered,
-		verify: q.Verify,
-		try:    q.Try,
-		again:  q.Again,
+		Mirror:   m,
+		Work:     work,
+		branch:   q.Branch,
+		last:     q.Delivered,
+		commands: q.Commands,
+		try:      q.Try,
+		again:    q.Again,
 	}
 	answer.Commit = d.Commit
 	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {

@@ -29,7 +29,7 @@ func TestTryMerge(t *testing.T) {
 	test.Equal(t, "the base is contained", try().Contained, true)
 	q.BaseCommit = p.sh("cd person; echo x > other; git add .; git commit -qm other; git push -q; git rev-parse HEAD")
 	test.Equal(t, "another file", try(), host.MergeAnswer{BaseCommit: q.BaseCommit})
-	q.BaseCommit = p.sh("cd person; echo x > work.txt; git add .; git commit -qm work.txt; git push -q; git rev-parse HEAD")
+	q.BaseCommit = p.sh("cd person; echo x > work.txt; git add .; git commit -qm work; git push -q; git rev-parse HEAD")
 	test.Equal(t, "the same file", try().Conflicts, []string{"work.txt"})
 	p.sh("mv remote.git away")
 	test.Equal(t, "without the remote", try().Conflicts, []string{"work.txt"})
@@ -84,7 +84,7 @@ func TestMakeMerge(t *testing.T) {
 	q.Head = made.Commit
 	again := test.Must(m.MakeMerge(t.Context(), q))
 	test.Equal(t, "the base is contained", []any{again.Contained, again.Commit}, []any{true, ""})
-	p.sh("cd person; git checkout -q main; echo y > work.txt; git add .; git commit -qm work.txt; git push -q")
+	p.sh("cd person; git checkout -q main; echo y > work.txt; git add .; git commit -qm work; git push -q")
 	test.Equal(t, "a conflict", test.Must(m.MakeMerge(t.Context(), q)).Conflicts, []string{"work.txt"})
 }
 

@@ -51,14 +51,14 @@ func (d *delivery) lookSinceBase(ctx context.Context) (look host.Look, err error
 
 // lookSince adds what the commit changed since one of the commits at which it left the base.
 func (d *delivery) lookSince(ctx context.Context, ask git.Ask, base string, look *host.Look) error {
-	changes, err := git.Changes(ask, base, d.Commit)
+	changed, err := git.ReadChanges(ask, base, d.Commit)
 	if err != nil {
 		return err
 	}
 	added := map[string]bool{}     // objects of new files
 	var links []string             // of the base
 	deleted := map[string]string{} // tests, and their objects
-	for _, c := range changes {
+	for _, c := range changed.Files {
 		obeyed := d.obeyedAt(c.Name)
 		switch {
 		case obeyed != "":
@@ -87,7 +87,7 @@ func (d *delivery) lookSince(ctx context.Context, ask git.Ask, base string, look
 		return err
 	}
 	look.Markers = append(look.Markers, markers...)
-	proof, err := git.ProofFiles(ask, base, d.Commit, d.verify)
+	proof, err := git.ProofFiles(ask, changed, d.commands)
 	if err != nil {
 		return err
 	}

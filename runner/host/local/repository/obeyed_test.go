@@ -91,7 +91,7 @@ func TestProof(t *testing.T) {
 			DeliverWorkspace(t.Context(), filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{
 				Branch:    "work/one",
 				Delivered: p.sh("git -C remote.git rev-parse -q --verify work/one || true"),
-				Verify:    c.command,
+				Commands:  c.command,
 			})
 		test.OK(t, err)
 		test.Equal(t, c.name, strings.Join(answer.Proof, " "), c.want)
@@ -107,8 +107,8 @@ func TestProof(t *testing.T) {
 		git checkout -q origin/other -- web/rule.py; git commit -qm work`)
 	answer, err := p.mirrorOf(host.Repository{URL: p.remote, Obeyed: []string{"web/rule.py"}}).
 		DeliverWorkspace(t.Context(), filepath.Join(p.dir, "two"), host.Origin{URL: p.remote}, host.DeliverRequest{
-			Branch: "work/two",
-			Verify: "python3 web/rule.py",
+			Branch:   "work/two",
+			Commands: "python3 web/rule.py",
 		})
 	test.OK(t, err)
 	test.Equal(t, "crosswise", strings.Join(answer.Proof, " ")+strings.Join(answer.Obeyed, " "), "web/rule.pyweb/rule.py")

@@ -90,8 +90,12 @@ func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 	return nil
 }
 
-// errProject is wrapped by the error of a directory in which a pass may run files.
-var errProject = errors.New("a directory of a project")
+// Errors that are wrapped by that of a directory in which a pass may run files: it is the
+// directory of a project, or one that nobody has named.
+var (
+	errProject = errors.New("a directory of a project")
+	errUnnamed = errors.New("a directory that nobody has named")
+)
 
 // ofProject is the error of a directory in a project, where an agent could change what passes
 // run.
@@ -112,7 +116,7 @@ func mayRun(dir string) error {
 		Code:    CodeInvalid,
 		Message: "cwd: passes of a project may run files in " + dir,
 		Hint:    "spawn another agent, with worktree: true or after your user's permission",
-		Err:     errProject,
+		Err:     errUnnamed,
 	}
 }
 
@@ -203,8 +207,9 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 // projects, or from which the account's programs are started, by names below that directory
 // without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD that would
 // make the directory itself a repository. Some paths need not exist. isNamed: a person named the
-// directory. Error: CodeInvalid if the directory is within such a path, if the sandbox could not
-// protect a path, or if nobody named the directory while passes run for the account.
+// directory. Error: CodeInvalid if the directory is within such a path, or if the sandbox could
+// not protect a path. If nothing else is wrong, it is mayRun for a directory without a name while
+// the account has a project.
 func guarded(ctx context.Context, w *environ.Env, dir paths.Place, isNamed bool) ([]string, error) {
 	files, err := wiring.OperatorFiles(ctx, w)
 	if err != nil {

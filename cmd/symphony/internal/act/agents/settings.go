@@ -100,18 +100,16 @@ func (s *Settings) prepare(ctx context.Context, a *Agents) error {
 		return err
 	}
 	_, err = guarded(ctx, a.p.Env, place, s.Named)
-	if errors.Is(err, errProject) && !s.Shared && wiring.RepositoryAbove(place.Path) != "" {
+	isUnnamed := errors.Is(err, errUnnamed)
+	mayRun := isUnnamed || errors.Is(err, errProject)
+	if mayRun && !s.Shared && wiring.RepositoryAbove(place.Path) != "" {
 		s.Worktree = &Worktree{}
 		return s.prepareWorktree(ctx, a.p, place)
 	}
-	if err == nil {
-		return s.setQuestion(place, false)
-	}
-	_, other := guarded(ctx, a.p.Env, place, true)
-	if other != nil {
+	if err != nil && !isUnnamed {
 		return err
 	}
-	return s.setQuestion(place, true) // a person may name it
+	return s.setQuestion(place, isUnnamed) // a person may name it
 }
 
 // prepareWorktree is prepare for an agent in a worktree. The operator may have permitted the
